@@ -22,7 +22,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
-from hybrid_lab.ops.philox import generator
+from hybrid_lab.ops.kernels.philox import generator
 
 __all__ = [
     "Bilinear",

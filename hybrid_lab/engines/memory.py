@@ -14,7 +14,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.ops.dtypes import dtype_of
+from hybrid_lab.ops.framework.dtypes import dtype_of
 
 givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""

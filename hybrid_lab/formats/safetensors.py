@@ -19,7 +19,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from ..diagnostics import ArchiveError, DTypeError
-from ..ops.dtypes import BFLOAT16, bfloat16
+from ..ops.framework.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
 from .background import Begin

@@ -31,7 +31,7 @@ from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
-from hybrid_lab.ops.dtypes import is_narrow
+from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose

@@ -16,7 +16,7 @@ from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.ops.dtypes import prepared
+from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.symbol import tracing
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
-from hybrid_lab.ops.dtypes import is_narrow
+from hybrid_lab.ops.framework.dtypes import is_narrow
 
 from .hooks import HookHandle
 

@@ -18,10 +18,10 @@ import numpy as np
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.symbolic import SymbolicConstant
-from hybrid_lab.ops.dtypes import is_floating, limits
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.pointwise import scalar_as
-from hybrid_lab.ops.reduce import Reduction
+from hybrid_lab.ops.arrays.reduce import Reduction
+from hybrid_lab.ops.framework.dtypes import is_floating, limits
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.pointwise import scalar_as
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import PartialShapes, closed, infer, located
 from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.ops.contract import read_dtypes, read_shapes
+from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
 
 #: (arrays, (seed, first draw)) -> outputs in fresh memory.
 Run = Callable[[Sequence[np.ndarray], tuple[int, int]], list[np.ndarray]]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.node import Node, Value, constant_node
-from hybrid_lab.ops.namespace import Namespace
-from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.namespace import Namespace
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.run import infer
 
 
 class Expr:

@@ -31,10 +31,10 @@ from hybrid_lab.graph.loop import (
     loop_leading,
     seed_of,
 )
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.memory import into
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.signature import Signature
 
 
 class Composed(Operator):

@@ -16,9 +16,9 @@ from hybrid_lab.graph.decompose import composite_names
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.ops.contract import check_gradient_type
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.run import no_second_gradient, run_gradient
+from hybrid_lab.ops.framework.contract import check_gradient_type
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.run import no_second_gradient, run_gradient
 
 
 def differentiate(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None = None) -> Graph:

@@ -12,7 +12,7 @@ from hybrid_lab.graph.printer import format_graph
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.symbolic import SymbolicGraph
-    from hybrid_lab.ops.sizes import Binding
+    from hybrid_lab.ops.framework.sizes import Binding
 
 _making = forks.rlock()
 #: A rewrite of one node: new inputs -> the values that replace its outputs, or None to keep it.

@@ -16,9 +16,9 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
-from hybrid_lab.ops.dtypes import dtype_of
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import infer as infer_operator
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import infer as infer_operator
 
 
 def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]) -> Graph:
@@ -127,7 +127,7 @@ class PartialShapes:
         """Elementwise operators carry a known output shape back to an unknown input (RNN begin states); others
         where their record says how.
         """
-        from hybrid_lab.ops.pointwise import Unary
+        from hybrid_lab.ops.framework.pointwise import Unary
 
         shape: Any = self.shapes.get(node.outputs[0])
         if not is_complete(shape):

@@ -13,8 +13,8 @@ from typing import Any
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.pointwise import Elementwise
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.pointwise import Elementwise
 
 Order = tuple[int, ...]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.graph.body import Body
-from hybrid_lab.ops import philox
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.memory import into
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.ops.kernels import philox
 
 #: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
 KEY = np.dtype("int64")

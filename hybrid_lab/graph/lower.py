@@ -12,7 +12,7 @@ from typing import Any
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator
 
 
 def lower_random(graph: Graph) -> Graph:

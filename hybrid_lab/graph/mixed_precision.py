@@ -3,7 +3,7 @@
     y = FullyConnected(x, w)      becomes      y = FullyConnected(Cast(x, float16), Cast(w, float16))
     p = softmax(y)                             p = softmax(Cast(y, float32))
 
-Which operator computes in what is said in `ops.precision`, and an eager call asks there too. The pass runs before
+Which operator computes in what is said in ops/framework/precision.py; eager calls ask there too. The pass runs before
 shapes and gradients are known: gradients go back through the conversions, so that a float32 parameter has a float32
 gradient, which adds up in float32 where the parameter is read several times.
 """
@@ -18,11 +18,11 @@ from hybrid_lab.graph.control_flow import Cond, ControlFlow
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Input, Node, Value
-from hybrid_lab.ops.cast import AMPCast, Cast
-from hybrid_lab.ops.contract import read_dtypes
-from hybrid_lab.ops.dtypes import dtype_of
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.precision import SINGLE, Precision
+from hybrid_lab.ops.elementwise.cast import AMPCast, Cast
+from hybrid_lab.ops.framework.contract import read_dtypes
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.precision import SINGLE, Precision
 
 
 def mixed_precision(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.ops.dtypes import dtype_of, is_floating
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
+from hybrid_lab.ops.framework.operator import Operator
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location

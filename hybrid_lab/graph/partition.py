@@ -16,7 +16,7 @@ from typing import Any
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.packing import ALIGNMENT as ALIGNMENT
 from hybrid_lab.graph.packing import Block, pack, peak
 from hybrid_lab.graph.printer import Names, format_type
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 
 Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
 

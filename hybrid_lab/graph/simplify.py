@@ -14,7 +14,7 @@ from hybrid_lab.graph.algebra import rewritten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.symbolic import computed, stand_in
-from hybrid_lab.ops.sizes import equal_shapes
+from hybrid_lab.ops.framework.sizes import equal_shapes
 
 
 def simplify(graph: Graph) -> Graph:

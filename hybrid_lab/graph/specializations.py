@@ -4,11 +4,11 @@
     specializations.specialize(graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
 
 The first two sizes of each data input (batch and time, in either layout) are symbols. While the passes run, every
-comparison of symbols is recorded as a guard (ops/sizes.py). A later call whose sizes satisfy the guards gets the same
-graphs, bound to its sizes; only the minimum cut of `split` is computed again, because it weighs bytes. If a guard fails
-the passes run again, and their graphs are kept beside the earlier ones. If a rule of an operator or a pass needs a size
-as a number (`NeedsNumber`), that size is no symbol in further calls of this kind, and each of its values has graphs of
-its own.
+comparison of symbols is recorded as a guard (ops/framework/sizes.py). A later call whose sizes satisfy the guards gets
+the same graphs, bound to its sizes; only the minimum cut of `split` is computed again, because it weighs bytes. If a
+guard fails, the passes run again, and their graphs are kept beside the earlier ones. If a rule of an operator or a pass
+needs a size as a number (`NeedsNumber`), that size is no symbol in further calls of this kind, and each of its values
+has graphs of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from hybrid_lab.graph.specialize import specialize, until_split
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.graph.split import Cutter
 from hybrid_lab.graph.symbolic import SymbolicGraph
-from hybrid_lab.ops.precision import Precision
-from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber
+from hybrid_lab.ops.framework.precision import Precision
+from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber
 
 #: How many symbolic specializations are kept for one kind of call; the latest is tried first.
 MAX_SPECIALIZATIONS = 8

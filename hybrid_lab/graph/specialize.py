@@ -20,7 +20,7 @@ from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.graph.split import split
 from hybrid_lab.graph.stages import Stage, run_pass
-from hybrid_lab.ops.precision import Precision
+from hybrid_lab.ops.framework.precision import Precision
 
 
 def specialize(

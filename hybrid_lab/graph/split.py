@@ -17,7 +17,7 @@ from hybrid_lab.graph.flow import INFINITE, FlowNetwork
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.specialized import Source
-from hybrid_lab.ops.pointwise import Elementwise
+from hybrid_lab.ops.framework.pointwise import Elementwise
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from typing import TypeVar
 
 from hybrid_lab.graph.dump import dump
-from hybrid_lab.ops.sizes import NeedsNumber
+from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 T = TypeVar("T")
 

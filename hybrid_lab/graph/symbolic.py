@@ -1,6 +1,6 @@
 """Symbolic graphs: a graph whose shapes hold symbolic sizes, bound to the sizes of a call without running the passes.
 
-The passes make it (see ops/sizes.py):
+The passes make it (see ops/framework/sizes.py):
 
     symbolic      y: f32[s0,10] = FullyConnected(%x, %w, num_hidden=10)      %x: f32[s0,4]
     s0 = 8        y: f32[8,10] = FullyConnected(%x, %w, num_hidden=10)       %x: f32[8,4]
@@ -19,9 +19,9 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of, shapes_key
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of, shapes_key
 
 
 class SymbolicGraph:

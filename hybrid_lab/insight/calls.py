@@ -28,7 +28,7 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.framework.dtypes import is_floating
 
 
 @dataclass

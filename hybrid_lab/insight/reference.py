@@ -10,9 +10,9 @@ import numpy as np
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.dtypes import FLOATING, is_floating
-from hybrid_lab.ops.operator import find
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
+from hybrid_lab.ops.framework.operator import find
+from hybrid_lab.ops.framework.run import run_kernel
 
 #: dtype name -> largest difference in a forward value and in a gradient, relative to the largest reference value.
 #: Other dtypes (whole numbers, booleans, so masks too) must be equal bit for bit.

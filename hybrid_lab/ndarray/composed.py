@@ -10,8 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.shapes import axis_of
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.shapes import axis_of
 
 refuse_symbols: Callable[[str, Sequence[Any]], None] = lambda name, inputs: None  # noqa: E731
 """Raises where an input is a Symbol and the function reads numbers; symbol/ registers it."""

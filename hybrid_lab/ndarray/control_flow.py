@@ -19,7 +19,7 @@ from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.ops.precision import SINGLE
+from hybrid_lab.ops.framework.precision import SINGLE
 
 symbolic: Any = None
 """The same three functions on Symbols; registered by symbol/."""

@@ -16,8 +16,8 @@ from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
-from hybrid_lab.ops.dtypes import BFLOAT16
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.dtypes import BFLOAT16
+from hybrid_lab.ops.framework.operator import get
 
 Shape = int | Sequence[int]
 

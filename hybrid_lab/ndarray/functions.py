@@ -9,8 +9,8 @@ import hybrid_lab.ops  # noqa: F401  (registers all records)
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ops.operator import Operator, find, get, registered_names
-from hybrid_lab.ops.surface import make_function
+from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
+from hybrid_lab.ops.framework.surface import make_function
 
 
 def dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Any:

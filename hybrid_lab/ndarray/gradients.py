@@ -15,8 +15,8 @@ import numpy as np
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Constant, Value, input_node
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_gradient, run_kernel
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_gradient, run_kernel
 
 #: (op, inputs) -> all outputs (raw arrays) or the visible ones (NDArrays)
 Apply = Callable[[Operator, list[Any]], Sequence[Any]]

@@ -16,7 +16,7 @@ from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.gradients import stand_in
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.dtypes import FLOATING, is_floating
+from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
 
 
 class ArrayIndexError(HybridLabError, IndexError):

@@ -15,13 +15,13 @@ from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_pr
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.replay import replay
-from hybrid_lab.ops.cast import Cast
-from hybrid_lab.ops.contract import read_outputs
-from hybrid_lab.ops.namespace import F, Namespace
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.precision import Precision
-from hybrid_lab.ops.run import infer, no_second_gradient, run_kernel
-from hybrid_lab.ops.surface import MISSING
+from hybrid_lab.ops.elementwise.cast import Cast
+from hybrid_lab.ops.framework.contract import read_outputs
+from hybrid_lab.ops.framework.namespace import F, Namespace
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.precision import Precision
+from hybrid_lab.ops.framework.run import infer, no_second_gradient, run_kernel
+from hybrid_lab.ops.framework.surface import MISSING
 from hybrid_lab.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")

@@ -7,9 +7,9 @@ from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
 from hybrid_lab.ndarray import calls
-from hybrid_lab.ops.operator import Operator, registered_names
-from hybrid_lab.ops.operator import find as find_record
-from hybrid_lab.ops.surface import make_function
+from hybrid_lab.ops.framework.operator import Operator, registered_names
+from hybrid_lab.ops.framework.operator import find as find_record
+from hybrid_lab.ops.framework.surface import make_function
 
 
 def records() -> dict[str, type[Operator]]:

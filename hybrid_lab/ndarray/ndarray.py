@@ -13,9 +13,9 @@ from hybrid_lab.ndarray import calls, methods, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
-from hybrid_lab.ops.dtypes import DTYPES, dtype_of
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.run import infer
 
 
 class NDArray(Overloads):

@@ -23,8 +23,8 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import Context, current_context, device_of, resolve
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import infer
 
 LIMIT = 4096
 """Executables that are kept; the one that was not called for longest goes first."""

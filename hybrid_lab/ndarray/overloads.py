@@ -6,7 +6,7 @@ from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
 from hybrid_lab.ndarray import calls
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 
 
 def _forward(name: str) -> Any:

@@ -17,8 +17,8 @@ from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
-from hybrid_lab.ops.dtypes import dtype_of
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.ops.framework.operator import get
 
 __all__ = [
     "exponential",

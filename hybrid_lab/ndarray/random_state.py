@@ -14,7 +14,7 @@ from typing import Any
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
-from hybrid_lab.ops.philox import substream
+from hybrid_lab.ops.kernels.philox import substream
 
 _MASK = (1 << 64) - 1
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types

@@ -17,11 +17,11 @@ from typing import Any
 
 from hybrid_lab.ndarray import creation, methods
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.attributes import Axis, DType, Shape
-from hybrid_lab.ops.operator import Operator, records
-from hybrid_lab.ops.pointwise import Binary
-from hybrid_lab.ops.signature import Signature
-from hybrid_lab.ops.surface import make_function, signature, type_name
+from hybrid_lab.ops.framework.attributes import Axis, DType, Shape
+from hybrid_lab.ops.framework.operator import Operator, records
+from hybrid_lab.ops.framework.pointwise import Binary
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.surface import make_function, signature, type_name
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _HEADER = (

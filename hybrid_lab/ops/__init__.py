@@ -1,62 +1,53 @@
 """Operator records, one family a file; nd.*, sym.*, gradients, engines and exporters all read them from here."""
 
-from hybrid_lab.ops import (
-    activation,
-    affine,
-    arithmetic,
-    attention,
-    boxes,
-    cast,
-    comparison,
-    conv,
+from hybrid_lab.ops.arrays import (
     coordinates,
     creation,
-    ctc,
-    deconv,
-    distributions,
+    index,
+    movement,
+    order,
+    reduce,
+    reshape,
+    scan,
+    scatter,
+    sequence,
+    slicing,
+)
+from hybrid_lab.ops.elementwise import (
+    activation,
+    arithmetic,
+    cast,
+    comparison,
     elementwise,
     finite,
     formulas,
-    fused_gradient,
-    group_norm,
-    index,
-    linalg,
-    linalg_parts,
-    linalg_products,
-    linalg_solve,
-    movement,
-    norm,
-    order,
-    outputs,
-    pad,
-    patches,
     piecewise,
-    pool,
-    pool_place,
-    random,
-    recurrence,
-    reduce,
-    reshape,
-    resize,
-    rnn,
-    roi,
-    sampler_grid,
-    scan,
-    scatter,
     select,
-    sequence,
-    slicing,
-    softmax,
     special,
     surrogate,
-    update_descent,
-    update_groups,
-    update_moments,
-    update_several,
-    warp,
 )
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.operator import Operator, find, get, records, registered_names
-from hybrid_lab.ops.sample import ints, sample
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.operator import Operator, find, get, records, registered_names
+from hybrid_lab.ops.framework.sample import ints, sample
+from hybrid_lab.ops.layers import (
+    affine,
+    attention,
+    conv,
+    ctc,
+    deconv,
+    fused_gradient,
+    group_norm,
+    norm,
+    outputs,
+    patches,
+    pool,
+    pool_place,
+    softmax,
+)
+from hybrid_lab.ops.linalg import linalg, linalg_parts, linalg_products, linalg_solve
+from hybrid_lab.ops.random import distributions, random
+from hybrid_lab.ops.rnn import recurrence, rnn
+from hybrid_lab.ops.updates import update_descent, update_groups, update_moments, update_several
+from hybrid_lab.ops.vision import boxes, pad, resize, roi, sampler_grid, warp
 
 __all__ = ["F", "Operator", "find", "get", "ints", "records", "registered_names", "sample"]

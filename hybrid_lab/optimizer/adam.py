@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.protocols import Functions
-from hybrid_lab.ops.types import Number, Tensor
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.types import Number, Tensor
 
 from .optimizer import Optimizer, Scratch, register
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
 

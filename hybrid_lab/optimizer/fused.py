@@ -30,8 +30,8 @@ from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ops.dtypes import is_floating, is_narrow
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.dtypes import is_floating, is_narrow
+from hybrid_lab.ops.framework.operator import Operator
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

@@ -17,11 +17,11 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
-from hybrid_lab.ops.dtypes import is_narrow
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.protocols import Functions
-from hybrid_lab.ops.run import narrow, widen
-from hybrid_lab.ops.types import Number, Tensor
+from hybrid_lab.ops.framework.dtypes import is_narrow
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.run import narrow, widen
+from hybrid_lab.ops.framework.types import Number, Tensor
 
 _PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
-from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
 

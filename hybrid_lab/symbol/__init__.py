@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.ops.operator import find, registered_names
-from hybrid_lab.ops.surface import make_function
+from hybrid_lab.ops.framework.operator import find, registered_names
+from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import nd_calls as _nd_calls
 from hybrid_lab.symbol import surface as _surface

@@ -30,6 +30,141 @@ contrib: Any
 image: Any
 linalg: Any
 random: Any
+def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
+def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
+def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
+def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
+def zeros_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Zeros of the shape and dtype of data."""
+def ones_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Ones of the shape and dtype of data."""
+def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """`fill_value` everywhere, in the shape and dtype of data."""
+def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data."""
+def BlockGrad(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data through which no gradient flows: none is computed for what data was made of."""
+stop_gradient = BlockGrad
+def make_loss(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
+def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The shape of data as a vector of int64."""
+def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The number of elements of data as int64, shape (1,)."""
+def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
+def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
+def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
+def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with its axes in the order `axes`; () reverses them."""
+def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the axes dim1 and dim2 exchanged."""
+swapaxes = SwapAxis
+SwapAxes = SwapAxis
+def broadcast_to(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
+def broadcast_axis(data: Symbol, axis: _Shape = (), size: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the dimensions `axis`, which are 1, repeated `size` times."""
+broadcast_axes = broadcast_axis
+def broadcast_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_axes: _Shape | None = None, rhs_axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read."""
+def tile(data: Symbol, reps: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as a whole repeated `reps` times along each axis."""
+def repeat(data: Symbol, repeats: int, axis: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
+def reverse(data: Symbol, axis: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with the order of elements along `axis` (one or several) reversed."""
+flip = reverse
+def sort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data in order along `axis` (None: flattened), from the smallest up or with is_ascend=False from the largest down."""
+def argsort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
+def topk(data: Symbol, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
+def sum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
+sum_axis = sum
+def mean(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
+def prod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
+def nansum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum over `axis` with NaN counted as 0."""
+def nanprod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
+def max(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+max_axis = max
+def min(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+min_axis = min
+def norm(data: Symbol, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
+def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
+def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
+def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
+def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
+reshape = Reshape
+def Flatten(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """(n, a, b, ...) -> (n, a*b*...)."""
+flatten = Flatten
+def expand_dims(data: Symbol, axis: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with a new dimension of 1 at `axis`."""
+def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The elements of lhs in the shape of rhs, of which only the shape is read."""
+def cumsum(a: Symbol, axis: int | None = None, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+def diag(data: Symbol, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
+def batch_take(a: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
+def fill_element_0index(lhs: Symbol, mhs: Symbol | None = ..., rhs: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
+def contrib_index_copy(old_tensor: Symbol, index_vector: Symbol | None = ..., new_tensor: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
+def contrib_index_array(data: Symbol, axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
+def ravel_multi_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
+def unravel_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
+def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+sequence_mask = SequenceMask
+def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
+def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
+def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
 def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 def erfinv(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -125,91 +260,6 @@ def broadcast_logical_xor(lhs: Symbol | float, rhs: Symbol | float | None = ...,
 logical_xor = broadcast_logical_xor
 def logical_not(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
-def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
-def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
-def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
-def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
-def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
-def zeros_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Zeros of the shape and dtype of data."""
-def ones_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Ones of the shape and dtype of data."""
-def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """`fill_value` everywhere, in the shape and dtype of data."""
-def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data."""
-def BlockGrad(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data through which no gradient flows: none is computed for what data was made of."""
-stop_gradient = BlockGrad
-def make_loss(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
-def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The shape of data as a vector of int64."""
-def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The number of elements of data as int64, shape (1,)."""
-def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | None = ..., label_lengths: Symbol | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
-ctc_loss = CTCLoss
-def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
-def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers, uniform in [low, high)."""
-uniform = random_uniform
-def random_normal(loc: float = 0.0, scale: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
-normal = random_normal
-def random_randint(low: int, high: int, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
-randint = random_randint
-def shuffle(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
-def Dropout(data: Symbol, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
-def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
-def random_exponential_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
-def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """An array of `shape` with independent numbers: gamma with shape alpha and scale beta. alpha, beta : numbers."""
-def random_gamma_like(data: Symbol, alpha: float = 1.0, beta: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
-def random_poisson(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """An array of `shape` with independent numbers: Poisson with mean lam. lam : numbers."""
-def random_poisson_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
-def random_negative_binomial(k: int = 1, p: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """An array of `shape` with independent numbers: failures before k successes. k, p : numbers."""
-def random_negative_binomial_like(data: Symbol, k: int = 1, p: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
-def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """An array of `shape` with independent numbers: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
-def random_generalized_negative_binomial_like(data: Symbol, mu: float = 1.0, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
-def random_uniform_like(data: Symbol, low: float = 0.0, high: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
-def random_normal_like(data: Symbol, loc: float = 0.0, scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
-def sample_uniform(low: Symbol, high: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
-def sample_normal(mu: Symbol, sigma: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
-def sample_gamma(alpha: Symbol, beta: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
-def sample_exponential(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Exponential numbers with rate lam, a block of `shape` for every element."""
-def sample_poisson(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Poisson numbers with mean lam, a block of `shape` for every element."""
-def sample_negative_binomial(k: Symbol, p: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Failures before k successes of probability p, a block of `shape` for every element."""
-def sample_generalized_negative_binomial(mu: Symbol, alpha: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
-def sample_multinomial(data: Symbol, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
 def negative(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """-data."""
 def abs(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -296,31 +346,25 @@ def contrib_div_sqrt_dim(data: Symbol, *, out: None = ..., name: str | None = ..
     """data divided by the square root of its last dimension, as the scores of attention are."""
 def contrib_allclose(a: Symbol, b: Symbol | None = ..., rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 if |a - b| <= atol + rtol * |b| everywhere, else 0; uint8, shape (). equal_nan : NaN equals NaN."""
-def sum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
-sum_axis = sum
-def mean(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
-def prod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
-def nansum(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum over `axis` with NaN counted as 0."""
-def nanprod(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
-def max(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
-max_axis = max
-def min(data: Symbol, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
-min_axis = min
-def norm(data: Symbol, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
-def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
-def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
-def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
+def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
+def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
+def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """x where condition is not 0, else y."""
+def contrib_round_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_sign_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_gradientmultiplier(data: Symbol, scalar: float = 1.0, is_int: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+def Convolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | None = ..., label_lengths: Symbol | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
+ctc_loss = CTCLoss
+def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
 def GroupNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def InstanceNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., eps: float = 0.001, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -329,15 +373,41 @@ def LRN(data: Symbol, alpha: float = 0.0001, beta: float = 0.75, knorm: float = 
     """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels."""
 def moments(data: Symbol, axes: _Axis | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
-def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
-def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
-def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
-choose_element_0index = pick
-def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
+def BatchNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+def SoftmaxOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+Softmax = SoftmaxOutput
+def SoftmaxActivation(data: Symbol, mode: Literal['instance', 'channel'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
+def LinearRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+def MAERegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+def LogisticRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
+def SVMOutput(data: Symbol, label: Symbol | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+def MakeLoss(data: Symbol, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
+def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The windows of a convolution as columns, channel by channel, then by the place in the window."""
+def col2im(data: Symbol, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Columns added up to an image where their windows lie; what im2col's gradient does."""
+def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The maximum, mean, sum or p-norm over windows."""
+def softmax(data: Symbol, length: Symbol | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
+def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Softmax of -data. data : (..., n, ...), floating; returns : as data."""
+def log_softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
+def softmax_cross_entropy(data: Symbol, label: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The sum over rows of -log softmax(data)[label]."""
 def dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -380,144 +450,61 @@ def linalg_syevd(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbo
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
 def linalg_gelqf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
-def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with its axes in the order `axes`; () reverses them."""
-def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the axes dim1 and dim2 exchanged."""
-swapaxes = SwapAxis
-SwapAxes = SwapAxis
-def broadcast_to(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
-def broadcast_axis(data: Symbol, axis: _Shape = (), size: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the dimensions `axis`, which are 1, repeated `size` times."""
-broadcast_axes = broadcast_axis
-def broadcast_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_axes: _Shape | None = None, rhs_axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read."""
-def tile(data: Symbol, reps: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as a whole repeated `reps` times along each axis."""
-def repeat(data: Symbol, repeats: int, axis: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
-def reverse(data: Symbol, axis: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with the order of elements along `axis` (one or several) reversed."""
-flip = reverse
-def BatchNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
-def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
-def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
-def sort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data in order along `axis` (None: flattened), from the smallest up or with is_ascend=False from the largest down."""
-def argsort(data: Symbol, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
-def topk(data: Symbol, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
-def SoftmaxOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
-Softmax = SoftmaxOutput
-def SoftmaxActivation(data: Symbol, mode: Literal['instance', 'channel'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
-def LinearRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
-def MAERegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
-def LogisticRegressionOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
-def SVMOutput(data: Symbol, label: Symbol | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
-def MakeLoss(data: Symbol, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
-def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
-def Pad(data: Symbol, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
-pad = Pad
-def Crop(*data: Symbol | Sequence[Symbol], offset: _Shape = (0, 0), h_w: _Shape = (0, 0), center_crop: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
-    """A rectangle of an image: of the size h_w, or of the height and width of a second input."""
-def depth_to_space(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
-def space_to_depth(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
-def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The windows of a convolution as columns, channel by channel, then by the place in the window."""
-def col2im(data: Symbol, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Columns added up to an image where their windows lie; what im2col's gradient does."""
-def smooth_l1(data: Symbol, scalar: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
-def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
-def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The maximum, mean, sum or p-norm over windows."""
-def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
-reshape = Reshape
-def Flatten(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """(n, a, b, ...) -> (n, a*b*...)."""
-flatten = Flatten
-def expand_dims(data: Symbol, axis: int, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with a new dimension of 1 at `axis`."""
-def squeeze(data: Symbol, axis: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
-def reshape_like(lhs: Symbol, rhs: Symbol | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The elements of lhs in the shape of rhs, of which only the shape is read."""
-def UpSampling(*data: Symbol | Sequence[Symbol], scale: int, num_filter: int = 0, sample_type: Literal['nearest', 'bilinear'] | None = None, multi_input_mode: Literal['concat', 'sum'] = 'concat', out: None = ..., name: str | None = ...) -> Symbol:
-    """Larger images: pixels repeated (nearest), or a transposed convolution with the input `weight` (bilinear)."""
+def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers, uniform in [low, high)."""
+uniform = random_uniform
+def random_normal(loc: float = 0.0, scale: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
+normal = random_normal
+def random_randint(low: int, high: int, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
+randint = random_randint
+def shuffle(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
+def Dropout(data: Symbol, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
+def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
+def random_exponential_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
+def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An array of `shape` with independent numbers: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def random_gamma_like(data: Symbol, alpha: float = 1.0, beta: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def random_poisson(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An array of `shape` with independent numbers: Poisson with mean lam. lam : numbers."""
+def random_poisson_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
+def random_negative_binomial(k: int = 1, p: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An array of `shape` with independent numbers: failures before k successes. k, p : numbers."""
+def random_negative_binomial_like(data: Symbol, k: int = 1, p: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
+def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """An array of `shape` with independent numbers: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def random_generalized_negative_binomial_like(data: Symbol, mu: float = 1.0, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def random_uniform_like(data: Symbol, low: float = 0.0, high: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
+def random_normal_like(data: Symbol, loc: float = 0.0, scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
+def sample_uniform(low: Symbol, high: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
+def sample_normal(mu: Symbol, sigma: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
+def sample_gamma(alpha: Symbol, beta: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
+def sample_exponential(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Exponential numbers with rate lam, a block of `shape` for every element."""
+def sample_poisson(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Poisson numbers with mean lam, a block of `shape` for every element."""
+def sample_negative_binomial(k: Symbol, p: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Failures before k successes of probability p, a block of `shape` for every element."""
+def sample_generalized_negative_binomial(mu: Symbol, alpha: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
+def sample_multinomial(data: Symbol, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
 def RNN(data: Symbol, parameters: Symbol | None = ..., state: Symbol | None = ..., state_cell: Symbol | None = ..., sequence_length: Symbol | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
-def ROIPooling(data: Symbol, rois: Symbol | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The maximum over each of pooled_size parts of every region, whatever its size."""
-def cumsum(a: Symbol, axis: int | None = None, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
-def diag(data: Symbol, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
-def batch_take(a: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
-def fill_element_0index(lhs: Symbol, mhs: Symbol | None = ..., rhs: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
-def contrib_index_copy(old_tensor: Symbol, index_vector: Symbol | None = ..., new_tensor: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
-def contrib_index_array(data: Symbol, axes: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
-def ravel_multi_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
-def unravel_index(data: Symbol, shape: _Shape, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
-def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x where condition is not 0, else y."""
-def SequenceMask(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
-sequence_mask = SequenceMask
-def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
-def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
-def softmax(data: Symbol, length: Symbol | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
-def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Softmax of -data. data : (..., n, ...), floating; returns : as data."""
-def log_softmax(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
-def softmax_cross_entropy(data: Symbol, label: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The sum over rows of -log softmax(data)[label]."""
-def contrib_round_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
-def contrib_sign_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
-def contrib_gradientmultiplier(data: Symbol, scalar: float = 1.0, is_int: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 def sgd_update(weight: Symbol, grad: Symbol | None = ..., lr: Symbol | float | None = None, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
     """weight - lr * (clip(rescale_grad * grad) + wd * weight)."""
 def sgd_mom_update(weight: Symbol, grad: Symbol | None = ..., mom: Symbol | None = ..., lr: Symbol | float | None = None, momentum: float = 0.0, wd: Symbol | float = 0.0, rescale_grad: Symbol | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -574,6 +561,19 @@ def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = 
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+def Pad(data: Symbol, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
+pad = Pad
+def Crop(*data: Symbol | Sequence[Symbol], offset: _Shape = (0, 0), h_w: _Shape = (0, 0), center_crop: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
+    """A rectangle of an image: of the size h_w, or of the height and width of a second input."""
+def depth_to_space(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
+def space_to_depth(data: Symbol, block_size: int, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
+def UpSampling(*data: Symbol | Sequence[Symbol], scale: int, num_filter: int = 0, sample_type: Literal['nearest', 'bilinear'] | None = None, multi_input_mode: Literal['concat', 'sum'] = 'concat', out: None = ..., name: str | None = ...) -> Symbol:
+    """Larger images: pixels repeated (nearest), or a transposed convolution with the input `weight` (bilinear)."""
+def ROIPooling(data: Symbol, rois: Symbol | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The maximum over each of pooled_size parts of every region, whatever its size."""
 def GridGenerator(data: Symbol, transform_type: Literal['affine', 'warp'], target_shape: _Shape = (0, 0), *, out: None = ..., name: str | None = ...) -> Symbol:
     """Places for BilinearSampler, from -1 (first pixel) to 1 (last pixel)."""
 def BilinearSampler(data: Symbol, grid: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -15,7 +15,7 @@ from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray.nested import flatten, regroup
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import names, tracing
 from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol, wrap
 

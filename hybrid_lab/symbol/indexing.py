@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.ops.operator import Operator, get
+from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.symbol import tracing
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from hybrid_lab.ndarray import composed, creation, function
 from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray import invoke as invoke_module
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.symbol import control_flow, tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 

@@ -12,9 +12,9 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import random as draws
 from hybrid_lab.ndarray.composed import split_v2_operator
-from hybrid_lab.ops.dtypes import dtype_of
-from hybrid_lab.ops.operator import Operator, find, get, registered_names
-from hybrid_lab.ops.surface import make_function
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
+from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
 

@@ -10,9 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
-from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of, name_of
-from hybrid_lab.ops.operator import Operator, find, get
-from hybrid_lab.ops.surface import MISSING, make_function
+from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
+from hybrid_lab.ops.framework.operator import Operator, find, get
+from hybrid_lab.ops.framework.surface import MISSING, make_function
 from hybrid_lab.symbol import names, tracing
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
@@ -112,7 +112,7 @@ class Symbol(GraphQuestions, Refusals):
         return method.__get__(self)
 
     def __dir__(self) -> list[str]:
-        from hybrid_lab.ops.operator import registered_names
+        from hybrid_lab.ops.framework.operator import registered_names
 
         return sorted({*object.__dir__(self), *(name for name in registered_names() if not name.startswith("_"))})
 

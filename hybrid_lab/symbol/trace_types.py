@@ -12,7 +12,7 @@ from hybrid_lab.graph.infer import is_complete, is_open, located
 from hybrid_lab.graph.mixed_precision import inside
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ndarray import invoke as invoking
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.symbol import tracing
 
 

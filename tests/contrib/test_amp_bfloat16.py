@@ -12,7 +12,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.contrib import amp
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray import invoke as invoking
-from hybrid_lab.ops.dtypes import bfloat16
+from hybrid_lab.ops.framework.dtypes import bfloat16
 from tests.triton_device import use_triton
 
 BFLOAT16 = bfloat16().type

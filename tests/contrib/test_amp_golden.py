@@ -11,7 +11,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import nd
 from hybrid_lab.contrib import amp
-from hybrid_lab.ops.operator import find
+from hybrid_lab.ops.framework.operator import find
 from tests.golden.amp.cases import CASES
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/amp/amp.json").read_text())

@@ -10,7 +10,7 @@ from hybrid_lab.contrib import amp
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
-from hybrid_lab.ops.precision import Precision
+from hybrid_lab.ops.framework.precision import Precision
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import RNG, difference, engine_named, heads_of, run_compiled
 

@@ -118,7 +118,7 @@ def test_numpy_calls_are_named_with_the_operator_for_them(body, call, rewrite):
 
 def test_the_operators_for_numpy_functions_exist():
     from hybrid_lab.diagnostics.rules import numpy_calls
-    from hybrid_lab.ops.operator import find
+    from hybrid_lab.ops.framework.operator import find
 
     names = {*numpy_calls.ELEMENTWISE, *numpy_calls.SAME_OPERATOR.values()}
     assert sorted(name for name in names if find(name) is None) == []
@@ -128,7 +128,7 @@ def test_the_operators_for_functions_of_math_exist():
     import math
 
     from hybrid_lab.diagnostics import rules
-    from hybrid_lab.ops.operator import find
+    from hybrid_lab.ops.framework.operator import find
 
     pairs = {
         key.removeprefix("math."): text.partition("(")[0].removeprefix("F.")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.dtypes import bfloat16
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.dtypes import bfloat16
+from hybrid_lab.ops.framework.run import infer
 from tests.ops.cases import Case
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.run import run_gradient, run_kernel
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.run import run_gradient, run_kernel
 
 RNG = (20240607, 11)
 """Seed and first draw of every run."""

@@ -10,9 +10,9 @@ import numpy as np
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value, constant_node, input_node
-from hybrid_lab.ops.operator import Operator, get
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.sample import Derived, Sample
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.sample import Derived, Sample
 from tests.engines.graph_cases import RNG, Case
 from tests.engines.steadiness import Member, is_steady, members
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import AutogradError
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_gradient, run_kernel
-from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_gradient, run_kernel
+from hybrid_lab.ops.framework.sample import Sample
 
 RNG = (7, 3)
 _NUDGE = 1e-5

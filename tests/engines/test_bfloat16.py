@@ -9,8 +9,8 @@ import pytest
 
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import Builder, Expr
-from hybrid_lab.ops.dtypes import bfloat16, is_bfloat16
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.dtypes import bfloat16, is_bfloat16
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.bfloat16_case import is_float32, narrowed
 from tests.engines.test_samples import compare
 from tests.ops.cases import RNG, Case, close, each_sample

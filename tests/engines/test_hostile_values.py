@@ -15,7 +15,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, engines, nd
 from hybrid_lab.gluon import HybridBlock, rnn
-from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.framework.dtypes import is_floating
 from tests.gluon.test_second_gradients import Call, Twice
 from tests.ops.cases import Case, each_sample
 

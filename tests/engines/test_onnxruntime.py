@@ -15,7 +15,7 @@ from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.operator import get as operator
+from hybrid_lab.ops.framework.operator import get as operator
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")

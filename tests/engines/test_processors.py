@@ -12,8 +12,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import metric, nd
 from hybrid_lab.gluon import nn
-from hybrid_lab.ops.pointwise import Unary
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.pointwise import Unary
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.test_random_graphs import engine_named
 from tests.graph.building import graph_of
 from tests.triton_device import use_triton

@@ -20,7 +20,7 @@ from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly, shrink
 from tests.engines.kernel_counts import count_kernels
 from tests.engines.random_graphs import random_case

@@ -12,9 +12,9 @@ from hybrid_lab.graph import Graph, Value, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray.gradients import apply_raw, gradient_program
-from hybrid_lab.ops.dtypes import is_bfloat16, is_floating
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.run import run_gradient, run_kernel
+from hybrid_lab.ops.framework.dtypes import is_bfloat16, is_floating
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.run import run_gradient, run_kernel
 from tests.engines.test_random_graphs import engine_named
 from tests.ops.cases import RNG, Case, close, each_sample
 

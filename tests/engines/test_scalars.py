@@ -13,7 +13,7 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.graph_cases import Case as GraphCase
 from tests.engines.graph_cases import run_eagerly
 from tests.ops.cases import CASES, RNG, Case

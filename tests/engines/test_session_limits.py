@@ -15,8 +15,8 @@ from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.node import Node, input_node
-from hybrid_lab.ops.operator import get as operator
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.operator import get as operator
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.graph.building import graph_of, uniform
 
 ort = pytest.importorskip("onnxruntime")

@@ -14,8 +14,8 @@ import pytest
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.onnx_emit import OnnxNode
-from hybrid_lab.ops.operator import get as operator
+from hybrid_lab.ops.framework.onnx_emit import OnnxNode
+from hybrid_lab.ops.framework.operator import get as operator
 from tests.graph.building import evaluate, graph_of, uniform
 
 pytest.importorskip("onnxruntime")

@@ -13,8 +13,8 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.operator import get as operator
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.operator import get as operator
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.random_graphs import random_case
 from tests.engines.test_random_graphs import problems
 from tests.engines.test_samples import graph_of as graph_of_case

@@ -22,8 +22,8 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.cases import CASES, RNG, close
 from tests.triton_device import ON_GPU, use_triton
 from tests.tutorial_nets import Net, TrainingNet

@@ -12,8 +12,8 @@ from hybrid_lab.engines.triton.run import kernel
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.engines.test_triton import interpreter, one_node  # noqa: F401
 from tests.engines.test_triton_rows import agree, data, op
 from tests.ops.cases import CASES, close

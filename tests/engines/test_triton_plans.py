@@ -26,7 +26,7 @@ from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.sizes import Binding, BoundSize, Guards
+from hybrid_lab.ops.framework.sizes import Binding, BoundSize, Guards
 from tests.engines import test_random_graphs
 from tests.engines.random_graphs import random_case
 from tests.engines.small_tiles import use_small_tiles

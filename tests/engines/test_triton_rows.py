@@ -17,7 +17,7 @@ from hybrid_lab.engines.triton.write.special import columns
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from tests.engines.test_triton import interpreter  # noqa: F401
 from tests.ops.cases import close
 

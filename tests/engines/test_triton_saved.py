@@ -18,7 +18,7 @@ from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
 from hybrid_lab.graph.specializations import Specializations  # noqa: E402
 from hybrid_lab.graph.split import Split  # noqa: E402
-from hybrid_lab.ops.operator import get as operator  # noqa: E402
+from hybrid_lab.ops.framework.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
 
 

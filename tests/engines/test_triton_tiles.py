@@ -20,7 +20,7 @@ from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph import Builder, Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from tests.engines.graph_cases import RNG, Case, gradients_eagerly, run_eagerly
 from tests.engines.small_tiles import TILES, not_ragged, use_small_tiles
 from tests.engines.test_triton import interpreter  # noqa: F401

@@ -10,7 +10,7 @@ import pytest
 from hybrid_lab import nd
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.gluon import nn
-from hybrid_lab.ops.dtypes import bfloat16
+from hybrid_lab.ops.framework.dtypes import bfloat16
 
 numpy_files = pytest.importorskip("safetensors.numpy")
 

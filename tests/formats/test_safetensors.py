@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats.safetensors import DTYPES, SafetensorsFile, read_safetensors, write_safetensors
-from hybrid_lab.ops.dtypes import bfloat16
+from hybrid_lab.ops.framework.dtypes import bfloat16
 
 
 def file_of(header, data=b""):

@@ -13,7 +13,7 @@ from hybrid_lab.formats.mxnet import symbol_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.ndarray.interpret import interpret
-from hybrid_lab.ops.operator import records
+from hybrid_lab.ops.framework.operator import records
 
 ROOT = Path(__file__).parents[2]
 ORACLE = ROOT / ".oracle" / "bin" / "python"

@@ -8,7 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.gluon import nn, rnn
-from hybrid_lab.ops.dtypes import bfloat16
+from hybrid_lab.ops.framework.dtypes import bfloat16
 from tests.triton_device import use_triton
 
 BFLOAT16 = bfloat16().type

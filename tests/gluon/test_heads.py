@@ -14,9 +14,9 @@ from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.namespace import F as RAW
-from hybrid_lab.ops.run import run_gradient, run_kernel
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.namespace import F as RAW
+from hybrid_lab.ops.framework.run import run_gradient, run_kernel
 from tests.engines.test_random_graphs import engine_named
 from tests.engines.test_samples import graph_of
 from tests.gluon.test_hybrid_equals_eager import Function, flat

@@ -15,8 +15,8 @@ from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.sample import Ints
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.sample import Ints
 from tests.ops.cases import CASES, Case, close
 
 #: Records whose gradient cannot be differentiated: an AutogradError says so, in both modes.

@@ -11,9 +11,9 @@ import numpy as np
 from hybrid_lab.graph import Builder, Graph, Input, Value, input_node
 from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.signature import Signature
 
 
 def graph_of(

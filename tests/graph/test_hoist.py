@@ -68,7 +68,7 @@ def test_a_view_of_a_parameter_stays_and_so_does_a_large_repetition():
 
 def test_random_numbers_are_drawn_at_every_call():
     from hybrid_lab.graph.builder import make_node
-    from hybrid_lab.ops.operator import get
+    from hybrid_lab.ops.framework.operator import get
 
     graph = graph_of(lambda F, x, w: F.exp(w), (3,), (3,), roles="data param")
     draw = make_node(get("Dropout").bind(p=0.5, mode="always").bind_mode(True), [graph.outputs[0]], draw=0)

@@ -8,7 +8,7 @@ import pytest
 from hybrid_lab.graph.layout import layout
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops import records
-from hybrid_lab.ops.pointwise import Elementwise
+from hybrid_lab.ops.framework.pointwise import Elementwise
 from tests.graph.building import evaluate, graph_of, names, program, uniform
 
 

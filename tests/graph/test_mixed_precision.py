@@ -11,8 +11,8 @@ from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialize import specialize
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.precision import HALF, SINGLE, Precision
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.precision import HALF, SINGLE, Precision
 from hybrid_lab.symbol import contrib, var
 from tests.graph.building import graph_of, names, program
 

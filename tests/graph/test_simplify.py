@@ -75,7 +75,7 @@ def test_a_value_of_which_only_the_shape_is_read_is_not_kept_alive():
 
 def test_random_numbers_are_never_merged():
     from hybrid_lab.graph.builder import make_node
-    from hybrid_lab.ops.operator import get
+    from hybrid_lab.ops.framework.operator import get
 
     draw = get("Dropout").bind(p=0.5).bind_mode(True)
     source = graph_of(lambda F, x: x, (3,)).inputs[0]

@@ -22,8 +22,8 @@ from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.operator import Operator
 from tests.engines.random_graphs import random_case
 from tests.engines.test_samples import graph_of as sample_graph
 from tests.graph.building import graph_of

@@ -18,7 +18,7 @@ from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
 from hybrid_lab.lab.lifecycle import drop_stale
 from hybrid_lab.ndarray.random_state import state
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from tests.insight import resnet as resnet18
 from tests.triton_device import use_triton
 

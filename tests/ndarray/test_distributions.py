@@ -8,7 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
-from hybrid_lab.ops import philox
+from hybrid_lab.ops.kernels import philox
 
 COUNT = 40000
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab import ops
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.sample import Sample
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.sample import Sample
 
 RNG = (7, 3)
 

@@ -8,8 +8,8 @@ from onnx import helper, numpy_helper
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.onnxruntime.session import create_session
-from hybrid_lab.ops.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter
+from hybrid_lab.ops.framework.run import infer
 
 
 class NotImplementedByRuntime(Exception):

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from hybrid_lab.ops import blas
+from hybrid_lab.ops.kernels import blas
 
 
 @pytest.fixture

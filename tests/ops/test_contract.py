@@ -12,16 +12,16 @@ from hybrid_lab import nd
 from hybrid_lab.diagnostics.errors import DTypeError, RecordError, ShapeError
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ops import operator
-from hybrid_lab.ops.kernel import Pointwise
-from hybrid_lab.ops.memory import into
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.pointwise import Elementwise
-from hybrid_lab.ops.run import infer, run_gradient, run_kernel
-from hybrid_lab.ops.sample import sample
-from hybrid_lab.ops.shapes import axis_of, filled
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework import operator
+from hybrid_lab.ops.framework.kernel import Pointwise
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.pointwise import Elementwise
+from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import axis_of, filled
+from hybrid_lab.ops.framework.signature import Signature
 from tests.graph.building import graph_of
 
 

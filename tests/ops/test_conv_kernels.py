@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.ops import F, blas, conv_kernels
+from hybrid_lab.ops import F
+from hybrid_lab.ops.kernels import blas, conv_kernels
 
 torch = pytest.importorskip("torch")
 

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.run import infer, run_gradient, run_kernel
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
 from tests.ops.cases import RNG, Case, each_sample
 
 WHOLE = ("int32", "int64", "uint8", "int8", "bool")

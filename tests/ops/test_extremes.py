@@ -7,7 +7,7 @@ import pytest
 
 from hybrid_lab import nd, ops
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.onnx_model import run_model
 
 INF, NAN = float("inf"), float("nan")

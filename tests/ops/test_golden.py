@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.run import run_gradient
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.run import run_gradient
 from tests.golden.ops.export_samples import CRASHING, comparable, mxnet_call
 from tests.ops.cases import CASES, Case, close, each_sample
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab.ops import get
-from hybrid_lab.ops.memory import Workspace
-from hybrid_lab.ops.run import infer, run_kernel
+from hybrid_lab.ops.framework.memory import Workspace
+from hybrid_lab.ops.framework.run import infer, run_kernel
 
 X = (16, 16, 32, 32)
 #: NumPy itself buffers up to 8192 elements of each strided or converted operand.

@@ -10,7 +10,7 @@ from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.torch_kernels import images, table
 from hybrid_lab.engines.torch_kernels.rules import TABLE
 from hybrid_lab.graph import decompose, fold_norm, layout, simplify, split
-from hybrid_lab.ops.operator import records
+from hybrid_lab.ops.framework.operator import records
 
 OPERATORS = {record.name for record in records()}
 FAMILIES = {record.family for record in records()}

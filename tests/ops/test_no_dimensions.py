@@ -8,8 +8,8 @@ import pytest
 from hybrid_lab import autograd, nd
 from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ops import records
-from hybrid_lab.ops.pointwise import Elementwise
-from hybrid_lab.ops.run import infer, run_kernel
+from hybrid_lab.ops.framework.pointwise import Elementwise
+from hybrid_lab.ops.framework.run import infer, run_kernel
 
 CASES = [(record, sample) for record in records() if issubclass(record, Elementwise) for sample in record.samples]
 

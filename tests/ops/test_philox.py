@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from hybrid_lab.ops import F, get, philox
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops import F, get
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.kernels import philox
 
 
 def test_matches_the_published_vectors():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.ops import get
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 
 SHAPE = (3, 4, 5)
 

@@ -13,7 +13,7 @@ import hybrid_lab as mx
 from hybrid_lab import init, nd, sym
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.gluon import HybridBlock
-from hybrid_lab.ops.attributes import Shape
+from hybrid_lab.ops.framework.attributes import Shape
 from tests.ops.cases import RECORDS
 
 #: Attributes of random records -> values that they do not take.

@@ -9,9 +9,9 @@ import pytest
 
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.pointwise import Binary
-from hybrid_lab.ops.run import infer, run_gradient, run_kernel
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.pointwise import Binary
+from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
 from tests.ops.cases import CASES, RECORDS, RNG, Case, close, each_sample
 from tests.ops.onnx_model import NotImplementedByRuntime, run_model
 

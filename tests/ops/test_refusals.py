@@ -7,7 +7,7 @@ import pytest
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ops import F, get
-from hybrid_lab.ops.run import infer
+from hybrid_lab.ops.framework.run import infer
 
 SHAPES = [
     ("broadcast_add", {}, [(2, 3), (2, 4)], "broadcast_add: the shapes (2, 3) and (2, 4) do not broadcast"),

@@ -7,9 +7,9 @@ import pytest
 
 from hybrid_lab import nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.namespace import F
-from hybrid_lab.ops.rnn import RNN
-from hybrid_lab.ops.run import infer, run_gradient, run_kernel
+from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
+from hybrid_lab.ops.rnn.rnn import RNN
 from tests.ops.cases import CASES, RNG, Case, close
 from tests.ops.onnx_model import run_model
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab.ops import get, short_rows
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops import get
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.kernels import short_rows
 
 SHAPES = [(128, 2), (300, 10), (4000, 16), (40, 50, 3), (5000, 16)]
 TOLERANCE = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}

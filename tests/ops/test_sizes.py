@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hybrid_lab.ops import get
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import infer
-from hybrid_lab.ops.sizes import Binding, BoundSize, Guards, NeedsNumber, SymbolicSize, equal_shapes
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.ops.framework.sizes import Binding, BoundSize, Guards, NeedsNumber, SymbolicSize, equal_shapes
 
 
 def sizes(*values):
@@ -206,7 +206,7 @@ def test_rules_of_records_give_sizes():
 
 def test_broadcasting_is_numpys():
     from hybrid_lab.diagnostics.errors import ShapeError
-    from hybrid_lab.ops.shapes import broadcast_shapes
+    from hybrid_lab.ops.framework.shapes import broadcast_shapes
 
     shapes = [shape for rank in range(4) for shape in itertools.product((0, 1, 3), repeat=rank)]
     for one, two in itertools.product(shapes, repeat=2):

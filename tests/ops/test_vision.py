@@ -9,7 +9,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, ShapeError
 from hybrid_lab.ops import F, get
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.onnx_model import run_model
 
 RANDOM = np.random.RandomState(0)

@@ -8,8 +8,8 @@ import pytest
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.graph.builder import Builder, make_node
 from hybrid_lab.graph.node import Value, input_node
-from hybrid_lab.ops.operator import records
-from hybrid_lab.ops.run import run_gradient
+from hybrid_lab.ops.framework.operator import records
+from hybrid_lab.ops.framework.run import run_gradient
 
 RECORDS = [(record, sample) for record in records() for sample in record.samples]
 

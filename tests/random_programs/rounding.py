@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import Unmappable
-from hybrid_lab.ops import run as kernels
-from hybrid_lab.ops.contract import read_outputs
-from hybrid_lab.ops.namespace import Namespace
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import apply_numpy
+from hybrid_lab.ops.framework import run as kernels
+from hybrid_lab.ops.framework.contract import read_outputs
+from hybrid_lab.ops.framework.namespace import Namespace
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import apply_numpy
 
 _WIDER = {"float16": np.float32, "float32": np.float64, "float64": np.longdouble}
 _BFLOAT16 = 2.0**-7

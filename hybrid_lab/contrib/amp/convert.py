@@ -15,7 +15,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ops.precision import SINGLE, Precision
+from hybrid_lab.ops.framework.precision import SINGLE, Precision
 from hybrid_lab.symbol import Group, Symbol
 
 from .mode import low_dtype

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.ops import records
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.precision import CONDITIONAL, OWN_GRADIENT, SINGLE, Precision, refuses
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.precision import CONDITIONAL, OWN_GRADIENT, SINGLE, Precision, refuses
 
 from .mode import low_dtype
 

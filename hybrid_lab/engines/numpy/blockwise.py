@@ -19,8 +19,8 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_statement
-from hybrid_lab.ops.blas import share
-from hybrid_lab.ops.pointwise import Binary, Elementwise, Unary
+from hybrid_lab.ops.framework.pointwise import Binary, Elementwise, Unary
+from hybrid_lab.ops.kernels.blas import share
 
 BLOCK = 32768
 """Elements of a block: weight, gradient, two states and temporaries in float32 take about half a megabyte, so that they

@@ -28,9 +28,9 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.signature import Signature
 
 
 class SessionOperator(Operator):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.ops.onnx_emit import DATA_TYPES, OPSET, OnnxNode
+from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OPSET, OnnxNode
 
 #: The newest file format that all supported releases of onnxruntime read together with the opset.
 IR_VERSION = 8

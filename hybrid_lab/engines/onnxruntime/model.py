@@ -14,8 +14,8 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.dtypes import is_bfloat16
-from hybrid_lab.ops.onnx_emit import DATA_TYPES, OnnxEmitter, OnnxNode
+from hybrid_lab.ops.framework.dtypes import is_bfloat16
+from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OnnxEmitter, OnnxNode
 
 #: (name, shape, dtype)
 Tensor = tuple[str, tuple[int, ...], np.dtype]

@@ -21,9 +21,9 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import Plan
 from hybrid_lab.graph.printer import Names, format_origin, format_statement
-from hybrid_lab.ops.dtypes import is_bfloat16
-from hybrid_lab.ops.pointwise import Binary, Unary, scalar_as
-from hybrid_lab.ops.run import kernel_of, run_kernel
+from hybrid_lab.ops.framework.dtypes import is_bfloat16
+from hybrid_lab.ops.framework.pointwise import Binary, Unary, scalar_as
+from hybrid_lab.ops.framework.run import kernel_of, run_kernel
 
 _serial = itertools.count()
 #: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.

@@ -24,8 +24,8 @@ from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.signature import Signature
 
 
 def _refusal(node: Node) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator
 
 Kernel = Callable[..., Any]
 #: A Node whose operator is an instance of the record that the rule is for.

@@ -18,7 +18,7 @@ from hybrid_lab.engines.torch_kernels.recurrent import from_above, lstm_only, sp
 from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.signature import Signature
 
 #: The number of LSTMs among the modes of torch's kernel.
 _LSTM = 2

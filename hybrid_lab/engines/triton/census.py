@@ -20,7 +20,7 @@ from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops import records
-from hybrid_lab.ops.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator
 
 
 @dataclass

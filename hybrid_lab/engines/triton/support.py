@@ -26,8 +26,8 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.symbolic import with_hints
-from hybrid_lab.ops.dtypes import is_floating
-from hybrid_lab.ops.kernel import Pointwise
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.kernel import Pointwise
 
 #: Places along the axes of an array are formulas in the text of a kernel.
 MOST_AXES = 32

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.ops.dtypes import name_of
+from hybrid_lab.ops.framework.dtypes import name_of
 
 from .. import strict_json
 from . import examples, graphs, layout, tree, values

@@ -12,7 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import merged_shape
-from hybrid_lab.ops.dtypes import name_of
+from hybrid_lab.ops.framework.dtypes import name_of
 
 from . import layout
 from .tree import BlockRecord, ParameterRecord, Tree, forward_digest

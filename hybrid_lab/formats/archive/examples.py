@@ -16,7 +16,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.dtypes import dtype_of, is_bfloat16, is_floating
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_bfloat16, is_floating
 
 from .graphs import SavedGraph
 

@@ -15,8 +15,8 @@ from hybrid_lab.gluon.hybridized.neutral import UNGUARDED, Guard, NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.dtypes import dtype_of, name_of
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
+from hybrid_lab.ops.framework.operator import get
 
 from .. import strict_json
 from ..mxnet import symbol_json

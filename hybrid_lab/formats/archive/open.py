@@ -17,8 +17,8 @@ from hybrid_lab.gluon.parameter import Constant, Parameter
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ops.dtypes import name_of
-from hybrid_lab.ops.operator import find
+from hybrid_lab.ops.framework.dtypes import name_of
+from hybrid_lab.ops.framework.operator import find
 
 from . import layout
 from .archive import Archive

@@ -13,7 +13,7 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import Spec
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
-from hybrid_lab.ops.dtypes import dtype_of
+from hybrid_lab.ops.framework.dtypes import dtype_of
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block

@@ -377,7 +377,7 @@ def _read_parameter(key: str, data: Any, path: str | None) -> ParameterRecord:
     if shape is not None and not all(size is None or (type(size) is int and 0 <= size < 2**48) for size in shape):
         raise fields.error(f"has shape={str(shape)[:60]}")
     dtype = fields.take("dtype", str)
-    from hybrid_lab.ops.dtypes import DTYPES
+    from hybrid_lab.ops.framework.dtypes import DTYPES
 
     if dtype not in DTYPES:
         raise fields.error(f"has dtype={dtype[:60]!r}")

@@ -19,7 +19,7 @@ from hybrid_lab.graph.control_flow import Cond, ControlFlow, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Node, Value, input_node
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 
 DRAWS = "__draws__"
 """How many random numbers a step of each subgraph takes; in our own files, where dead ones count too."""

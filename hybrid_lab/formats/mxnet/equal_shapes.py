@@ -6,7 +6,7 @@ from typing import Any
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.pointwise import Binary, Unary
+from hybrid_lab.ops.framework.pointwise import Binary, Unary
 
 _KEEP_SHAPE = frozenset(
     {

@@ -17,8 +17,8 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError, AttributeSpecError, HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
-from hybrid_lab.ops.dtypes import TYPE_FLAGS, dtype_of
-from hybrid_lab.ops.operator import Operator, find, registered_names
+from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of
+from hybrid_lab.ops.framework.operator import Operator, find, registered_names
 
 from . import control_flow
 from .graph_writer import CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE

@@ -13,9 +13,9 @@ from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.attributes import format_value
-from hybrid_lab.ops.dtypes import TYPE_FLAGS, is_floating
-from hybrid_lab.ops.pointwise import is_scalar
+from hybrid_lab.ops.framework.attributes import format_value
+from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
+from hybrid_lab.ops.framework.pointwise import is_scalar
 
 from . import control_flow
 from .equal_shapes import shape_classes

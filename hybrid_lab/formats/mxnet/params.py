@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...diagnostics import ArchiveError, DTypeError
-from ...ops.dtypes import BFLOAT16, bfloat16
+from ...ops.framework.dtypes import BFLOAT16, bfloat16
 from ..atomic import atomic_write
 from ..kinds import other_kind
 from ..source import Source

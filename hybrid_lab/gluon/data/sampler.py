@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hybrid_lab.ndarray.random_state import state
-from hybrid_lab.ops.philox import generator
+from hybrid_lab.ops.kernels.philox import generator
 
 
 class Sampler:

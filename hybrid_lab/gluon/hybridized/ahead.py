@@ -20,7 +20,7 @@ from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.dtypes import is_narrow
+from hybrid_lab.ops.framework.dtypes import is_narrow
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybrid import HybridBlock

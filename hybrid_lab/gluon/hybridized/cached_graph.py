@@ -32,7 +32,7 @@ from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.dtypes import dtype_of, is_floating
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block

@@ -14,7 +14,7 @@ from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
-from hybrid_lab.ops.precision import Precision
+from hybrid_lab.ops.framework.precision import Precision
 
 
 def _bound_graph(

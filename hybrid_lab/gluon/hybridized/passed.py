@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.gluon.hybridized.structure import is_named
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, TracedArray, compose, wrap
 

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.hybridized.structure import Spec, describe
 from hybrid_lab.log import logger
-from hybrid_lab.ops.precision import Precision
+from hybrid_lab.ops.framework.precision import Precision
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.ops.dtypes import dtype_of, is_narrow
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 
 from ..hybrid import HybridBlock
 from ..parameter import Parameter

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parents[2]))
 
 from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS  # noqa: E402
-from hybrid_lab.ops.sample import Ints  # noqa: E402
+from hybrid_lab.ops.framework.sample import Ints  # noqa: E402
 from tests.ops.cases import CASES, Case  # noqa: E402
 
 #: Cases whose gradient corrupts the memory of MXNet 1.9.1 and ends the process.

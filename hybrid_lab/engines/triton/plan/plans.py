@@ -34,7 +34,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph, derived
-from hybrid_lab.ops.sizes import Binding, shapes_key
+from hybrid_lab.ops.framework.sizes import Binding, shapes_key
 
 Kernels = tuple[KernelSource, ...]
 Write = Callable[[Region], Kernels]

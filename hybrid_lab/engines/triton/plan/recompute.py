@@ -33,8 +33,8 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.split import Split
 from hybrid_lab.graph.symbolic import stand_in
-from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.operator import get
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.operator import get
 
 #: What the names of an attention's products have in them.
 _PRODUCTS = ("dot", "matmul", "gemm")

@@ -10,7 +10,7 @@ from hybrid_lab.engines.triton.plan.saved import Source, without_views
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.split import Split
 from hybrid_lab.graph.symbolic import SymbolicGraph
-from hybrid_lab.ops.sizes import NeedsNumber
+from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 
 def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:

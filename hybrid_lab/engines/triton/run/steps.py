@@ -18,9 +18,9 @@ from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, contract
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.signature import Signature
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.signature import Signature
 
 
 class KernelOperator(Operator):

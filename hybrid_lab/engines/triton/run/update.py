@@ -35,9 +35,9 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
 from hybrid_lab.graph.partition import Region, region_of
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.ops.cast import Cast
-from hybrid_lab.ops.dtypes import is_narrow
-from hybrid_lab.ops.pointwise import Binary, Unary
+from hybrid_lab.ops.elementwise.cast import Cast
+from hybrid_lab.ops.framework.dtypes import is_narrow
+from hybrid_lab.ops.framework.pointwise import Binary, Unary
 
 #: Of a weight's row in the table: its rule, twice, and 1 more where it is ragged; where its numbers begin; how many
 #: elements it has. The addresses of its arrays follow.

@@ -8,7 +8,7 @@ import numpy as np
 
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.run import run_kernel
+from hybrid_lab.ops.framework.run import run_kernel
 
 
 class ViewStep:

@@ -51,8 +51,8 @@ from hybrid_lab.engines.triton.write.words import (
     wrapped,
 )
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.ops.dtypes import BFLOAT16, NARROW, is_floating
-from hybrid_lab.ops.kernel import Pointwise
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, NARROW, is_floating
+from hybrid_lab.ops.framework.kernel import Pointwise
 
 Place = tuple[Index, ...]
 

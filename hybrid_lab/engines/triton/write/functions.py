@@ -3,7 +3,7 @@
 PHILOX = '''
 @triton.jit
 def philox_word(seed, draw, element):
-    """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.philox."""
+    """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.kernels.philox."""
     key0, key1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
     block = element // 4
     c0, c1 = block.to(tl.uint32), (block >> 32).to(tl.uint32)

@@ -19,8 +19,8 @@ import numpy as np
 
 from hybrid_lab.engines.triton.write.reuse import shown
 from hybrid_lab.graph.node import Node, Value
-from hybrid_lab.ops.run import run_kernel
-from hybrid_lab.ops.sizes import BoundSize
+from hybrid_lab.ops.framework.run import run_kernel
+from hybrid_lab.ops.framework.sizes import BoundSize
 
 #: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
 NEIGHBOURS = 4

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hybrid_lab.graph.node import Node
-from hybrid_lab.ops.kernel import Collect, Contraction, Element, Entries, Pointwise, Product, Reduce
-from hybrid_lab.ops.operator import Operator
-from hybrid_lab.ops.recurrence import Recurrence, RecurrenceGrad
+from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Pointwise, Product, Reduce
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.rnn.recurrence import Recurrence, RecurrenceGrad
 
 
 def is_pointwise(node: Node) -> bool:

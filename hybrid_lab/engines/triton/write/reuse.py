@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hybrid_lab.ops.sizes import Binding, BoundSize
+from hybrid_lab.ops.framework.sizes import Binding, BoundSize
 
 #: Pairs (name of a choice, its result), in the order in which a writer asked for them.
 Outcomes = tuple[tuple[str, Any], ...]

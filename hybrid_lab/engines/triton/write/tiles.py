@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import KernelSource, block_for, covering, power_of_two
-from hybrid_lab.ops.dtypes import NARROW
+from hybrid_lab.ops.framework.dtypes import NARROW
 
 #: Tensor cores want tiles of at least 16 along each axis.
 LEAST = 16

@@ -11,8 +11,8 @@ import numpy as np
 
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.pointwise import printed
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.pointwise import printed
 
 #: dtype name -> its type in a kernel
 TYPES = {

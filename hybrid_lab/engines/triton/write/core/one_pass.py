@@ -26,7 +26,7 @@ from hybrid_lab.engines.triton.write.body import broadcast_place
 from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.ops.dtypes import is_floating
+from hybrid_lab.ops.framework.dtypes import is_floating
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.write.core.reduction import RowBody

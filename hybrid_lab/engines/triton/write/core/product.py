@@ -30,8 +30,8 @@ from hybrid_lab.engines.triton.write.source import (
 from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.kernel import Contraction
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.kernel import Contraction
 
 #: Counts of a product's rows, columns, summed elements (inner) and matrices (batches).
 Sizes = Mapping[str, int]

@@ -24,8 +24,8 @@ from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import with_hints
-from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.kernel import Contraction
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.kernel import Contraction
 
 #: Queries and values of float32 have at most so many numbers: without tensor cores more do not fit into registers.
 MOST_EXACT = 64

@@ -21,10 +21,10 @@ from hybrid_lab.engines.triton.write.source import KernelSource, block_for, func
 from hybrid_lab.engines.triton.write.words import TYPES, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.dtypes import NARROW
-from hybrid_lab.ops.kernel import Pointwise
-from hybrid_lab.ops.operator import get
-from hybrid_lab.ops.rnn_kernels import GATES
+from hybrid_lab.ops.framework.dtypes import NARROW
+from hybrid_lab.ops.framework.kernel import Pointwise
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.rnn.kernels import GATES
 
 #: Sequences, units and elements of the summed axis in a tile - of float32 without tensor cores fewer, for registers;
 #: tensor cores want at least 16 of each.

@@ -1,0 +1,372 @@
+"""Moving without computing: transpose, broadcasting, repetition, reversal."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.kernel import Element
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes
+from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+
+
+class Transpose(Operator, name="transpose"):
+    """data with its axes in the order `axes`; () reverses them."""
+
+    axes: Shape = ()
+    view = True
+    samples = [
+        sample((2, 3, 4)),
+        sample((2, 3, 4), axes=(1, 2, 0)),
+        sample((2, 3, 4), axes=(0, -1, 1)),
+        sample((3, 4), dtype="int32", gradient=False),
+    ]
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The permutation, non-negative. Raises ShapeError."""
+        if not self.axes:
+            return tuple(reversed(range(rank)))
+        order = tuple(axis % rank if -rank <= axis < rank else axis for axis in self.axes)
+        if sorted(order) != list(range(rank)):
+            raise ShapeError(f"transpose: axes={self.axes} is not a permutation of the {rank} axes of the input")
+        return order
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return tuple(data[axis] for axis in self.order(len(data)))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.transpose(self.order(data.ndim)), out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        order = self.order(len(self.axes))
+        return F.transpose(dy, axes=tuple(order.index(axis) for axis in range(len(order))))
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Transpose(data, perm=list(self.order(len(g.shape(data)))))
+
+
+class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
+    """data with the axes dim1 and dim2 exchanged."""
+
+    dim1: int = 0
+    dim2: int = 0
+    view = True
+    samples = [sample((2, 3, 4), dim1=0, dim2=2), sample((2, 3, 4), dim1=1, dim2=2)]
+
+    def order(self, rank: int) -> list[int]:
+        """The exchange as a permutation. Raises ShapeError."""
+        first, second = (axis_of("SwapAxis", axis, rank) for axis in (self.dim1, self.dim2))
+        order = list(range(rank))
+        order[first], order[second] = second, first
+        return order
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return tuple(data[axis] for axis in self.order(len(data)))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.swapaxes(self.dim1, self.dim2), out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F.SwapAxis(dy, dim1=self.dim1, dim2=self.dim2)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Transpose(data, perm=self.order(len(g.shape(data))))
+
+
+class _Broadcasting(Operator):
+    """Base: dimensions of 1 repeated; the gradient sums over them."""
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return broadcast_into(data, self.infer_shape(data.shape), out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._sum_like(dy, data)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(place, K.shape(0), strict=True)]))
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Expand(data, g.const(list(self.infer_shape(g.shape(data))), "int64"))
+
+
+def broadcast_into(data: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+    """A contiguous array of `shape` with data repeated."""
+    if out is None:
+        out = np.empty(shape, data.dtype)
+    np.copyto(out, data)
+    return out
+
+
+class BroadcastTo(_Broadcasting, name="broadcast_to"):
+    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
+
+    shape: Shape
+    samples = [sample((1, 3), shape=(4, 3)), sample((2, 1, 1), shape=(0, 3, 4))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if len(data) != len(self.shape):
+            raise ShapeError(f"broadcast_to: {data} and shape={self.shape} must have the same number of dimensions")
+        for size, wanted in zip(data, self.shape, strict=True):
+            if size != 1 and wanted not in (0, size):
+                raise ShapeError(
+                    f"broadcast_to: a dimension of {size} in {data} cannot become {wanted}; only 1 can be repeated"
+                )
+        return tuple(wanted or size for size, wanted in zip(data, self.shape, strict=True))
+
+
+class BroadcastAxis(_Broadcasting, name="broadcast_axis", aliases=("broadcast_axes",)):
+    """data with the dimensions `axis`, which are 1, repeated `size` times."""
+
+    axis: Shape = ()
+    size: Shape = ()
+    samples = [sample((2, 1, 1), axis=(1, 2), size=(3, 4)), sample((1, 3), axis=0, size=4)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if len(self.axis) != len(self.size):
+            raise ShapeError(f"broadcast_axis: axis={self.axis} and size={self.size} differ in length")
+        made = list(data)
+        for axis, size in zip(self.axis, self.size, strict=True):
+            if not -len(data) <= axis < len(data) or data[axis] != 1:
+                raise ShapeError(f"broadcast_axis: axis {axis} of {data} is not 1")
+            made[axis] = size
+        return tuple(made)
+
+
+class BroadcastLike(_Broadcasting, name="broadcast_like"):
+    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read.
+
+    lhs_axes, rhs_axes : only these axes of lhs take the sizes of those axes of rhs
+    """
+
+    lhs_axes: Shape | None = None
+    rhs_axes: Shape | None = None
+    shape_only = ("rhs",)
+    samples = [sample((1, 3), (4, 3)), sample((2, 1, 1), (5, 4), lhs_axes=(1,), rhs_axes=(0,)), sample((3, 4), (3, 4))]
+
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
+        if self.lhs_axes is None or self.rhs_axes is None:
+            if broadcast_shapes("broadcast_like", lhs, rhs) != rhs:
+                raise ShapeError(f"broadcast_like: {lhs} does not broadcast to {rhs}")
+            return rhs
+        made = list(lhs)
+        for name, axes, shape in (("lhs", self.lhs_axes, lhs), ("rhs", self.rhs_axes, rhs)):
+            if not all(-len(shape) <= axis < len(shape) for axis in axes):
+                raise ShapeError(f"broadcast_like: {name}_axes={axes}, and {name} has the shape {shape}")
+        for axis, size in ((left, rhs[right]) for left, right in zip(self.lhs_axes, self.rhs_axes, strict=True)):
+            if lhs[axis] not in (1, size):
+                raise ShapeError(
+                    f"broadcast_like: {lhs} cannot take the shape of {rhs}: {lhs[axis]} cannot become {size}"
+                )
+            made[axis] = size
+        return tuple(made)
+
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        shape = K.shape(0)
+        last = place[len(place) - len(shape) :]
+        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
+
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F._sum_like(dy, lhs), None
+
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
+        if self.lhs_axes is None:
+            return g.Expand(lhs, g.Shape(rhs))
+        return g.Expand(lhs, g.const(list(self.infer_shape(g.shape(lhs), g.shape(rhs))), "int64"))
+
+
+def _aligned(shape: tuple[int, ...], reps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and repetitions with leading ones so that both are equally long."""
+    rank = max(len(shape), len(reps))
+    return (1,) * (rank - len(shape)) + shape, (1,) * (rank - len(reps)) + reps
+
+
+class Tile(Operator, name="tile"):
+    """data as a whole repeated `reps` times along each axis."""
+
+    reps: Shape
+    samples = [sample((2, 3), reps=(2,)), sample((2, 3), reps=(2, 1, 3)), sample((2, 3, 4), reps=(2, 2))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        shape, reps = _aligned(data, self.reps)
+        return tuple(size * count for size, count in zip(shape, reps, strict=True))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        shape, reps = _aligned(data.shape, self.reps)
+        if out is None or not out.flags.c_contiguous:
+            return into(np.tile(data, self.reps), out)
+        pairs = tuple(number for pair in zip(reps, shape, strict=True) for number in pair)
+        ones = tuple(number for size in shape for number in (1, size))
+        np.copyto(out.reshape(pairs), data.reshape(ones))
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        shape, reps = _aligned(K.shape(0), self.reps)
+        sizes = zip(place, reps, shape, strict=True)
+        inner = [K.unravel((index,), (count * size,), (count, size))[1] for index, count, size in sizes]
+        return str(K.read(0, inner[len(inner) - len(K.shape(0)) :]))
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._tile_grad(dy, data, reps=self.reps)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        shape, reps = _aligned(g.shape(data), self.reps)
+        if len(shape) > len(g.shape(data)):
+            data = g.Reshape(data, g.const(list(shape), "int64"))
+        return g.Tile(data, g.const(list(reps), "int64"))
+
+
+class TileGrad(Operator, name="_tile_grad"):
+    """dy summed over the repetitions of tile. like : the shape of tile's input; returns : that shape."""
+
+    reps: Shape
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
+        return like
+
+    def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        shape, reps = _aligned(like, self.reps)
+        return tuple(number for pair in zip(reps, shape, strict=True) for number in pair), tuple(
+            range(0, 2 * len(shape), 2)
+        )
+
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
+        pairs, axes = self._pairs(like.shape)
+        return into(np.add.reduce(dy.reshape(pairs), axis=axes, dtype=dy.dtype).reshape(like.shape), out)
+
+    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
+        pairs, axes = self._pairs(like.shape)
+        return F.reshape_like(F.sum(F.Reshape(dy, shape=pairs), axis=axes), like)
+
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
+        return F.tile(ddy, reps=self.reps), None
+
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
+        pairs, axes = self._pairs(g.shape(like))
+        total = g.ReduceSum(g.Reshape(dy, g.const(list(pairs), "int64")), g.const(list(axes), "int64"), keepdims=0)
+        return g.Reshape(total, g.const(list(g.shape(like)), "int64"))
+
+
+class Repeat(Operator, name="repeat"):
+    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
+
+    repeats: int
+    axis: int | None = None
+    samples = [sample((2, 3), repeats=2), sample((2, 3), repeats=2, axis=1), sample((2, 3), repeats=3, axis=-2)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if self.axis is None:
+            return (prod(data) * self.repeats,)
+        axis = axis_of("repeat", self.axis, len(data))
+        return (*data[:axis], data[axis] * self.repeats, *data[axis + 1 :])
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(np.repeat(data, self.repeats, axis=self.axis), out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        shape = K.shape(0)
+        if self.axis is None:
+            return str(K.read(0, K.unravel(place, (prod(shape) * self.repeats,), (*shape, self.repeats))[:-1]))
+        axis = self.axis % len(shape)
+        return str(K.read(0, (*place[:axis], K.quotient(place[axis], self.repeats), *place[axis + 1 :])))
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._repeat_grad(dy, data, repeats=self.repeats, axis=self.axis)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        shape = g.shape(data)
+        axis = len(shape) - 1 if self.axis is None else self.axis % len(shape)
+        wide = g.Unsqueeze(data, g.const([axis + 1], "int64"))
+        reps = [1] * (len(shape) + 1)
+        reps[axis + 1] = self.repeats
+        return g.Reshape(g.Tile(wide, g.const(reps, "int64")), g.const(list(self.infer_shape(shape)), "int64"))
+
+
+class RepeatGrad(Operator, name="_repeat_grad"):
+    """dy summed over the copies that repeat made. like : the shape of repeat's input; returns : that shape."""
+
+    repeats: int
+    axis: int | None = None
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
+        return like
+
+    def _split(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        axis = len(like) - 1 if self.axis is None else self.axis % len(like)
+        return (*like[: axis + 1], self.repeats, *like[axis + 1 :]), axis + 1
+
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
+        shape, axis = self._split(like.shape)
+        return into(np.add.reduce(dy.reshape(shape), axis=axis, dtype=dy.dtype), out)
+
+    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
+        shape, axis = self._split(like.shape)
+        return F.reshape_like(F.sum(F.Reshape(dy, shape=shape), axis=axis), like)
+
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
+        return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None
+
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
+        shape, axis = self._split(g.shape(like))
+        return g.ReduceSum(g.Reshape(dy, g.const(list(shape), "int64")), g.const([axis], "int64"), keepdims=0)
+
+
+class Reverse(Operator, name="reverse", aliases=("flip",)):
+    """data with the order of elements along `axis` (one or several) reversed."""
+
+    axis: Shape
+    samples = [sample((2, 3), axis=0), sample((2, 3, 4), axis=(1, 2))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        for axis in self.axis:
+            axis_of("reverse", axis, len(data))
+        return data
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        flipped = np.flip(data, self.axis)
+        return flipped.copy() if out is None else into(flipped, out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        inner = list(place)
+        for axis in {axis % len(place) for axis in self.axis}:
+            inner[axis] = inner[axis] * -1 + (K.shape(0)[axis] - 1)
+        return str(K.read(0, inner))
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F.reverse(dy, axis=self.axis)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        axes = list(self.axis)
+        ends, starts, steps = [-(2**31)] * len(axes), [-1] * len(axes), [-1] * len(axes)
+        return g.Slice(
+            data, g.const(starts, "int64"), g.const(ends, "int64"), g.const(axes, "int64"), g.const(steps, "int64")
+        )

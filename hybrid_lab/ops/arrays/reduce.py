@@ -1,0 +1,558 @@
+"""Reductions over axes: sum, mean, prod, max, min, norm, argmax; and the shape-only operators their gradients need."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.framework.attributes import Axis, DType
+from hybrid_lab.ops.framework.dtypes import is_bfloat16
+from hybrid_lab.ops.framework.kernel import Element, Reduce
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import kept_shape, reduced_axes
+from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.kernels.short_rows import reduced
+
+_AXES = [
+    sample((2, 3, 4)),
+    sample((2, 3, 4), axis=1),
+    sample((2, 3, 4), axis=(0, -1)),
+    sample((2, 3, 4), axis=1, keepdims=True),
+    sample((2, 3, 4), axis=1, exclude=True),
+    sample((2, 3), axis=(0, 1), keepdims=True),
+    sample((5,), axis=0),
+]
+_WHOLE = sample((2, 3), dtype="int32", low=-9, high=9, gradient=False, axis=1)
+
+
+class Reduction(Operator):
+    """Base of the reductions: the shape rule, the ONNX form, and `out` seen with all axes kept."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    onnx_name: ClassVar[Any] = None
+
+    def axes(self, rank: int) -> tuple[int, ...]:
+        return reduced_axes(self.name, self.axis, rank, self.exclude)
+
+    def infer_shape(self, data: Shape) -> Shape:
+        axes = self.axes(len(data))
+        if self.keepdims:
+            return kept_shape(data, axes)
+        return tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        axes = self.axes(data.ndim)
+        if out is None:
+            out = np.empty(self.infer_shape(data.shape), data.dtype)
+        shape = kept_shape(data.shape, axes)
+        if not out.flags.c_contiguous:
+            out[...] = self.reduce(data, axes, np.empty(shape, data.dtype), scratch).reshape(out.shape)
+            return out
+        self.reduce(data, axes, out.reshape(shape), scratch)
+        return out
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        """Fill `out`, which has every axis of data, the reduced ones as 1."""
+        raise NotImplementedError
+
+    def spread(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
+        """`value`, of the output's shape, with the reduced axes back as 1, so that it broadcasts against data."""
+        return value if self.keepdims else F._restore_axes(value, data, axis=self.axis, exclude=self.exclude)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return self.onnx_reduce(g, data, self.onnx_name, g.shape(data))
+
+    def onnx_reduce(self, g: OnnxGraph, data: str, name: str, shape: tuple[int, ...]) -> str:
+        """The ONNX reduction `name` over our axes.
+
+        In opset 17 ReduceSum takes axes as an input, the others as an attribute.
+        """
+        rank = len(shape)
+        axes = self.axes(rank)
+        keep = int(self.keepdims)
+        if not axes:
+            return g.Identity(data)
+        if name == "ReduceSum":
+            result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=keep)
+        else:
+            result = getattr(g, name)(data, axes=list(axes), keepdims=keep)
+        return g.Reshape(result, g.const([1], "int64")) if len(axes) == rank and not keep else result
+
+
+def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+    """The sum over `axes` into `out` (axes kept as 1), float16 added up in float32; fast where trailing axes go."""
+    dtype = np.float32 if data.dtype == np.float16 else data.dtype
+    if dtype != out.dtype:
+        wide = np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=scratch(out.shape, dtype))
+        np.copyto(out, wide, casting="unsafe")
+        return out
+    if len(axes) == 1 or not data.flags.c_contiguous:
+        return reduced(np.add, data, axes, out)
+    first_kept = next((index for index in range(data.ndim) if index not in axes), None)
+    last_kept = next((index for index in reversed(range(data.ndim)) if index not in axes), -1)
+    if first_kept and 0 < last_kept < data.ndim - 1:
+        # Sums over trailing axes are pairwise and fast; the leading ones are few numbers then.
+        inner = data.shape[: last_kept + 1]
+        partial = np.add.reduce(
+            data.reshape(*inner, prod(data.shape[last_kept + 1 :])), axis=-1, out=scratch(inner, dtype)
+        )
+        rest = tuple(axis for axis in axes if axis <= last_kept)
+        np.add.reduce(partial, axis=rest, keepdims=True, out=out.reshape(kept_shape(inner, rest)))
+        return out
+    return np.add.reduce(data, axis=axes, keepdims=True, dtype=dtype, out=out)
+
+
+def whole_quotient(total: np.ndarray, count: int, out: np.ndarray) -> np.ndarray:
+    """total / count of whole numbers into `out`, cut towards 0; total may be out."""
+    wide = total.astype(np.int64)
+    quotient = wide // count
+    quotient += (wide < 0) & (quotient * count != wide)
+    np.copyto(out, quotient, casting="unsafe")
+    return out
+
+
+class Sum(Reduction, name="sum", aliases=("sum_axis",)):
+    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes.
+
+    data : any shape and dtype; returns : the dtype of data
+    """
+
+    triton = Reduce("sum")
+    onnx_name = "ReduceSum"
+    samples = [
+        *_AXES,
+        _WHOLE,
+        sample((2, 3), dtype="float16", axis=1),
+    ]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return accumulate(data, axes, out, scratch)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F.broadcast_like(self.spread(F, dy, data), data)
+
+
+class Mean(Reduction, name="mean"):
+    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
+
+    onnx_name = "ReduceMean"
+    samples = [*_AXES, _WHOLE]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        narrow = out.dtype == np.float16  # its sums overflow where its means do not
+        total = accumulate(data, axes, scratch(out.shape, np.float32) if narrow else out, scratch)
+        count = max(data.size // max(out.size, 1), 1)
+        if data.dtype.kind == "f":
+            return np.divide(total, count, out=out, casting="same_kind")
+        return whole_quotient(total, count, out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F.broadcast_like(self.spread(F, dy * F._size_ratio(dy, data), data), data)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        total = F.sum(data, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+        return F.broadcast_div(total, F._size_ratio(data, total))
+
+
+class Prod(Reduction, name="prod"):
+    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
+
+    triton = Reduce("prod")
+    onnx_name = "ReduceProd"
+    samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return np.multiply.reduce(data, axis=axes, keepdims=True, dtype=data.dtype, out=out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return self.spread(F, dy * y, data) / data
+
+
+class NanSum(Reduction, name="nansum"):
+    """The sum over `axis` with NaN counted as 0."""
+
+    kinds = "fiu"
+
+    samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        filled = scratch(data.shape, data.dtype)
+        np.copyto(filled, data)
+        np.copyto(filled, 0, where=np.isnan(data))
+        return accumulate(filled, axes, out, scratch)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        known = F.where(F.broadcast_equal(data, data), data, 0.0)
+        return F.sum(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return self.spread(F, dy, data) * F.broadcast_equal(data, data)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        filled = g.Where(g.IsNaN(data), g.const(0, g.dtype(data)), data)
+        return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
+
+
+class NanProd(Reduction, name="nanprod"):
+    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
+
+    kinds = "fiu"
+
+    samples = [
+        *(sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES[:3]),
+        sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0, smooth=False),
+    ]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        filled = scratch(data.shape, data.dtype)
+        np.copyto(filled, data)
+        np.copyto(filled, 1, where=np.isnan(data))
+        return np.multiply.reduce(filled, axis=axes, keepdims=True, dtype=data.dtype, out=out)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        known = F.where(F.broadcast_equal(data, data), data, 1.0)
+        return F.prod(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        known = F.broadcast_equal(data, data)
+        return F.where(known, self.spread(F, dy * y, data) / data, 0.0)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        filled = g.Where(g.IsNaN(data), g.const(1, g.dtype(data)), data)
+        return self.onnx_reduce(g, filled, "ReduceProd", g.shape(data))
+
+
+def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """`shape`, the result of choosing elements of data. Raises ShapeError where there are none to choose from."""
+    if 0 in data and 0 not in shape:
+        raise ShapeError(f"{op.name}: the reduced axes of {data} are empty, there is nothing to choose from")
+    return shape
+
+
+class _Extreme(Reduction):
+    def infer_shape(self, data: Shape) -> Shape:
+        return chosen(self, data, super().infer_shape(data))
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return self.spread(F, dy, data) * F.broadcast_equal(data, self.spread(F, y, data))
+
+
+_TIED = sample(np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 0.0]], "float32"), axis=1, smooth=False)
+
+
+class Max(_Extreme, name="max", aliases=("max_axis",)):
+    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+
+    triton = Reduce("max")
+    onnx_name = "ReduceMax"
+    samples = [*_AXES, _TIED, _WHOLE]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return reduced(np.maximum, data, axes, out)
+
+
+class Min(_Extreme, name="min", aliases=("min_axis",)):
+    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+
+    triton = Reduce("min")
+    onnx_name = "ReduceMin"
+    samples = [*_AXES, _TIED, _WHOLE]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return reduced(np.minimum, data, axes, out)
+
+
+class Norm(Reduction, name="norm"):
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
+
+    kinds = "fiu"
+    ord: int = 2
+    axis: Axis = None
+    out_dtype: DType | None = None
+    keepdims: bool = False
+    exclude: bool = False
+    samples = [
+        sample((2, 3, 4)),
+        sample((2, 3, 4), axis=1),
+        sample((2, 3, 4), axis=(0, 2), keepdims=True),
+        sample((2, 3, 4), ord=1, axis=1),
+    ]
+
+    def check(self) -> None:
+        if self.ord not in (1, 2):
+            raise AttributeSpecError(f"norm: ord={self.ord}; only the L1 and L2 norms exist")
+        if self.out_dtype is not None:
+            raise AttributeSpecError("norm: out_dtype is not supported; cast the result with F.cast(y, dtype=...)")
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        if self.ord == 1:
+            return accumulate(np.abs(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
+        wide = np.dtype(np.float32) if data.dtype == np.float16 else data.dtype
+        squares = np.square(data, out=scratch(data.shape, wide), dtype=wide)
+        return np.sqrt(accumulate(squares, axes, scratch(out.shape, wide), scratch), out=out, casting="unsafe")
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        if self.ord == 1:
+            return self.spread(F, dy, data) * F.sign(data)
+        return self.spread(F, dy / y, data) * data
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        inner = F.abs(data) if self.ord == 1 else F.square(data)
+        total = F.sum(inner, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+        return total if self.ord == 1 else F.sqrt(total)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2", g.shape(data))
+
+
+class _ArgExtreme(Operator):
+    """Base of argmax and argmin."""
+
+    axis: int | None = None
+    keepdims: bool = False
+
+    def infer_shape(self, data: Shape) -> Shape:
+        axes = reduced_axes(self.name, self.axis, len(data))
+        kept = kept_shape(data, axes)
+        dropped = tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
+        return chosen(self, data, kept if self.keepdims else dropped)
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return _position_type(super().infer_type(*dtypes))
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        raise NotImplementedError
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        shape = self.infer_shape(data.shape)
+        if 0 in data.shape:
+            raise Unmappable(f"{self.name} of an empty array")
+        if is_bfloat16(data.dtype):
+            data = F.Cast(data, dtype="float32")
+        line = F.Reshape(data, shape=(-1,)) if self.axis is None else data
+        axis = 0 if self.axis is None else self.axis % len(line.shape)
+        best = (F.max if self.name == "argmax" else F.min)(line, axis=axis, keepdims=True)
+        # Where there is a NaN it is the largest and the smallest, and equal to nothing.
+        hit = F.broadcast_equal(line, best) + F.broadcast_not_equal(line, line)
+        steps = F.broadcast_like(F._channel_like(F._contrib_arange_like(line, axis=axis), line, axis=axis), line)
+        first = F.min(F.where(hit, steps, F.broadcast_like(F._size_ratio(line, best), line)), axis=axis, keepdims=True)
+        return F.Reshape(first, shape=shape)
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        shape = self.infer_shape(data.shape)
+        where = self.find(data, self.axis)
+        if out is None:
+            return where.astype(data.dtype).reshape(shape)
+        np.copyto(out, np.reshape(where, shape), casting="unsafe")
+        return out
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        axis, dtype = self.axis, g.dtype(data)
+        shape = self.infer_shape(g.shape(data))
+        if axis is None:
+            data, axis = g.Reshape(data, g.const([-1], "int64")), 0
+        where = getattr(g, {"argmax": "ArgMax", "argmin": "ArgMin"}[self.name])(data, axis=axis, keepdims=1)
+        result = g.cast(where, dtype)
+        if self.axis is not None and self.keepdims:
+            return result
+        if self.axis is not None and shape != (1,):
+            return g.Squeeze(result, g.const([axis], "int64"))
+        return g.Reshape(result, g.const(list(shape), "int64"))
+
+
+def _position_type(dtype: np.dtype) -> np.dtype:
+    """The dtype of positions in data of this one: of bfloat16, which has whole numbers up to 256, float32."""
+    return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
+
+
+_ARG = [sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True), sample((5,), axis=0)]
+
+
+class ArgMax(_ArgExtreme, name="argmax"):
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32
+    for bfloat16.
+
+    Gradient 0.
+    """
+
+    samples = _ARG
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        return np.asarray(np.argmax(data, axis=axis))
+
+
+class ArgMin(_ArgExtreme, name="argmin"):
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32
+    for bfloat16.
+
+    Gradient 0.
+    """
+
+    samples = _ARG
+
+    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
+        return np.asarray(np.argmin(data, axis=axis))
+
+
+class SumLike(Operator, name="_sum_like"):
+    """data summed over the axes along which `like` was broadcast: undoes broadcasting in gradients.
+
+    data : the broadcast shape; like : only its shape is read; returns : the shape of like
+    """
+
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 3, 4), (3, 1)), sample((2, 3), (2, 3)), sample((2, 3), (1,)), sample((2, 3, 4), (2, 1, 4))]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        return like
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    @staticmethod
+    def axes(data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
+        """The axes of data to sum over."""
+        lead = len(data) - len(like)
+        return tuple(i for i in range(len(data)) if i < lead or (like[i - lead] == 1 and data[i] != 1))
+
+    def numpy(self, data: Array, like: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        if data.shape == like.shape:
+            if out is None:
+                return data
+            np.copyto(out, data)
+            return out
+        axes = self.axes(data.shape, like.shape)
+        if out is None or not out.flags.c_contiguous:
+            result = np.empty(like.shape, data.dtype)
+            accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
+            if out is None:
+                return result
+            np.copyto(out, result)
+            return out
+        accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
+        return out
+
+    def lower(self, F: Functions, data: Tensor, like: Tensor) -> Tensor:
+        axes = self.axes(data.shape, like.shape)
+        return F.reshape_like(F.sum(data, axis=axes, keepdims=True) if axes else F.identity(data), like)
+
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F.broadcast_like(dy, data), None
+
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
+        shape, wanted = g.shape(data), g.shape(like)
+        axes = self.axes(shape, wanted)
+        if not axes:
+            return g.Identity(data)
+        lead = len(shape) - len(wanted)
+        result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=1)
+        return g.Squeeze(result, g.const(list(range(lead)), "int64")) if lead else result
+
+
+class SizeRatio(Operator, name="_size_ratio"):
+    """How many elements of data there are per element of `like`, with shape (1,) and the dtype of data.
+
+    Both are read for shapes only.
+    """
+
+    mxnet = None
+    shape_only = ("data", "like")
+    samples = [sample((2, 3, 4), (2, 1, 4), gradient=False), sample((2, 3), (1,), gradient=False)]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        return (1,)
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = np.empty(1, data.dtype)
+        out[...] = data.size / max(like.size, 1)
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        ratio, dtype = prod(K.shape(0)) / prod(K.shape(1)), K.dtype()
+        if dtype.kind in "iu" or dtype == np.float16:
+            largest = np.finfo(dtype).max if dtype == np.float16 else np.iinfo(dtype).max
+            if ratio > int(largest):  # then what counts with it stays whole
+                raise Unmappable(f"more elements than {dtype.name} can count")
+        return str(K.literal(ratio))
+
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
+        dtype = g.dtype(data)
+        wide = "float32" if dtype == np.float16 else dtype  # sizes may overflow where their ratio does not
+        ratio = g.Div(g.cast(g.Size(data), wide), g.cast(g.Size(like), wide))
+        return g.cast(g.Reshape(ratio, g.const([1], "int64")), dtype)
+
+
+class RestoreAxes(Operator, name="_restore_axes"):
+    """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
+
+    axis: Axis = None
+    exclude: bool = False
+    mxnet = None
+    view = True
+    shape_only = ("like",)
+    samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
+        result = data.reshape(self.infer_shape(data.shape, like.shape))
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F.reshape_like(dy, data), None
+
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
+        shape = g.shape(like)
+        axes = reduced_axes(self.name, self.axis, len(shape), self.exclude)
+        if len(axes) == len(shape):
+            return g.Reshape(data, g.const([1] * len(shape), "int64"))
+        return g.Unsqueeze(data, g.const(list(axes), "int64")) if axes else g.Identity(data)
+
+
+class ArgMaxChannel(Operator, name="argmax_channel"):
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of
+    bfloat16 in float32.
+    """
+
+    samples = [sample((3, 4), gradient=False)]
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        return F.argmax(data, axis=1)
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if len(data) != 2:
+            raise ShapeError(f"argmax_channel: data has shape {data}; a matrix is needed, or use F.argmax(x, axis=...)")
+        return data[:1]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return _position_type(super().infer_type(*dtypes))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        where = np.argmax(data, axis=1)
+        if out is None:
+            return where.astype(data.dtype)
+        np.copyto(out, where, casting="unsafe")
+        return out
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.cast(g.ArgMax(data, axis=1, keepdims=0), g.dtype(data))

@@ -1,0 +1,249 @@
+"""The same elements in another shape: Reshape with MXNet's codes, Flatten, expand_dims, squeeze, reshape_like."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor
+
+
+def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
+    """The shape that MXNet's codes make of `shape`.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that follow (one may be -1). `reverse` reads both from the right. Raises ShapeError.
+
+    -1 is what the dimensions that are not kept, joined or split leave over, so that (0, -1) flattens an empty batch.
+    """
+    source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
+    made: list[int] = []
+    given: list[int] = []
+    left = list(source)
+    position = index = 0
+    inferred: int | None = None
+
+    def take(code: int) -> int:
+        nonlocal position
+        if position >= len(source):
+            raise ShapeError(f"{name}: the code {code} in {codes} finds no dimension left in the input's shape {shape}")
+        position += 1
+        left[position - 1] = 1
+        return source[position - 1]
+
+    while index < len(wanted):
+        code = wanted[index]
+        if code == 0:
+            made.append(take(0))
+        elif code == -1:
+            if inferred is not None:
+                raise ShapeError(f"{name}: {codes} has more than one -1")
+            inferred = len(made)
+            made.append(1)
+            position += 1
+        elif code == -2:
+            made.extend(source[position:])
+            left[position:] = []
+            position = len(source)
+        elif code == -3:
+            made.append(take(-3) * take(-3))
+        elif code == -4:
+            if index + 2 >= len(wanted):
+                raise ShapeError(f"{name}: -4 in {codes} needs two numbers after it")
+            whole, first, second = take(-4), wanted[index + 1], wanted[index + 2]
+            index += 2
+            if first == -1 and second == -1:
+                raise ShapeError(f"{name}: only one number after -4 in {codes} may be -1")
+            if first == 0 or second == 0:
+                raise ShapeError(f"{name}: the numbers after -4 in {codes} must be at least 1, or -1")
+            first = whole // second if first == -1 else first
+            second = whole // first if second == -1 else second
+            if first * second != whole:
+                raise ShapeError(f"{name}: -4 in {codes} cannot split a dimension of {whole} into {first} and {second}")
+            made.extend((first, second))
+        elif code > 0:
+            made.append(code)
+            given.append(code)
+            position += 1
+        else:
+            raise ShapeError(f"{name}: {code} in {codes} is not a code; the codes are 0, -1, -2, -3 and -4")
+        index += 1
+    total = prod(shape)
+    if inferred is not None:
+        over, size = prod(left), prod(given)
+        if over % size:
+            raise ShapeError(f"{name}: {shape} has {total} elements, which {codes} cannot hold")
+        made[inferred] = over // size
+    result = tuple(made[::-1] if reverse else made)
+    if prod(result) != total:
+        raise ShapeError(f"{name}: {shape} has {total} elements, {result} (from {codes}) has {prod(result)}")
+    return result
+
+
+class _Reshaping(Operator):
+    """Base: the elements in their order, another shape."""
+
+    view = True
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.reshape(self.infer_shape(data.shape)), out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F.reshape_like(dy, data)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.reshape_batched(data, self.infer_shape(g.shape(data)))
+
+
+class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
+
+    0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
+    the two numbers that follow (one may be -1); with reverse=True the codes are read from the right.
+    """
+
+    shape: Shape
+    reverse: bool = False
+    samples = [
+        sample((2, 3, 4), shape=(6, 4)),
+        sample((2, 3, 4), shape=(0, -1)),
+        sample((2, 3, 4), shape=(-1, 2)),
+        sample((2, 3, 4), shape=(0, -3)),
+        sample((2, 3, 4), shape=(-3, -2)),
+        sample((2, 3, 4), shape=(-4, 1, -1, -2)),
+        sample((2, 3, 4), shape=(0, 0, -4, 2, -1)),
+        sample((8, 3, 2), shape=(-1, 0), reverse=True),
+        sample((2, 3), shape=(-1,)),
+    ]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return reshaped("reshape", data, self.shape, self.reverse)
+
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        """A flattened array gives its one unknown dimension back."""
+        (data,) = shapes
+        if self.shape != (-1,) or data is None or sum(size is None for size in data) != 1:
+            return shapes
+        rest = prod(size for size in data if size is not None)
+        return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
+
+
+class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
+    """(n, a, b, ...) -> (n, a*b*...)."""
+
+    samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if not data:
+            raise ShapeError("Flatten: the input has no dimensions")
+        return data[0], prod(data[1:])
+
+
+class ExpandDims(_Reshaping, name="expand_dims"):
+    """data with a new dimension of 1 at `axis`."""
+
+    axis: int
+    samples = [sample((2, 3), axis=0), sample((2, 3), axis=1), sample((2, 3), axis=-1)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        rank = len(data)
+        if not -rank - 1 <= self.axis <= rank:
+            raise ShapeError(f"expand_dims: axis {self.axis} is outside of a shape with {rank} dimensions")
+        axis = self.axis % (rank + 1)
+        return (*data[:axis], 1, *data[axis:])
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Unsqueeze(data, g.const([self.axis], "int64"))
+
+
+class Squeeze(_Reshaping, name="squeeze"):
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+
+    axis: Shape | None = None
+    samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 3, 1), axis=(0, 2)), sample((1, 1))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        rank = len(data)
+        if self.axis is None:
+            return tuple(size for size in data if size != 1) or (1,)
+        dropped = set()
+        for axis in self.axis:
+            if not -rank <= axis < rank or data[axis] != 1:
+                raise ShapeError(f"squeeze: axis {axis} of the shape {data} is not 1")
+            dropped.add(axis % rank)
+        return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
+
+
+class ReshapeLike(Operator, name="reshape_like"):
+    """The elements of lhs in the shape of rhs, of which only the shape is read.
+
+    lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
+    """
+
+    lhs_begin: int | None = None
+    lhs_end: int | None = None
+    rhs_begin: int | None = None
+    rhs_end: int | None = None
+    view = True
+    shape_only = ("rhs",)
+    samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
+        left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
+        start, stop, _ = left.indices(len(lhs))
+        result = (*lhs[:start], *rhs[right], *lhs[stop:])
+        if prod(result) != prod(lhs):
+            raise ShapeError(f"reshape_like: {lhs} does not have the number of elements of {result}")
+        return result
+
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        return into(lhs.reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
+
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F.reshape_like(dy, lhs), None
+
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
+        return g.reshape_batched(lhs, self.infer_shape(g.shape(lhs), g.shape(rhs)))
+
+
+class ChannelLike(Operator, name="_channel_like"):
+    """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
+
+    axis : the channels of `like`, of which only the shape is read
+    """
+
+    axis: int = 1
+    mxnet = None
+    view = True
+    shape_only = ("like",)
+    samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        rank = len(like)
+        axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
+        return tuple(prod(data) if index == axis else 1 for index in range(rank))
+
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
+        return into(data.reshape(self.infer_shape(data.shape, like.shape)), out)
+
+    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F.reshape_like(dy, data), None
+
+    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
+        return g.Reshape(data, g.const(list(self.infer_shape(g.shape(data), g.shape(like))), "int64"))

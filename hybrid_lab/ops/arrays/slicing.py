@@ -1,0 +1,577 @@
+"""Cutting and joining: slice, slice_axis, slice_like, Concat, stack, SliceChannel, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.elements import among_zeros, joined
+from hybrid_lab.ops.framework.kernel import Element
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import axis_of
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import (
+    Array,
+    Arrays,
+    Gradients,
+    Outs,
+    PartialShape,
+    PartialShapes,
+    Shapes,
+    Tensor,
+    Wanted,
+)
+
+_END = 2**31 - 1
+_WHOLE = slice(None)
+
+
+def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:
+    """The shape of `array[cut]`."""
+    return tuple(size if part == _WHOLE else _length(part, size) for part, size in zip(cut, shape, strict=True))
+
+
+def _length(part: slice, size: int) -> int:
+    """How many elements of an axis a slice takes: `len(range(*part.indices(size)))`, for symbolic sizes too."""
+    step = 1 if part.step is None else part.step
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def place(number: int | None, default: int) -> int:
+        if number is None:
+            return default
+        return max(number + size, low) if number < 0 else min(number, high)
+
+    if step > 0:
+        start, stop = place(part.start, low), place(part.stop, high)
+        return (stop - start - 1) // step + 1 if start < stop else 0
+    start, stop = place(part.start, high), place(part.stop, low)
+    return (start - stop - 1) // -step + 1 if stop < start else 0
+
+
+class _Slicing(Operator):
+    """Base: a rectangular part of the first input, as `cut` says."""
+
+    view = True
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        """One slice per dimension of the whole array."""
+        raise NotImplementedError
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return cut_shape(data, self.cut(data))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data[self.cut(data.shape)], out)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return emit_slice(g, data, self.cut(g.shape(data)), g.shape(data))
+
+
+def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int, ...]) -> str:
+    """ONNX Slice over the axes that are really cut."""
+    starts, ends, axes, steps = [], [], [], []
+    for axis, (part, size) in enumerate(zip(cut, shape, strict=True)):
+        start, stop, step = part.indices(size)
+        if (start, stop, step) == (0, size, 1):
+            continue
+        starts.append(start)
+        ends.append(stop if stop >= 0 else -_END)
+        axes.append(axis)
+        steps.append(step)
+    if not axes:
+        return g.Identity(data)
+    return g.Slice(data, *(g.const(numbers, "int64") for numbers in (starts, ends, axes, steps)))
+
+
+class _SliceGradient(Operator):
+    """Base: zeros of the shape of `like` with dy at the place that was cut out."""
+
+    mxnet = None
+    shape_only = ("like",)
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        raise NotImplementedError
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
+        return like
+
+    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = np.zeros(like.shape, dy.dtype)
+        else:
+            out.fill(0)
+        out[self.cut(like.shape, dy.shape)] = dy
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return among_zeros(K, self.cut(K.shape(1), K.shape(0)), place)
+
+    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
+        shape = g.shape(like)
+        before, after = [], []
+        for part, size, kept in zip(self.cut(shape, g.shape(dy)), shape, g.shape(dy), strict=True):
+            start, _, step = part.indices(size)
+            if step != 1:
+                return self._scatter(g, dy, shape)
+            before.append(start)
+            after.append(size - start - kept)
+        return g.Pad(dy, g.const(before + after, "int64"), g.const(0, g.dtype(dy)))
+
+    def _scatter(self, g: OnnxGraph, dy: str, shape: tuple[int, ...]) -> str:
+        place = np.arange(int(np.prod(shape))).reshape(shape)[self.cut(shape)].reshape(-1, 1)
+        flat = g.ScatterND(
+            g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)),
+            g.const(place, "int64"),
+            g.Reshape(dy, g.const([-1], "int64")),
+        )
+        return g.Reshape(flat, g.const(list(shape), "int64"))
+
+
+Bounds = tuple[int | None, ...]
+
+
+def _ranges(name: str, begin: Bounds, end: Bounds, step: Bounds, shape: Shape) -> tuple[slice, ...]:
+    if len(begin) > len(shape) or len(begin) != len(end) or (step and len(step) > len(begin)):
+        raise ShapeError(f"{name}: begin={begin}, end={end}, step={step} do not fit the shape {shape}")
+    steps = tuple(step) + (None,) * (len(shape) - len(step))
+    begins, ends = (tuple(item) + (None,) * (len(shape) - len(item)) for item in (begin, end))
+    if any(number == 0 for number in steps):
+        raise ShapeError(f"{name}: step={step} must not contain 0")
+    return tuple(slice(a, b, c) for a, b, c in zip(begins, ends, steps, strict=True))
+
+
+class Slice(_Slicing, name="slice", aliases=("crop",)):
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+
+    begin: tuple[int | None, ...]
+    end: tuple[int | None, ...]
+    step: tuple[int | None, ...] = ()
+    samples = [
+        sample((4, 5, 3), begin=(1, None), end=(3, 4)),
+        sample((4, 5), begin=(-3, 0), end=(None, None)),
+        sample((6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
+    ]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return _ranges("slice", self.begin, self.end, self.step, shape)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._slice_grad(dy, data, begin=self.begin, end=self.end, step=self.step)
+
+
+class SliceGrad(_SliceGradient, name="_slice_grad"):
+    """The gradient of slice: dy among zeros. like : slice's input, for its shape."""
+
+    begin: tuple[int | None, ...]
+    end: tuple[int | None, ...]
+    step: tuple[int | None, ...] = ()
+    samples = [
+        sample((2, 4), (4, 5), begin=(1, None), end=(3, 4)),
+        sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
+    ]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return _ranges("slice", self.begin, self.end, self.step, shape)
+
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
+        return F.slice(ddy, begin=self.begin, end=self.end, step=self.step), None
+
+
+class SliceAxis(_Slicing, name="slice_axis"):
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+
+    axis: int
+    begin: int
+    end: int | None = None
+    samples = [
+        sample((4, 5), axis=1, begin=1, end=3),
+        sample((4, 5), axis=0, begin=-2, end=None),
+        sample((4, 5), axis=-1, begin=0, end=-1),
+    ]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        axis = axis_of("slice_axis", self.axis, len(shape))
+        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._slice_axis_grad(dy, data, axis=self.axis, begin=self.begin, end=self.end)
+
+
+class SliceAxisGrad(_SliceGradient, name="_slice_axis_grad"):
+    """The gradient of slice_axis: dy among zeros. like : slice_axis' input, for its shape."""
+
+    axis: int
+    begin: int
+    end: int | None = None
+    samples = [sample((4, 2), (4, 5), axis=1, begin=1, end=3)]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        axis = axis_of("slice_axis", self.axis, len(shape))
+        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
+
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
+        return F.slice_axis(ddy, axis=self.axis, begin=self.begin, end=self.end), None
+
+
+class SliceLike(_Slicing, name="slice_like"):
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+
+    axes: Shape = ()
+    shape_only = ("shape_like",)
+    samples = [sample((4, 5), (2, 3)), sample((4, 5, 6), (2, 3), axes=(0, 1)), sample((4, 5), (9, 3), axes=(-1,))]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        like = others[0]
+        if not self.axes and len(shape) != len(like):
+            raise ShapeError(f"slice_like: {shape} and {like} differ in their number of dimensions; name the axes")
+        made = [slice(None)] * len(shape)
+        for axis in self.axes or range(len(shape)):
+            index = axis_of("slice_like", axis, len(shape))
+            wanted = like[axis_of("slice_like", axis, len(like))]
+            if wanted > shape[index]:
+                raise ShapeError(f"slice_like: axis {axis} of {shape} is shorter than that of {like}")
+            made[index] = slice(0, wanted)
+        return tuple(made)
+
+    def infer_shape(self, data: Shape, shape_like: Shape) -> Shape:
+        return cut_shape(data, self.cut(data, shape_like))
+
+    def numpy(self, data: Array, shape_like: Array, out: Array | None = None) -> Array:
+        return into(data[self.cut(data.shape, shape_like.shape)], out)
+
+    def grad(self, F: Functions, data: Tensor, shape_like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F._pad_like(dy, data), None
+
+    def onnx(self, g: OnnxGraph, data: str, shape_like: str) -> str:
+        return emit_slice(g, data, self.cut(g.shape(data), g.shape(shape_like)), g.shape(data))
+
+
+class PadLike(_SliceGradient, name="_pad_like"):
+    """dy with zeros behind it up to the shape of `like`: the gradient of taking a leading part."""
+
+    samples = [sample((2, 3), (4, 5)), sample((2, 3), (2, 3))]
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return tuple(slice(0, size) for size in others[0])
+
+    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
+        return F.slice_like(ddy, dy), None
+
+
+class Concat(Operator, name="Concat", aliases=("concat",)):
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+
+    dim: int = 1
+    samples = [
+        sample((2, 3), (2, 1), (2, 2)),
+        sample((2, 3), (4, 3), dim=0),
+        sample((2, 3, 1), (2, 3, 2), dim=-1),
+        sample((2, 3)),
+    ]
+
+    def complete(self, *data: PartialShape) -> PartialShapes:
+        known = next((shape for shape in data if shape is not None), None)
+        if known is None:
+            return data
+        axis = self.dim % len(known)
+        merged = [
+            next(
+                (shape[i] for shape in data if shape is not None and len(shape) == len(known) and shape[i] is not None),
+                None,
+            )
+            for i in range(len(known))
+        ]
+        return tuple(
+            tuple((shape[i] if shape is not None else None) if i == axis else merged[i] for i in range(len(known)))
+            if shape is None or len(shape) == len(known)
+            else shape
+            for shape in data
+        )
+
+    def infer_shape(self, *data: Shape) -> Shape:
+        if not data:
+            raise ShapeError("Concat: there is nothing to join")
+        first = data[0]
+        axis = axis_of("Concat", self.dim, len(first))
+        for shape in data[1:]:
+            if len(shape) != len(first) or any(
+                a != b for i, (a, b) in enumerate(zip(shape, first, strict=True)) if i != axis
+            ):
+                raise ShapeError(f"Concat: {' and '.join(map(str, data))} differ outside of dim={self.dim}")
+        return (*first[:axis], sum(shape[axis] for shape in data), *first[axis + 1 :])
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        axis = self.dim % len(place)
+        ends = accumulate(K.shape(number)[axis] for number in range(K.count))
+
+        def read(number: int, start: int, guard: str) -> str:
+            return str(K.read(number, (*place[:axis], place[axis] + -start, *place[axis + 1 :]), guard))
+
+        return joined(K, place[axis], list(ends), read)
+
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
+        return np.concatenate(data, axis=self.dim, out=out)
+
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
+        *data, _, dy = values
+        return tuple(
+            None if wanted is not None and not wanted[index] else F._concat_part(dy, *data, dim=self.dim, index=index)
+            for index in range(len(data))
+        )
+
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
+        return g.Concat(*data, axis=self.dim)
+
+
+class ConcatPart(Operator, name="_concat_part"):
+    """The part of dy that belongs to input number `index` of a Concat. data : Concat's inputs, for their shapes."""
+
+    dim: int
+    index: int
+    mxnet = None
+    view = True
+    shape_only = ("args",)
+    samples = [
+        sample((2, 6), (2, 3), (2, 1), (2, 2), dim=1, index=1),
+        sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2),
+    ]
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
+        return data[self.index]
+
+    def cut(self, shapes: list[tuple[int, ...]]) -> tuple[slice, ...]:
+        """Where the part lies in dy."""
+        axis = self.dim % len(shapes[0])
+        start = sum(shape[axis] for shape in shapes[: self.index])
+        return (
+            *((slice(None),) * axis),
+            slice(start, start + shapes[self.index][axis]),
+            *((slice(None),) * (len(shapes[0]) - axis - 1)),
+        )
+
+    def numpy(self, dy: Array, *data: Array, out: Array | None = None) -> Array:
+        return into(dy[self.cut([item.shape for item in data])], out)
+
+    def grad(self, F: Functions, dy: Tensor, *rest: Tensor) -> Gradients:
+        *data, _, ddy = rest
+        parts = [ddy if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
+        return (F.Concat(*parts, dim=self.dim), *(None for _ in data))
+
+    def onnx(self, g: OnnxGraph, dy: str, *data: str) -> str:
+        return emit_slice(g, dy, self.cut([g.shape(item) for item in data]), g.shape(dy))
+
+
+class Stack(Operator, name="stack"):
+    """The inputs, all of one shape, along a new axis."""
+
+    axis: int = 0
+    samples = [
+        sample((2, 3), (2, 3)),
+        sample((2, 3), (2, 3), (2, 3), axis=1),
+        sample((2, 3), (2, 3), axis=-1),
+    ]
+
+    def complete(self, *data: PartialShape) -> PartialShapes:
+        known = next((shape for shape in data if shape is not None and None not in shape), None)
+        return (
+            data
+            if known is None
+            else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
+        )
+
+    def infer_shape(self, *data: Shape) -> Shape:
+        if not data:
+            raise ShapeError("stack: there is nothing to stack")
+        if any(shape != data[0] for shape in data):
+            raise ShapeError(f"stack: the shapes {' and '.join(map(str, data))} differ")
+        axis = axis_of("stack", self.axis, len(data[0]) + 1)
+        return (*data[0][:axis], len(data), *data[0][axis:])
+
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
+        return np.stack(data, axis=self.axis, out=out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        axis = self.axis % len(place)
+        inner = (*place[:axis], *place[axis + 1 :])
+        return joined(
+            K, place[axis], range(1, K.count + 1), lambda number, start, guard: str(K.read(number, inner, guard))
+        )
+
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
+        *data, _, dy = values
+        parts = (F.slice_axis(dy, axis=self.axis, begin=index, end=index + 1) for index in range(len(data)))
+        return tuple(F.reshape_like(part, item) for part, item in zip(parts, data, strict=True))
+
+    def onnx(self, g: OnnxGraph, *data: str) -> str:
+        axis = self.axis % (len(g.shape(data[0])) + 1)
+        return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
+
+
+def parts_of(F: Functions, data: Tensor, axis: int, places: Sequence[int], squeeze: bool) -> tuple[Tensor, ...]:
+    """data cut along `axis` at these places, the end among them, as slices."""
+    ends = zip(places, places[1:], strict=False)
+    parts = tuple(F.slice_axis(data, axis=axis, begin=start, end=stop) for start, stop in ends)
+    if not squeeze:
+        return parts
+    # Not F.squeeze, which keeps a dimension: a part of a vector is a scalar.
+    axis %= len(data.shape)
+    return tuple(F.reshape_like(part, part, lhs_begin=axis, lhs_end=axis + 1, rhs_begin=0, rhs_end=0) for part in parts)
+
+
+class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+
+    num_outputs: int
+    axis: int = 1
+    squeeze_axis: bool = False
+    samples = [
+        sample((2, 6), num_outputs=3),
+        sample((4, 3), num_outputs=2, axis=0),
+        sample((2, 3, 4), num_outputs=3, squeeze_axis=True),
+        sample((2, 3), num_outputs=1, axis=-1),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.num_outputs)
+
+    def check(self) -> None:
+        if self.num_outputs < 1:
+            raise AttributeSpecError(f"SliceChannel: num_outputs={self.num_outputs}; at least 1 is needed")
+
+    def infer_shape(self, data: Shape) -> list[Shape]:
+        axis = axis_of("SliceChannel", self.axis, len(data))
+        if data[axis] % self.num_outputs:
+            raise ShapeError(
+                f"SliceChannel: axis {self.axis} of {data} cannot be cut into {self.num_outputs} equal parts"
+            )
+        size = data[axis] // self.num_outputs
+        if self.squeeze_axis and size != 1:
+            raise ShapeError(
+                f"SliceChannel: squeeze_axis needs parts of size 1; {data} gives {size} along axis {self.axis}"
+            )
+        part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
+        return [part] * self.num_outputs
+
+    def numpy(self, data: Array, out: Array | Outs = None) -> Array | Arrays:
+        parts = np.split(data, self.num_outputs, axis=self.axis)
+        if self.squeeze_axis:
+            parts = [part.squeeze(self.axis) for part in parts]
+        if out is None:
+            made = tuple(part.copy() for part in parts)
+            return made if len(made) > 1 else made[0]
+        targets = out if isinstance(out, tuple) else (out,)
+        made = tuple(
+            part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
+        )
+        return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
+        size = data.shape[self.axis] // self.num_outputs
+        places = [index * size for index in range(self.num_outputs + 1)]
+        return parts_of(F, data, self.axis, places, self.squeeze_axis)
+
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
+        outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
+        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
+        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
+
+    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
+        count = self.num_outputs
+        size = g.shape(data)[self.axis] // count
+        parts = g.Split(data, g.const([size] * count, "int64"), axis=self.axis, outputs=count)
+        parts = parts if isinstance(parts, tuple) else (parts,)
+        if self.squeeze_axis:
+            parts = tuple(g.Squeeze(part, g.const([self.axis % len(g.shape(data))], "int64")) for part in parts)
+        return parts
+
+
+class SplitV2(Operator, name="_split_v2"):
+    """data cut along `axis` into `sections` equal parts, or in front of the places in `indices`, of which the first is
+    0; squeeze_axis drops that axis where the parts are 1 thick. `split_v2` takes the places without the 0.
+    """
+
+    indices: Shape
+    axis: int = 1
+    squeeze_axis: bool = False
+    sections: int = 0
+    samples = [
+        sample((2, 6), indices=(), sections=3),
+        sample((6, 2), indices=(0, 2, 3), axis=0),
+        sample((2, 3, 4), indices=(), sections=3, squeeze_axis=True),
+        sample((2, 5), indices=(0,), axis=-1),
+    ]
+
+    def check(self) -> None:
+        rising = all(first <= second for first, second in zip(self.indices, self.indices[1:], strict=False))
+        if not self.sections and (self.indices[:1] != (0,) or not rising):
+            raise AttributeSpecError(f"split_v2: the indices {self.indices} must increase, starting with 0")
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.sections or len(self.indices))
+
+    def places(self, size: int) -> list[int]:
+        """Where the parts start, and the end."""
+        if self.sections:
+            if size % self.sections:
+                raise ShapeError(f"split_v2: an axis of {size} cannot be cut into {self.sections} equal parts")
+            return [index * (size // self.sections) for index in range(self.sections + 1)]
+        return [min(place, size) for place in (*self.indices, size)]
+
+    def infer_shape(self, data: Shape) -> Shapes:
+        axis = axis_of("split_v2", self.axis, len(data))
+        places = self.places(data[axis])
+        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
+        if self.squeeze_axis and any(size != 1 for size in sizes):
+            raise ShapeError(
+                f"split_v2: squeeze_axis needs parts of size 1; {data} gives {sizes} along axis {self.axis}"
+            )
+        parts = [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
+        return parts if len(parts) > 1 else parts[0]
+
+    def numpy(self, data: Array, out: Outs = None) -> Array | Arrays:
+        parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
+        parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
+        targets = out if isinstance(out, tuple) else (out,) * len(parts)
+        made = tuple(into(part.copy(), target) for part, target in zip(parts, targets, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return parts_of(F, data, self.axis, self.places(data.shape[self.axis]), self.squeeze_axis)
+
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
+        outputs, douts = rest[: self.signature.outputs], rest[self.signature.outputs :]
+        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
+        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
+        axis = self.axis % len(g.shape(data))
+        places = self.places(g.shape(data)[axis])
+        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
+        if 0 in sizes:
+            raise Unmappable("split_v2 into empty parts")
+        if len(sizes) == 1:
+            return g.Squeeze(data, g.const([axis], "int64")) if self.squeeze_axis else g.Identity(data)
+        parts = g.Split(data, g.const(sizes, "int64"), axis=axis, outputs=len(sizes))
+        return tuple(g.Squeeze(part, g.const([axis], "int64")) for part in parts) if self.squeeze_axis else parts

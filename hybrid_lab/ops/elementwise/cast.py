@@ -1,0 +1,172 @@
+"""Conversion between element types."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework.attributes import DType
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.kernel import Element
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.framework.sample import ints, sample
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Shapes, Tensor
+
+
+class Cast(Operator, name="Cast", aliases=("cast",)):
+    """data converted to `dtype`; to integers towards zero, wrapping around as C does.
+
+    data : any shape and dtype; returns : the same shape in `dtype`
+    """
+
+    dtype: DType
+    samples = [
+        sample((3, 4), attrs={"dtype": "float64"}),
+        sample((3, 4), attrs={"dtype": "float16"}),
+        sample((3, 4), low=-5.0, high=5.0, gradient=False, attrs={"dtype": "int32"}),
+        sample(ints((3,), 0, 9, "int64"), gradient=False, attrs={"dtype": "float32"}),
+        sample(ints((4,), 0, 2), gradient=False, attrs={"dtype": "bool"}),
+    ]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return data
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return np.dtype(self.dtype)
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        wanted = np.dtype(self.dtype)
+        if data.dtype.kind == "f" and wanted.kind == "u":
+            data = data.astype(np.int64)
+        if out is None:
+            return data.astype(wanted)
+        np.copyto(out, data, casting="unsafe")
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return str(K.cast(K.read(0, place)))
+
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._cast_like(dy, x)
+
+    def onnx(self, g: OnnxGraph, x: str) -> str:
+        return g.cast(x, self.dtype)
+
+
+class CastLike(Operator, name="_cast_like"):
+    """data converted to the dtype of `like`, of which only the dtype is read."""
+
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        return data
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[1]
+
+    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
+        if out is None:
+            return data.astype(like.dtype, copy=False)
+        np.copyto(out, data, casting="unsafe")
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return str(K.cast(K.read(0, place)))
+
+    def grad(self, F: Functions, x: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        return F._cast_like(dy, x), None
+
+    def onnx(self, g: OnnxGraph, x: str, like: str) -> str:
+        return g.cast(x, g.dtype(like))
+
+
+class AMPCast(Operator, name="amp_cast"):
+    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+
+    dtype: DType
+    samples = [
+        sample((3, 4), attrs={"dtype": "float16"}),
+        sample((3, 4), dtype="float16", attrs={"dtype": "float32"}),
+        sample(ints((3,), 0, 9, "int32"), gradient=False, attrs={"dtype": "float16"}),
+    ]
+
+    def check(self) -> None:
+        if not is_floating(np.dtype(self.dtype)):
+            raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return data
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return np.dtype(self.dtype) if is_floating(dtypes[0]) else dtypes[0]
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.astype(self.infer_type(data.dtype)), out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return str(K.cast(K.read(0, place)))
+
+    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._cast_like(dy, x)
+
+    def onnx(self, g: OnnxGraph, x: str) -> str:
+        return g.cast(x, self.infer_type(g.dtype(x)))
+
+
+class AMPMulticast(Operator, name="amp_multicast"):
+    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest.
+
+    data : num_outputs arrays of any shapes; returns : as many
+    """
+
+    kinds = "f"
+    num_outputs: int
+    cast_narrow: bool = False
+    samples = [
+        sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2),
+        sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2, cast_narrow=True),
+        sample((3, 4), (2,), num_outputs=2),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, self.num_outputs)
+
+    def infer_shape(self, *data: Shape) -> Shapes:
+        if len(data) != self.num_outputs:
+            raise ShapeError(f"amp_multicast: {len(data)} inputs for num_outputs={self.num_outputs}")
+        return list(data) if len(data) > 1 else data[0]
+
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
+        chosen = (min if self.cast_narrow else max)(dtypes, key=lambda dtype: dtype.itemsize)
+        return [chosen] * len(dtypes)
+
+    def numpy(self, *data: Array, out: Array | Outs = None) -> Array | Arrays:
+        dtype = self.infer_type(*(item.dtype for item in data))[0]
+        targets = out if isinstance(out, tuple) else (out,) * len(data)
+        made = tuple(into(item.astype(dtype), target) for item, target in zip(data, targets, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Functions, *data: Tensor) -> tuple[Tensor, ...]:
+        dtype = self.infer_type(*(item.dtype for item in data))[0].name
+        return tuple(F.Cast(item, dtype=dtype) for item in data)
+
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
+        count = self.num_outputs
+        data, douts = values[:count], values[2 * count :]
+        return tuple(None if dy is None else F._cast_like(dy, item) for item, dy in zip(data, douts, strict=True))
+
+    def onnx(self, g: OnnxGraph, *data: str) -> str | tuple[str, ...]:
+        dtype = self.infer_type(*(g.dtype(item) for item in data))[0]
+        made = tuple(g.cast(item, dtype) for item in data)
+        return made if len(made) > 1 else made[0]

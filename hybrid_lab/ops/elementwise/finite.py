@@ -1,0 +1,150 @@
+"""Infinity and NaN: isnan, isinf, isfinite element by element, all_finite of one array or several."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
+from hybrid_lab.ops.framework.kernel import Pointwise
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.pointwise import Unary
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+
+_STRANGE = np.array([[1.0, np.inf, -np.inf], [np.nan, 0.0, -2.0]], "float32")
+_SAMPLES = [
+    sample(_STRANGE, gradient=False),
+    sample(_STRANGE, gradient=False, dtype="float16"),
+    sample((3,), dtype="int32", gradient=False),
+]
+
+
+class _Kind(Unary):
+    """Base: 1 where the test holds, else 0, in the dtype of data. Functions in MXNet, not operators of its files."""
+
+    mxnet = None
+    samples = _SAMPLES
+
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        holds = self.ufunc(data, out=scratch(data.shape, np.bool_))
+        if out is None:
+            return holds.astype(data.dtype)
+        np.copyto(out, holds)
+        return out
+
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
+        """The test as ONNX bool."""
+        raise NotImplementedError
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.cast(self.onnx_holds(g, data), g.dtype(data))
+
+
+class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
+    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+
+    ufunc = staticmethod(np.isnan)
+    triton = Pointwise("({0} != {0}).to(tl.float32)", jumps=True)
+
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
+        return g.IsNaN(data)
+
+
+class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
+    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+
+    ufunc = staticmethod(np.isinf)
+    triton = Pointwise("(tl.abs({0}) == float('inf')).to(tl.float32)", jumps=True)
+
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
+        return g.Equal(g.Abs(data), g.const(np.inf, g.dtype(data)))
+
+
+class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
+    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+
+    ufunc = staticmethod(np.isfinite)
+    triton = Pointwise("(tl.abs({0}) < float('inf')).to(tl.float32)", jumps=True)
+
+    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
+        return g.Less(g.Abs(data), g.const(np.inf, g.dtype(data)))
+
+
+class AllFinite(Operator, name="all_finite"):
+    """1 if no element of data is infinite or NaN, else 0: float32, shape (1,).
+
+    init_output=False, which multiplies into what `out=` holds, is refused.
+    """
+
+    kinds = "f"
+    init_output: bool = True
+    samples = [
+        sample((3, 4), gradient=False),
+        sample(_STRANGE, gradient=False),
+        sample(np.array([np.nan, 1.0], "float32"), gradient=False),
+    ]
+
+    def check(self) -> None:
+        _refuse_old_output(self)
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return (1,)
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        super().infer_type(*dtypes)
+        return np.dtype("float32")
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return _verdict((data,), out)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        return _lowered_verdict(F, data)
+
+
+class MultiAllFinite(Operator, name="multi_all_finite"):
+    """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
+
+    kinds = "f"
+    num_arrays: int = 1
+    init_output: bool = True
+    samples = [
+        sample((3, 4), (2,), gradient=False, num_arrays=2),
+        sample((3, 4), np.array([np.inf, 1.0], "float32"), gradient=False, num_arrays=2),
+    ]
+
+    def check(self) -> None:
+        _refuse_old_output(self)
+
+    def infer_shape(self, *data: Shape) -> Shape:
+        return (1,)
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        super().infer_type(*dtypes)
+        return np.dtype("float32")
+
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
+        return _verdict(data, out)
+
+    def lower(self, F: Functions, *data: Tensor) -> Tensor:
+        return reduce(F.broadcast_mul, (_lowered_verdict(F, item) for item in data))
+
+
+def _verdict(data: tuple[np.ndarray, ...], out: np.ndarray | None) -> np.ndarray:
+    out = np.empty(1, np.float32) if out is None else out
+    out[...] = all(bool(np.isfinite(item).all()) for item in data)
+    return out
+
+
+def _lowered_verdict(F: Functions, data: Tensor) -> Tensor:
+    if 0 in data.shape:
+        raise Unmappable("all_finite of an empty array")
+    return F.min(F.Cast(F._contrib_isfinite(data), dtype="float32"))
+
+
+def _refuse_old_output(op: Any) -> None:
+    if not op.init_output:
+        raise AttributeSpecError(f"{op.name}: init_output=False is not supported; multiply the results")

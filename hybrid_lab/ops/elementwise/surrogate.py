@@ -1,0 +1,61 @@
+"""Operators whose gradient is another one than their derivative: straight-through rounding, gradientmultiplier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hybrid_lab.ops.elementwise.elementwise import onnx_half_away, round_, sign
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.pointwise import unary
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+
+
+def _through(F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+    return F.identity(dy)
+
+
+round_ste = unary(
+    "_contrib_round_ste",
+    round_.ufunc,  # type: ignore[attr-defined]
+    _through,
+    round_.triton,
+    onnx_half_away,
+    "The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432).",
+    aliases=("contrib_round_ste",),
+    samples=[sample((3, 4), low=-3.0, high=3.0)],
+)
+sign_ste = unary(
+    "_contrib_sign_ste",
+    np.sign,
+    _through,
+    sign.triton,
+    "Sign",
+    "-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432).",
+    aliases=("contrib_sign_ste",),
+    samples=[sample((3, 4))],
+    integers=True,
+)
+
+
+class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
+    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+
+    scalar: float = 1.0
+    is_int: bool = True
+    identity = True
+    samples = [sample((3, 4), scalar=-0.5), sample((3,), scalar=2.0)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return data
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.copy() if out is None else data, out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return dy * self.scalar
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Identity(data)

@@ -1,0 +1,47 @@
+"""What several Element kernels have in common: where an element of cut and joined arrays lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hybrid_lab.ops.framework.protocols import Elements, Index, Place
+
+
+def among_zeros(K: Elements, cut: tuple[slice, ...], place: Place) -> str:
+    """The element of input 0 that lies at `place` where `cut` puts the whole of it among zeros."""
+    inner, guards = [], []
+    for index, part, size, whole in zip(place, cut, K.shape(0), K.shape(1), strict=True):
+        start, _, step = part.indices(whole)
+        sign = 1 if step > 0 else -1
+        at, guard = K.divided(index * sign + -start * sign, abs(step), size)
+        inner.append(at)
+        guards += [guard] * bool(guard)
+    guard = " & ".join(guards)
+    return str(K.where(guard, K.read(0, inner, guard), K.literal(0)))
+
+
+def joined(K: Elements, index: Index, ends: Sequence[int], read: Callable[[int, int, str], str]) -> str:
+    """The element of that input to which an index along an axis leads. ends : where each input's part ends
+
+    read : (input, where its part starts, condition) -> the element's name
+    """
+    parts, start = [], 0
+    for number, end in enumerate(ends):
+        if index.smallest < end and index.largest >= start:
+            low = [f"(({index}) >= {K.shown(start)})"] if index.smallest < start else []
+            high = [f"(({index}) < {K.shown(end)})"] if index.largest >= end else []
+            parts.append((end, read(number, start, " & ".join(low + high))))
+        start = end
+    text = parts[-1][1]
+    for end, name in reversed(parts[:-1]):
+        text = f"tl.where(({index}) < {K.shown(end)}, {name}, {text})"
+    return text
+
+
+def on_diagonal(K: Elements, place: Place, row: int, column: int, k: int, source: Place) -> str:
+    """In kernels: the element of input 0 at `source` where the axes row and column are on diagonal k, else 0."""
+    if not place[row].variables and not place[column].variables:
+        hit = place[column].constant == place[row].constant + k
+        return str(K.read(0, source) if hit else K.literal(0))
+    guard = f"(({place[column]}) == ({place[row]}) + {k})"
+    return str(K.where(guard, K.read(0, source, guard), K.literal(0)))

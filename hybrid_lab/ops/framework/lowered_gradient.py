@@ -1,0 +1,78 @@
+"""The gradient of an operator from its lowering: for operators that are gradients themselves, whose own gradient is
+wanted rarely and would be long to write down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.run import run_gradient
+from hybrid_lab.ops.framework.types import Gradient, Gradients, Tensor
+
+
+def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], douts: Sequence[Gradient]) -> Gradients:
+    """The gradients of `op`'s inputs, by running its lowering under `F` and going back through its steps.
+
+    The lowering may use operators with one output. douts : one per output, None where none arrives
+    """
+    recorder = _Recorder(F)
+    leaves = [_Step(recorder, value) for value in inputs]
+    rule: Callable[..., Any] = op.lower
+    results = rule(recorder, *leaves)
+    results = results if isinstance(results, tuple) else (results,)
+    totals: dict[_Step, Any] = {}
+    for step, dout in zip(results, douts, strict=True):
+        if dout is not None:
+            totals[step] = totals[step] + dout if step in totals else dout
+    for step in reversed(recorder.steps):
+        if step not in totals or not step.op.differentiable:
+            continue
+        values = [item.value if isinstance(item, _Step) else item for item in step.inputs]
+        gradients = run_gradient(step.op, F, values, [step.value], [totals.pop(step)])
+        for item, gradient in zip(step.inputs, gradients, strict=True):
+            if isinstance(item, _Step) and gradient is not None:
+                totals[item] = totals[item] + gradient if item in totals else gradient
+    return tuple(totals.get(leaf) for leaf in leaves)
+
+
+class _Recorder:
+    """F for a lowering: computes with the given F and keeps the steps."""
+
+    def __init__(self, F: Functions):
+        self.F = F
+        self.steps: list[Any] = []
+
+    def __getattr__(self, name: str) -> Callable[..., _Step]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        record, function = get(name), getattr(self.F, name)
+
+        def call(*inputs: Any, **attributes: Any) -> _Step:
+            values = [item.value if isinstance(item, _Step) else item for item in inputs]
+            step = _Step(self, function(*values, **attributes), record.bind(**attributes), inputs)
+            self.steps.append(step)
+            return step
+
+        return call
+
+
+class _Step:
+    """A value of the lowering, with the call that made it; arithmetic records further calls."""
+
+    def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
+        self.recorder, self.value, self.op, self.inputs = recorder, value, op, inputs
+
+    def __add__(self, other: _Step | float) -> _Step:
+        return self.recorder.broadcast_add(self, other)
+
+    def __sub__(self, other: _Step | float) -> _Step:
+        return self.recorder.broadcast_sub(self, other)
+
+    def __mul__(self, other: _Step | float) -> _Step:
+        return self.recorder.broadcast_mul(self, other)
+
+    def __truediv__(self, other: _Step | float) -> _Step:
+        return self.recorder.broadcast_div(self, other)

@@ -1,0 +1,374 @@
+"""Operator: the class is the record, an instance is the operator bound to its attributes."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
+from hybrid_lab.ops.framework.attributes import Field, Scalar
+from hybrid_lab.ops.framework.contract import RUN_KEYWORDS, check_record, named_parameters
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
+from hybrid_lab.ops.framework.kernel import Kernel
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.sample import Sample
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shape, Tensor
+
+_REGISTRY: dict[str, type[Operator]] = {}
+_RECORDS: list[type[Operator]] = []
+
+
+class Operator:
+    """Base of all records. docs/rooms/operators.md lists what a record may declare.
+
+    Instances are interned per attribute values, immutable and hashable by identity: `Softmax.bind(axis=1) is
+    Softmax.bind(axis=1)`.
+    """
+
+    name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    family: ClassVar[str] = ""
+    mxnet: ClassVar[str | None] = None
+    """The operator's name in MXNet's files; None where MXNet has no such operator. Default: `name`."""
+    fields: ClassVar[dict[str, Field]] = {}
+    scalars: ClassVar[dict[str, Field]] = {}
+    """The inputs annotated as `Scalar`: numbers or arrays with one element, which MXNet has as attributes."""
+    declared: ClassVar[tuple[str, ...]] = ()
+    """Names of fields and scalars in the order of their declaration, which is MXNet's."""
+    samples: ClassVar[list[Sample]] = []
+
+    alias_safe: ClassVar[bool] = False
+    view: ClassVar[bool] = False
+    identity: ClassVar[bool] = False
+    """The output is the first input, value for value."""
+    random: ClassVar[bool] = False
+    mode_dependent: ClassVar[bool] = False
+    shape_only: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[str] = "fiub"
+    """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
+    triton: ClassVar[Kernel | None] = None
+    """The operator in a Triton kernel; a property where attributes decide."""
+
+    asks_bfloat16: bool = False
+    """Whether an attribute of this instance is the dtype bfloat16."""
+    refuses_gradient: ClassVar[bool] = False
+    """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
+    own_gradient: bool = False
+    """Whether inputs get the gradient of a loss, whatever gradient arrives from above; may be a property."""
+    own_bfloat16: ClassVar[bool] = False
+    """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
+
+    signature: Signature = Signature()
+    """The inputs and outputs; a cached property where attributes decide."""
+
+    subgraphs: Any = ()
+    """Pairs (label, graph): what an operator of control flow runs inside."""
+
+    # Filled in per class.
+    input_names: ClassVar[tuple[str, ...]] = ()
+    variadic: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = False
+    run_keywords: ClassVar[frozenset[str]] = frozenset()
+    grad_wants: ClassVar[bool] = False
+    _interned: ClassVar[dict[tuple[Any, ...], Operator]]
+    _bound: ClassVar[dict[Any, Operator]]
+
+    def __init_subclass__(cls, name: str | None = None, aliases: Sequence[str] = (), **keywords: Any):
+        super().__init_subclass__(**keywords)
+        cls.aliases = tuple(aliases)
+        if name is None:
+            return  # an abstract base of a family
+        cls.name = name
+        cls.family = cls.__module__.rsplit(".", 1)[-1]
+        declared = dict(_read_fields(cls))
+        cls.declared = tuple(declared)
+        cls.scalars = {key: field for key, field in declared.items() if field.annotation is Scalar}
+        cls.fields = {key: field for key, field in declared.items() if key not in cls.scalars}
+        cls.input_names, cls.variadic = named_parameters(cls.infer_shape)
+        if isinstance(inspect.getattr_static(cls, "signature"), Signature):
+            cls.signature = replace(cls.signature, inputs=cls.input_names)
+        if "mxnet" not in cls.__dict__:
+            # None is inherited from a family's abstract base, a name is not.
+            families = [base for base in cls.__mro__ if base not in (cls, Operator) and not getattr(base, "name", "")]
+            cls.mxnet = None if any(base.__dict__.get("mxnet", name) is None for base in families) else name
+        cls.differentiable = cls.grad is not Operator.grad
+        cls.grad_wants = "wanted" in named_parameters(cls.grad)[0]
+        cls.run_keywords = frozenset(named_parameters(cls.numpy)[0]) & frozenset(RUN_KEYWORDS)
+        cls._interned, cls._bound = {}, {}
+        check_record(cls, Operator)
+        for key in (name, *cls.aliases):
+            if key in _REGISTRY:
+                raise HybridLabError(
+                    f"operator {key!r} is declared twice: {_REGISTRY[key].__qualname__} and {cls.__qualname__}"
+                )
+            _REGISTRY[key] = cls
+        _RECORDS.append(cls)
+
+    # -- instances ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def bind(cls, **attributes: Any) -> Operator:
+        """The operator with these attributes (MXNet's strings are parsed). Raises AttributeSpecError."""
+        try:
+            key = tuple(attributes.items())
+            return cls._bound[key]
+        except KeyError:
+            bound = cls._parse(attributes)
+            # Keys that are equal (1, 1.0, True) parse to the same value in every type but for the sign of zero.
+            if len(cls._bound) < 4096 and not any(type(value) is float and value == 0 for value in attributes.values()):
+                cls._bound[key] = bound
+            return bound
+        except TypeError:
+            return cls._parse(attributes)
+
+    @classmethod
+    def _parse(cls, attributes: dict[str, Any]) -> Operator:
+        values = {name: field.default for name, field in cls.fields.items()}
+        for key, value in attributes.items():
+            field = cls.fields.get(key)
+            if field is None or key.startswith("_"):
+                raise AttributeSpecError(unknown_attribute(cls, key))
+            values[key] = field.read(cls.name, value)
+        for name, field in cls.fields.items():
+            if field.required and name not in attributes:
+                raise AttributeSpecError(f"{cls.name}: the attribute {name} is missing")
+        return cls._intern(values)
+
+    @classmethod
+    def _intern(cls, values: dict[str, Any]) -> Operator:
+        key = tuple(repr(value) if type(value) is float else value for value in values.values())
+        found = cls._interned.get(key)
+        if found is None:
+            found = object.__new__(cls)
+            for name, value in values.items():
+                object.__setattr__(found, f"{name}_" if _is_rule(name) else name, value)
+            object.__setattr__(found, "attributes", values)
+            object.__setattr__(found, "inferred", {})
+            if BFLOAT16 in values.values():
+                bfloat16()  # from here on NumPy knows the name, which records ask it about
+                object.__setattr__(found, "asks_bfloat16", True)
+            found.check()
+            cls._interned[key] = found
+        return found
+
+    @classmethod
+    def split_scalars(cls, inputs: Sequence[Any], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Inputs with the scalars that follow the tensors filled in - from the keywords, else their defaults - and the
+        other keywords. Raises AttributeSpecError for a scalar that is missing.
+        """
+        names = cls.input_names
+        given = list(inputs)
+        for name in names[len(given) :]:
+            field = cls.scalars.get(name)
+            if field is None:
+                break
+            if name in keywords:
+                value = keywords[name]
+                given.append(field.read(cls.name, value) if isinstance(value, str) else value)
+            elif field.required:
+                raise AttributeSpecError(f"{cls.name}: the attribute {name} is missing")
+            else:
+                given.append(field.default)
+        taken = names[len(inputs) : len(given)]
+        return tuple(given), {key: value for key, value in keywords.items() if key not in taken}
+
+    def variant(self, **changes: Any) -> Any:
+        """This operator with some attributes changed, hidden ones too. Values are taken as they are."""
+        return self._intern({**self.attributes, **changes})
+
+    attributes: dict[str, Any]
+    """The values of all fields, hidden ones too."""
+    inferred: dict[Any, Any]
+    """What `run.infer` found: (input shapes, input dtypes) -> (output shapes, output dtypes)."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self.name} is immutable; use variant({name}=...)")
+
+    def __reduce__(self) -> tuple[Callable[..., Operator], tuple[str, dict[str, Any]]]:
+        return _rebuild, (self.name, self.attributes)
+
+    def __copy__(self) -> Operator:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Operator:
+        return self
+
+    @cached_property
+    def changed(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults, hidden ones too."""
+        return {
+            name: self.attributes[name]
+            for name, field in self.fields.items()
+            if field.required or self.attributes[name] != field.default
+        }
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The visible attributes that differ from their defaults."""
+        return {name: value for name, value in self.changed.items() if not name.startswith("_")}
+
+    @cached_property
+    def _text(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.written.items())
+        return f"{self.name}({inner})"
+
+    def __repr__(self) -> str:
+        return self._text
+
+    # -- what records override ---------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""
+
+    def reads_values(self, index: int) -> bool:
+        """Whether input number `index` is read for more than its shape and dtype.
+
+        "args" in shape_only means all variadic inputs.
+        """
+        names = self.signature.inputs
+        return (names[index] if index < len(names) else "args") not in self.shape_only
+
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
+        """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
+        return shapes
+
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        """Fill unknown input shapes from the complete shape of the first output, where they follow."""
+        return shapes
+
+    def infer_shape(self, *shapes: Shape) -> Any:
+        """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
+        raise NotImplementedError(f"{self.name} has no shape rule")
+
+    def infer_type(self, *dtypes: np.dtype | None) -> Any:
+        """Input dtypes (None: an immediate) -> the output's dtype, or a list. Raises DTypeError."""
+        tensors = [dtype for dtype in dtypes if dtype is not None]
+        if not tensors:
+            return np.dtype("float32")
+        if any(dtype != tensors[0] for dtype in tensors):
+            given = ", ".join(dtype.name for dtype in tensors)
+            raise DTypeError(
+                f"{self.name}: inputs have different dtypes ({given}); convert one with F.cast(x, dtype=...)"
+            )
+        return tensors[0]
+
+    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+        """The reference kernel."""
+        raise NotImplementedError(f"{self.name} has no NumPy kernel")
+
+    def bind_mode(self, train: bool) -> Operator:
+        """The operator to run in training or prediction; only mode_dependent records override it."""
+        return self
+
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """New values of auxiliary states by input name; empty outside training."""
+        return {}
+
+    def grad(self, F: Functions, *values: Any) -> Any:
+        """Gradients of the inputs from inputs, outputs and output gradients.
+
+        A record may name a last keyword `wanted=None`: one bool per input, None meaning all; unwanted gradients may be
+        None.
+        """
+        raise NotImplementedError(f"{self.name} is not differentiable")
+
+    def presence(self, node: Any, index: int) -> Any:
+        """Where output `index` of a graph's node is a gradient that only some calls have: the Value, a number of shape
+        (1,), that is 0 in the others. None: every call has it.
+        """
+        return None
+
+    def lower(self, F: Functions, *inputs: Any) -> Any:
+        """The operator in primitives."""
+        raise NotImplementedError(f"{self.name} is a primitive")
+
+    # `onnx` is a method `onnx(self, g, *inputs)` or the ONNX operator's name as a string.
+    onnx: Any = None
+
+
+def _rebuild(name: str, attributes: dict[str, Any]) -> Operator:
+    return get(name)._intern(attributes)
+
+
+def _is_rule(name: str) -> bool:
+    """Whether a method of Operator has this name: an attribute of MXNet's called so is declared as `lower_`."""
+    return callable(getattr(Operator, name, None))
+
+
+def _read_fields(cls: type[Operator]) -> Iterator[tuple[str, Field]]:
+    """The annotated attributes of a record, bases first, ClassVars and our own bookkeeping left out."""
+    seen: dict[str, tuple[Any, Any, bool]] = {}
+    for base in reversed(cls.__mro__):
+        if base is object or base is Operator or not issubclass(base, Operator):
+            continue
+        for name, text in inspect.get_annotations(base).items():
+            annotation: object = _evaluated(base.__module__, text)
+            if typing.get_origin(annotation) is ClassVar or annotation is ClassVar:
+                continue
+            seen.pop(name, None)  # a field declared again takes the place of the new declaration
+            seen[name] = (annotation, base.__dict__.get(name), name not in base.__dict__)
+    for name, (annotation, default, required) in seen.items():
+        if not required and name in cls.__dict__:
+            default = cls.__dict__[name]
+        name = name[:-1] if name.endswith("_") and _is_rule(name[:-1]) else name
+        try:
+            field = Field(name, annotation, default, required)
+        except TypeError as error:
+            raise RecordError(cls.name, name, str(error)) from None
+        if not required:
+            try:
+                field.read(cls.name, default)
+            except AttributeSpecError as error:
+                raise RecordError(cls.name, name, f"has a default that its type does not take: {error}") from None
+        yield name, field
+
+
+@cache
+def _evaluated(module: str, annotation: Any) -> Any:
+    """An annotation as an object; records postpone theirs, so that most are strings."""
+    return eval(annotation, vars(sys.modules[module])) if isinstance(annotation, str) else annotation
+
+
+def unknown_attribute(cls: type[Operator], key: str) -> str:
+    """The message for an attribute that the record does not have, with the nearest names."""
+    import difflib
+
+    known = [name for name in cls.declared if not name.startswith("_")]
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}"
+    return f"{cls.name}: unknown attribute {key}{hint}"
+
+
+def get(name: str) -> type[Operator]:
+    """The record of an operator by its name or alias. Raises HybridLabError with the nearest names."""
+    try:
+        return _REGISTRY[name]
+    except KeyError:
+        import difflib
+
+        near = difflib.get_close_matches(name, _REGISTRY, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise HybridLabError(f"there is no operator named {name!r}{hint}") from None
+
+
+def find(name: str) -> type[Operator] | None:
+    """The record, or None."""
+    return _REGISTRY.get(name)
+
+
+def records() -> list[type[Operator]]:
+    """All records, each once, in the order of declaration."""
+    return list(_RECORDS)
+
+
+def registered_names() -> dict[str, type[Operator]]:
+    """Every name and alias with its record."""
+    return dict(_REGISTRY)

@@ -1,0 +1,201 @@
+"""Run one operator on NumPy arrays: the kernel's calling convention and the cached inference rules, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
+from hybrid_lab.ops.framework.contract import read_dtypes, read_gradients, read_outputs, read_shapes
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16, is_bfloat16
+from hybrid_lab.ops.framework.memory import WORKSPACE
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.sizes import NeedsNumber, guards_of, shapes_key
+
+Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
+
+
+def run_kernel(
+    op: Operator,
+    inputs: Sequence[Any],
+    out: Any = None,
+    rng: tuple[int, int] | None = None,
+    need: tuple[bool, ...] | None = None,
+    scratch: Scratch | None = None,
+) -> tuple[Any, ...]:
+    """All outputs of `op` as a tuple (None for a hidden output that `need` leaves out).
+
+    out : None, or one array (or None) per output, to be filled
+    rng : (seed, draw) for random operators
+    scratch : where kernels take temporary memory from; None means the thread's workspace
+    """
+    for item in inputs:
+        if type(item) is np.ndarray and item.dtype.kind == "V" and not (op.view or op.own_bfloat16):
+            return _run_in_float32(op, inputs, out, rng, need, scratch)
+    if op.asks_bfloat16:
+        return _run_in_float32(op, inputs, out, rng, need, scratch)
+    keywords: dict[str, Any] = {}
+    wanted = op.run_keywords
+    if wanted:
+        if out is not None and "out" in wanted:
+            keywords["out"] = out[0] if op.signature.outputs == 1 else tuple(out)
+        if "rng" in wanted:
+            keywords["rng"] = rng
+        if "need" in wanted:
+            keywords["need"] = need if need is not None else (True,) * op.signature.outputs
+        if "scratch" in wanted:
+            if scratch is None:
+                mark = WORKSPACE.mark()
+                try:
+                    return read_outputs(op, op.numpy(*inputs, **{**keywords, "scratch": WORKSPACE}))
+                finally:
+                    WORKSPACE.release(mark)
+            keywords["scratch"] = scratch
+    return read_outputs(op, op.numpy(*inputs, **keywords))
+
+
+def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -> tuple[Any, ...]:
+    dtypes = tuple([item.dtype if isinstance(item, np.ndarray) else None for item in inputs])
+    wide = InFloat32(op, read_dtypes(op, op.infer_type(*dtypes)))
+    return wide.rounded(run_kernel(wide.op, wide.widened(inputs), None, *more), out)
+
+
+class InFloat32:
+    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in: it computes in float32,
+    and what comes out as bfloat16 is rounded once, at the end. Called as `op.numpy` is.
+
+    op : in float32, where its attributes ask for bfloat16; dtypes : of the outputs
+    """
+
+    def __init__(self, op: Operator, dtypes: Sequence[np.dtype]):
+        if op.asks_bfloat16:
+            op = op.variant(**{name: "float32" for name, value in op.attributes.items() if value == BFLOAT16})
+        self.op, self.dtypes = op, dtypes
+
+    @staticmethod
+    def widened(inputs: Sequence[Any]) -> list[Any]:
+        """The inputs with float32 for bfloat16."""
+        return [widen(item) if type(item) is np.ndarray and item.dtype.kind == "V" else item for item in inputs]
+
+    def rounded(self, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
+        """The outputs in their dtypes, in the arrays of `out` where there are some."""
+        targets = (None,) * len(outputs) if out is None else out
+        found = []
+        for value, target, dtype in zip(outputs, targets, self.dtypes, strict=True):
+            if value is not None and target is not None:
+                narrow(value, target) if is_bfloat16(dtype) else np.copyto(target, value, casting="unsafe")
+                value = target
+            elif value is not None and is_bfloat16(dtype):
+                value = narrow(value)
+            found.append(value)
+        return tuple(found)
+
+    def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        op = self.op
+        targets = out if out is None or isinstance(out, tuple) else (out,)
+        made = self.rounded(read_outputs(op, op.numpy(*self.widened(inputs), **keywords)), targets)
+        return made if len(made) > 1 else made[0]
+
+
+def kernel_of(op: Operator, dtypes_in: Sequence[Any], dtypes_out: Sequence[np.dtype]) -> Callable[..., Any]:
+    """What to call for `op` on arrays of these dtypes (None for an immediate): its kernel, or the same in float32."""
+    return InFloat32(op, dtypes_out) if computes_in_float32(op, dtypes_in) else op.numpy
+
+
+def computes_in_float32(op: Operator, dtypes: Sequence[Any]) -> bool:
+    """Whether the operator's kernel gets float32 in place of bfloat16."""
+    if op.asks_bfloat16:
+        return True
+    return not (op.view or op.own_bfloat16) and any(dtype is not None and is_bfloat16(dtype) for dtype in dtypes)
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """bfloat16 as float32, exactly."""
+    if array.size > 1 and not any(array.strides):  # a stand-in without memory, of which only the shape is read
+        return np.broadcast_to(np.zeros((), np.float32), array.shape)
+    return array.astype(np.float32)
+
+
+def narrow(array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Rounded to bfloat16, to the nearest, ties to even; into `out`, if that is given."""
+    if out is None:
+        return np.asarray(array).astype(bfloat16())
+    np.copyto(out, array, casting="unsafe")
+    return out
+
+
+def infer(
+    op: Operator, shapes: tuple[Any, ...], dtypes: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[np.dtype, ...]]:
+    """Output shapes and dtypes for complete input shapes and dtypes (None for an immediate), cached on the instance.
+
+    Raises ShapeError or DTypeError.
+    """
+    key = (shapes, dtypes)
+    # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
+    known = op.inferred
+    if computes_in_float32(op, dtypes):
+        known = known.setdefault(BFLOAT16, {})
+    try:
+        found = known.get(key)
+    except NeedsNumber:  # symbolic sizes have no hash; what is inferred of them is kept for this run of the passes
+        guards = guards_of(shapes)
+        assert guards is not None
+        if not type(op).__module__.startswith("hybrid_lab."):  # nobody told its author of symbolic sizes
+            symbols = frozenset().union(*[guards.symbols_of(size) for shape in shapes for size in shape])
+            raise NeedsNumber(symbols, f"{op.name}: its rule") from None
+        known, key = guards.inferred, (op, *shapes_key(shapes), dtypes)
+        found = known.get(key)
+    if found is None:
+        try:
+            out_shapes = read_shapes(op, op.infer_shape(*shapes))
+        except NeedsNumber as need:
+            raise NeedsNumber(need.symbols, need.rule or f"{op.name}: its rule") from None
+        for shape in out_shapes:
+            if any(type(size) is int and size < 0 for size in shape):
+                raise ShapeError(f"{op!r} has no result of shape {shape}: a shape cannot have negative sizes")
+        out_types = read_dtypes(op, op.infer_type(*dtypes))
+        if (out_types[0].kind if not is_bfloat16(out_types[0]) else "f") not in op.kinds:
+            wanted = "floating numbers are needed" if op.kinds == "f" else "numbers are needed"
+            raise DTypeError(f"{op.name}: {wanted}, not {out_types[0].name}; use F.cast(x, dtype='float32')")
+        found = (out_shapes, out_types)
+        if len(known) > 512:
+            known.clear()
+        known[key] = found
+    return found
+
+
+def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None = None) -> Any:
+    """The visible outputs on raw arrays: one array, or a tuple of them."""
+    outputs = run_kernel(op, inputs, rng=rng)
+    visible = op.signature.visible
+    return outputs[0] if visible == 1 else outputs[:visible]
+
+
+def no_second_gradient(op: Operator, where: str = "") -> AutogradError:
+    """The error for an operator with `refuses_gradient`: the gradient of RNN, say. where : added to the message"""
+    name = op.name.strip("_").removesuffix("_grad")
+    return AutogradError(f"the gradient of {name} has no gradient; leave it out of what is differentiated twice{where}")
+
+
+def run_gradient(
+    op: Operator,
+    F: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    douts: Sequence[Any],
+    wanted: Sequence[bool] | None = None,
+) -> tuple[Any, ...]:
+    """The gradient of every input as a tuple, None where there is none or none is wanted.
+
+    outputs : all of them, hidden ones too; douts : one per visible output, None where no gradient arrives
+    wanted : one bool per input, None meaning all; saves eager work, a graph builder may leave it out
+    """
+    rule: Any = op.grad
+    if op.grad_wants:
+        result = rule(F, *inputs, *outputs, *douts, wanted=wanted)
+    else:
+        result = rule(F, *inputs, *outputs, *douts)
+    return read_gradients(op, result, inputs)

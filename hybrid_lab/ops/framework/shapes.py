@@ -1,0 +1,79 @@
+"""Shape rules that records share: axes, reductions, broadcasting, filling what is unknown."""
+
+from __future__ import annotations
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework.attributes import Axis, Shape
+from hybrid_lab.ops.framework.types import PartialShape
+
+
+def axis_of(name: str, axis: int, rank: int) -> int:
+    """`axis` counted from the front. Raises ShapeError naming the operator."""
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{name}: axis {axis} does not exist; the input has {rank} dimensions")
+    return axis % rank
+
+
+def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tuple[int, ...]:
+    """The sorted, non-negative axes that a reduction removes. No axis means all. Raises ShapeError."""
+    if axis is None or axis == ():
+        return tuple(range(rank))
+    chosen = {axis_of(name, item, rank) for item in ((axis,) if isinstance(axis, int) else axis)}
+    return tuple(item for item in range(rank) if (item in chosen) != exclude)
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """`shape` with the reduced axes as 1."""
+    return tuple(1 if index in axes else size for index, size in enumerate(shape))
+
+
+def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+    """The common shape of broadcast operands. Raises ShapeError naming the operator and the shapes."""
+    try:
+        return _broadcast(shapes)
+    except ValueError:
+        text = " and ".join(str(shape) for shape in shapes)
+        raise ShapeError(f"{name}: the shapes {text} do not broadcast; each dimension must be equal or 1") from None
+
+
+def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
+    """As np.broadcast_shapes, for sizes of any kind."""
+    rank = max(map(len, shapes))
+    made = [1] * rank
+    for shape in shapes:
+        for place, size in enumerate(shape, rank - len(shape)):
+            before = made[place]
+            if before is not size and before != size:
+                if before != 1 and size != 1:
+                    raise ValueError
+                made[place] = size if before == 1 else before
+    return tuple(made)
+
+
+def known_shape(shape: PartialShape) -> Shape | None:
+    """For `complete`: the shape, None where a part of it is unknown."""
+    if shape is None:
+        return None
+    sizes = tuple([size for size in shape if size is not None])
+    return sizes if len(sizes) == len(shape) else None
+
+
+def filled(shape: PartialShape, wanted: PartialShape) -> PartialShape:
+    """For `complete`: `shape` if it is known, else `wanted` (which may be unknown as well)."""
+    return wanted if shape is None or None in shape else shape
+
+
+def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:
+    """For `complete`: unknown dimensions of one operand from the other, as for equal shapes.
+
+    A wholly unknown shape stays unknown next to a scalar.
+    """
+    if lhs is None or rhs is None:
+        known = lhs if rhs is None else rhs
+        return (known, known) if known else (lhs, rhs)
+    if len(lhs) != len(rhs):
+        return lhs, rhs
+    return (
+        tuple(b if a is None and b != 1 else a for a, b in zip(lhs, rhs, strict=True)),
+        tuple(a if b is None and a != 1 else b for a, b in zip(lhs, rhs, strict=True)),
+    )

@@ -1,0 +1,1 @@
+"""NumPy kernels and parts of Triton kernels that records share."""

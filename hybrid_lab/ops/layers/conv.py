@@ -1,0 +1,384 @@
+"""Convolution over one to three spatial axes, and its gradients as operators."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.kernel import Contraction, Element, Product
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
+from hybrid_lab.ops.kernels import conv_kernels, conv_products, depthwise
+from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.kernels.depthwise import is_depthwise
+
+#: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
+MOST_SLICES = 64
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+class Spatial(Operator):
+    """What Convolution and Deconvolution have in common: checks of attributes and inputs. Subclasses declare them.
+
+    title : how errors call the operator; per_axis : attributes with one number per axis of `kernel`, or none at all
+    """
+
+    title: ClassVar[str] = "Convolution"
+    per_axis: ClassVar[tuple[str, ...]] = ("stride", "dilate", "pad")
+
+    kernel: Shape
+    stride: Shape
+    dilate: Shape
+    num_filter: int
+    num_group: int
+    no_bias: bool
+    layout: str | None
+
+    def check(self) -> None:
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"{self.title}: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in self.per_axis:
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(
+                    f"{self.title}: {name}={given} needs one number for each axis of kernel={self.kernel}"
+                )
+        others = [name for name in self.per_axis if name not in ("stride", "dilate")]
+        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
+            number < 0 for name in others for number in getattr(self, name)
+        ):
+            raise AttributeSpecError(
+                f"{self.title}: kernel, stride and dilate must be at least 1, {', '.join(others)} at least 0"
+            )
+        if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
+            raise AttributeSpecError(
+                f"{self.title}: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
+            )
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(
+                f"{self.title}: layout {self.layout!r} is not supported with kernel={self.kernel}; "
+                f"use {LAYOUTS[rank]!r} and transpose the data with F.transpose"
+            )
+
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        """Shape of the weight for that many input channels, with None where they are not known. Raises ShapeError."""
+        raise NotImplementedError
+
+    def group_of(self, channels: int | None) -> int | None:
+        """How many input channels a group has. Raises ShapeError."""
+        if channels is None:
+            return None
+        if channels % self.num_group:
+            raise ShapeError(f"{self.title}: {channels} channels cannot be cut into num_group={self.num_group} groups")
+        return channels // self.num_group
+
+    def complete_inputs(self, data: PartialShape, weight: PartialShape, bias: PartialShape) -> PartialShapes:
+        """Input shapes with those of weight and bias filled in, as far as they are known."""
+        channels = data[1] if data is not None and len(data) > 1 else None
+        if weight is None or (None in weight and channels is not None):
+            weight = self.weight_shape(channels)
+        if self.no_bias:
+            return data, weight
+        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
+
+    def check_data(self, data: tuple[int, ...]) -> None:
+        """Raises ShapeError where data has another number of axes than the kernel asks for."""
+        if len(data) != len(self.kernel) + 2:
+            wanted = LAYOUTS[len(self.kernel)]
+            raise ShapeError(
+                f"{self.title}: data has shape {data}; kernel={self.kernel} needs {len(wanted)} dimensions ({wanted})"
+            )
+
+    def check_parameters(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None) -> None:
+        """Raises ShapeError where weight or bias do not fit the data."""
+        wanted = self.weight_shape(data[1])
+        if weight != wanted:
+            raise ShapeError(f"{self.title}: data {data} needs a weight of shape {wanted}, it has {weight}")
+        if bias is not None and bias != (self.num_filter,):
+            raise ShapeError(
+                f"{self.title}: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
+            )
+
+
+def onnx_attributes(geometry: Geometry) -> dict[str, Any]:
+    """ONNX attributes of a convolution."""
+    return {
+        "kernel_shape": list(geometry.kernel),
+        "strides": list(geometry.stride),
+        "dilations": list(geometry.dilate),
+        "pads": [*geometry.pad, *geometry.pad],
+        "group": geometry.groups,
+    }
+
+
+class _Convolving(Spatial):
+    """Base of Convolution and its gradients: the shared attributes."""
+
+    kernel: Shape
+    stride: Shape = ()
+    dilate: Shape = ()
+    pad: Shape = ()
+    num_filter: int
+    num_group: int = 1
+    no_bias: bool = False
+    layout: str | None = None
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        rank = len(self.kernel)
+        ones, zeros = (1,) * rank, (0,) * rank
+        return Geometry(self.kernel, self.stride or ones, self.dilate or ones, self.pad or zeros, self.num_group)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The attributes that a gradient has in common with the convolution."""
+        return {key: self.attributes[key] for key in ("kernel", "stride", "dilate", "pad", "num_filter", "num_group")}
+
+    def output_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the output for that data. Raises ShapeError."""
+        self.check_data(data)
+        output = self.geometry.output(data[2:])
+        if any(size < 1 for size in output):
+            raise ShapeError(
+                f"Convolution: kernel={self.kernel} (dilate={self.dilate}, pad={self.pad}) "
+                f"does not fit into data {data}"
+            )
+        return (data[0], self.num_filter, *output)
+
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        return (self.num_filter, self.group_of(channels), *self.kernel)
+
+
+def prepared(out: np.ndarray | None, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """Contiguous memory for a kernel's result: `out` where it is."""
+    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
+
+
+def delivered(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    """The result, copied into `out` where it lies elsewhere."""
+    if out is not None and result is not out:
+        np.copyto(out, result)
+        return out
+    return result
+
+
+class Convolution(_Convolving, name="Convolution"):
+    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels.
+
+    data : (n, c, *spatial); weight : (num_filter, c / num_group, *kernel); bias : (num_filter,)
+    returns : (n, num_filter, *output), output = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1
+    """
+
+    samples = [
+        sample((2, 3, 7), (4, 3, 3), (4,), kernel=3, num_filter=4),
+        sample((2, 3, 7, 6), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4),
+        sample((2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4, no_bias=True),
+        sample((2, 4, 8, 8), (6, 2, 3, 3), (6,), kernel=(3, 3), dilate=(2, 2), num_group=2, num_filter=6),
+        sample((1, 3, 6, 6), (3, 1, 3, 3), kernel=(3, 3), pad=(1, 1), num_group=3, num_filter=3, no_bias=True),
+        sample((2, 4, 5, 5), (6, 4, 1, 1), (6,), kernel=(1, 1), num_filter=6),
+        sample((2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6, no_bias=True),
+        sample((1, 2, 4, 5, 4), (3, 2, 2, 2, 2), (3,), kernel=(2, 2, 2), num_filter=3),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
+
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
+        return self.complete_inputs(data, weight, bias)
+
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
+        result = self.output_shape(data)
+        self.check_parameters(data, weight, bias)
+        return result
+
+    def numpy(
+        self,
+        data: Array,
+        weight: Array,
+        bias: Array | None = None,
+        out: Array | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array:
+        target = prepared(out, self.output_shape(data.shape), data.dtype)
+        return delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
+
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
+        dy = rest[-1]
+        wanted = (True, True, True) if wanted is None else wanted
+        ddata = F._conv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
+        dweight = F._conv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
+
+    def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
+        data = shapes[0]
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
+        bias = None if self.no_bias else 2
+        return conv_products.convolution(self.geometry, data, self.output_shape(data), bias=bias)
+
+    def _depthwise(self, K: Elements, place: Place) -> str:
+        total = depthwise.convolved(K, self.geometry, self.num_filter, place)
+        return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
+
+    triton = Product(_contraction, otherwise=Element(_depthwise))
+
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
+        return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
+
+
+class ConvDataGrad(_Convolving, name="_conv_data_grad"):
+    """The gradient of Convolution's data.
+
+    dy : its output; data : read for its shape; weight; returns : the shape of data.
+    """
+
+    mxnet = None
+    shape_only = ("data",)
+    samples = [
+        sample((2, 4, 5, 5), (2, 3, 7, 6), (4, 3, 3, 2), kernel=(3, 2), num_filter=4),
+        sample((2, 4, 4, 8), (2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4),
+        sample((2, 6, 4, 4), (2, 4, 8, 8), (6, 2, 3, 3), kernel=(3, 3), dilate=(2, 2), num_group=2, num_filter=6),
+        sample((2, 6, 3, 3), (2, 4, 6, 6), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6),
+        sample((2, 6, 5, 5), (2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), num_filter=6),
+    ]
+
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
+        return data
+
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
+        target = prepared(out, data.shape, dy.dtype)
+        return delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        return (
+            F.Convolution(d, weight, no_bias=True, **self.shared),
+            None,
+            F._conv_weight_grad(dy, d, weight, **self.shared),
+        )
+
+    def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
+        dy, data, _ = shapes
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
+        return conv_products.data_gradient(self.geometry, data, dy)
+
+    def _depthwise(self, K: Elements, place: Place) -> str:
+        return depthwise.data_gradient(K, self.geometry, self.num_filter, place)
+
+    triton = Product(_contraction, otherwise=Element(_depthwise))
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
+        geometry, shape = self.geometry, g.shape(data)
+        # What the forward's division by the stride left over at the far end.
+        rest = [
+            size + 2 * pad - dilate * (kernel - 1) - 1 - (out - 1) * stride
+            for size, pad, dilate, kernel, out, stride in zip(
+                shape[2:], geometry.pad, geometry.dilate, geometry.kernel, g.shape(dy)[2:], geometry.stride, strict=True
+            )
+        ]
+        return g.ConvTranspose(dy, weight, output_padding=rest, **onnx_attributes(geometry))
+
+
+class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
+    """The gradient of Convolution's weight.
+
+    dy : its output; data; weight : read for its shape; returns : the shape of weight.
+    """
+
+    mxnet = None
+    shape_only = ("weight",)
+    samples = ConvDataGrad.samples
+
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
+        return weight
+
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
+        target = prepared(out, weight.shape, dy.dtype)
+        return delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
+
+    def lower(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:
+        if self.num_group == 1:
+            raise Unmappable("the weight gradient of one group is one product")
+        return depthwise.weight_gradient(F, self.geometry, dy, data, weight)
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:
+        dy, data, _ = shapes
+        if is_depthwise(self.geometry, data[1], self.num_filter):
+            return None
+        return conv_products.weight_gradient(self.geometry, data, dy)
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
+        if prod(self.kernel) > MOST_SLICES:
+            return self._as_convolution(g, dy, data, g.shape(weight))
+        return self._as_product(g, dy, data, weight)
+
+    def _as_convolution(self, g: OnnxGraph, dy: str, data: str, shape: tuple[int, ...]) -> str:
+        """A convolution of data with dy as its filters: images and channels change places, and so do stride and
+        dilation. It takes a few nodes whatever the size of the kernel.
+        """
+        geometry, groups, spatial = self.geometry, self.num_group, list(range(2, len(self.kernel) + 2))
+        exchange = [1, 0, *spatial]
+        if groups == 1:
+            data = g.Transpose(data, perm=exchange)
+        else:
+            images, channels, size = g.shape(data)[0], shape[1], g.shape(data)[2:]
+            data = g.Reshape(data, g.const([images, groups, channels, *size], "int64"))
+            data = g.Transpose(data, perm=[2, 1, 0, *(axis + 1 for axis in spatial)])
+            data = g.Reshape(data, g.const([channels, groups * images, *size], "int64"))
+        result = g.Conv(
+            data,
+            g.Transpose(dy, perm=exchange),
+            kernel_shape=list(g.shape(dy)[2:]),
+            strides=list(geometry.dilate),
+            dilations=list(geometry.stride),
+            pads=[*geometry.pad, *geometry.pad],
+            group=groups,
+        )
+        # Where the stride does not divide the image there are more results than places in the kernel.
+        bounds = (g.const(part, "int64") for part in ([0] * len(spatial), self.kernel, spatial))
+        return g.Transpose(g.Slice(result, *bounds), perm=exchange)
+
+    def _as_product(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
+        """One matrix product of dy with the patches of data, which Slice and Concat gather."""
+        geometry, shape, output = self.geometry, g.shape(data), g.shape(dy)[2:]
+        rank, groups, channels = len(output), self.num_group, shape[1]
+        if any(geometry.pad):
+            borders = [0, 0, *geometry.pad] * 2
+            data = g.Pad(data, g.const(borders, "int64"), g.const(0, g.dtype(data)))
+        order = [1, 0, *range(2, rank + 2)]
+        axes = g.const(list(range(2, rank + 2)), "int64")
+        steps = g.const(list(geometry.stride), "int64")
+        turned = g.Transpose(data, perm=order)
+        parts = []
+        for _, where in geometry.places(output):
+            starts = g.const([part.start for part in where], "int64")
+            ends = g.const([part.stop for part in where], "int64")
+            part = g.Slice(turned, starts, ends, axes, steps)
+            parts.append(g.Reshape(part, g.const([groups, channels // groups, 1, -1], "int64")))
+        patches = g.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
+        rows = channels // groups * len(parts)
+        patches = g.Reshape(patches, g.const([groups, rows, -1], "int64"))
+        left = g.Reshape(g.Transpose(dy, perm=order), g.const([groups, self.num_filter // groups, -1], "int64"))
+        result = g.MatMul(left, g.Transpose(patches, perm=[0, 2, 1]))
+        return g.Reshape(result, g.const(list(g.shape(weight)), "int64"))

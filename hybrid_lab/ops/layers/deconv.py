@@ -1,0 +1,259 @@
+"""Transposed convolution (Deconvolution) over one to three spatial axes, and its gradients as operators."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.kernel import Contraction, Product
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
+from hybrid_lab.ops.kernels import conv_kernels, conv_products
+from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.layers.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
+
+
+class Transposed(NamedTuple):
+    """A transposed convolution of data of one size: the convolution that it turns round, and what it gives."""
+
+    geometry: Geometry
+    adj: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+class _Deconvolving(Spatial):
+    """Base of Deconvolution and its gradients: the shared attributes."""
+
+    title = "Deconvolution"
+    per_axis = ("stride", "dilate", "pad", "adj", "target_shape")
+
+    kernel: Shape
+    stride: Shape = ()
+    dilate: Shape = ()
+    pad: Shape = ()
+    adj: Shape = ()
+    target_shape: Shape = ()
+    num_filter: int
+    num_group: int = 1
+    no_bias: bool = True
+    layout: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * len(self.kernel), strict=False)):
+            raise AttributeSpecError(f"Deconvolution: adj={self.adj} must be smaller than stride={self.stride or 1}")
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The attributes that a gradient has in common with the deconvolution."""
+        return {name: value for name, value in self.attributes.items() if name not in ("no_bias", "layout")}
+
+    @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
+    def sizes(self, spatial: tuple[int, ...]) -> Transposed:
+        """Padding and output for data of that spatial size; target_shape decides both. Raises ShapeError."""
+        rank = len(self.kernel)
+        stride, dilate = self.stride or (1,) * rank, self.dilate or (1,) * rank
+        full = tuple(
+            step * (size - 1) + spread * (kernel - 1) + 1
+            for size, step, spread, kernel in zip(spatial, stride, dilate, self.kernel, strict=True)
+        )
+        pad, adj = self.pad or (0,) * rank, self.adj or (0,) * rank
+        if any(self.target_shape):
+            surplus = [size - target for size, target in zip(full, self.target_shape, strict=True)]
+            if any(number < 0 for number in surplus):
+                raise ShapeError(f"Deconvolution: target_shape={self.target_shape} is larger than {full}")
+            pad, adj = tuple((number + 1) // 2 for number in surplus), tuple(number % 2 for number in surplus)
+        output = tuple(size - 2 * border + more for size, border, more in zip(full, pad, adj, strict=True))
+        if any(size < 1 for size in output):
+            raise ShapeError(
+                f"Deconvolution: pad={pad} removes the whole output of size {full} that data of size {spatial} gives"
+            )
+        return Transposed(Geometry(self.kernel, stride, dilate, pad, self.num_group), adj, output)
+
+    def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
+        self.group_of(channels)
+        return (channels, self.num_filter // self.num_group, *self.kernel)
+
+
+class Deconvolution(_Deconvolving, name="Deconvolution"):
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output.
+
+    data : (n, c, *spatial); weight : (c, num_filter / num_group, *kernel); bias (no_bias=False) : (num_filter,)
+    returns : (n, num_filter, *output), output = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj;
+    target_shape names the output and replaces pad and adj
+    """
+
+    samples = [
+        sample((2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
+        sample((2, 3, 5), (3, 2, 4), (2,), kernel=4, stride=3, adj=2, pad=1, num_filter=2, no_bias=False),
+        sample((2, 3, 4, 5), (3, 2, 3, 2), (2,), kernel=(3, 2), num_filter=2, no_bias=False),
+        sample((2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
+        sample((1, 4, 3, 4), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 3), pad=(1, 0), adj=(1, 2), num_filter=3),
+        sample(
+            (2, 4, 4, 3), (4, 3, 3, 3), (6,), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6, no_bias=False
+        ),
+        sample(
+            (1, 3, 3, 3), (3, 1, 4, 4), kernel=(4, 4), stride=(2, 2), num_group=3, num_filter=3, target_shape=(6, 7)
+        ),
+        sample((2, 3, 4, 4), (3, 5, 1, 1), kernel=(1, 1), num_filter=5),
+        sample((1, 2, 2, 3, 2), (2, 3, 2, 3, 2), kernel=(2, 3, 2), stride=(2, 1, 2), pad=(0, 1, 0), num_filter=3),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
+
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
+        return self.complete_inputs(data, weight, bias)
+
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
+        self.check_data(data)
+        self.check_parameters(data, weight, bias)
+        return (data[0], self.num_filter, *self.sizes(data[2:]).output)
+
+    def numpy(
+        self,
+        data: Array,
+        weight: Array,
+        bias: Array | None = None,
+        out: Array | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array:
+        geometry, _, output = self.sizes(data.shape[2:])
+        target = prepared(out, (data.shape[0], self.num_filter, *output), data.dtype)
+        conv_kernels.data_gradient(data, weight, geometry, target, scratch)
+        if bias is not None:
+            target += bias.reshape(-1, *(1,) * len(output))
+        return delivered(target, out)
+
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
+        dy = rest[-1]
+        wanted = (True, True, True) if wanted is None else wanted
+        ddata = F._deconv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
+        dweight = F._deconv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        data, geometry = shapes[0], self.sizes(shapes[0][2:]).geometry
+        output = self.infer_shape(*shapes)
+        return conv_products.data_gradient(geometry, output, data, weight=1, bias=None if self.no_bias else 2)
+
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
+        sizes = self.sizes(g.shape(data)[2:])
+        given = [bias] if bias else []
+        return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **onnx_attributes(sizes.geometry))
+
+
+class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
+    """The gradient of Deconvolution's data.
+
+    dy : its output; data : read for its shape; weight; returns : the shape of data.
+    """
+
+    mxnet = None
+    shape_only = ("data",)
+    samples = [
+        sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
+        sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
+        sample(
+            (1, 3, 6, 11),
+            (1, 4, 3, 4),
+            (4, 3, 3, 3),
+            kernel=(3, 3),
+            stride=(2, 3),
+            pad=(1, 1),
+            adj=(1, 1),
+            num_filter=3,
+        ),
+        sample((2, 6, 8, 5), (2, 4, 4, 3), (4, 3, 3, 3), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6),
+        sample(
+            (1, 3, 6, 7),
+            (1, 3, 3, 3),
+            (3, 1, 4, 4),
+            kernel=(4, 4),
+            stride=(2, 2),
+            num_group=3,
+            num_filter=3,
+            target_shape=(6, 7),
+        ),
+    ]
+
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
+        return data
+
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
+        geometry = self.sizes(data.shape[2:]).geometry
+        target = prepared(out, data.shape, dy.dtype)
+        return delivered(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        return (
+            F.Deconvolution(d, weight, no_bias=True, **self.shared),
+            None,
+            F._deconv_weight_grad(dy, d, weight, **self.shared),
+        )
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        dy, data, _ = shapes
+        return conv_products.convolution(self.sizes(data[2:]).geometry, dy, data, weight=2)
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
+        return g.Conv(dy, weight, **onnx_attributes(self.sizes(g.shape(data)[2:]).geometry))
+
+
+class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
+    """The gradient of Deconvolution's weight.
+
+    dy : its output; data; weight : read for its shape; returns : the shape of weight.
+    """
+
+    mxnet = None
+    shape_only = ("weight",)
+    samples = DeconvDataGrad.samples
+
+    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
+        return weight
+
+    def numpy(
+        self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
+    ) -> Array:
+        geometry = self.sizes(data.shape[2:]).geometry
+        target = prepared(out, weight.shape, dy.dtype)
+        return delivered(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        return (
+            F.Deconvolution(data, d, no_bias=True, **self.shared),
+            F._deconv_data_grad(dy, data, d, **self.shared),
+            None,
+        )
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        dy, data, _ = shapes
+        return conv_products.weight_gradient(self.sizes(data[2:]).geometry, dy, data, dy=1, number=0)
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
+        # The weight gradient of the convolution that is turned round: data and dy change places.
+        geometry = self.sizes(g.shape(data)[2:]).geometry
+        record: Any = ConvWeightGrad.bind(
+            kernel=geometry.kernel,
+            stride=geometry.stride,
+            dilate=geometry.dilate,
+            pad=geometry.pad,
+            num_filter=g.shape(data)[1],
+            num_group=self.num_group,
+        )
+        return record.onnx(g, data, dy, weight)

@@ -1,0 +1,425 @@
+"""Normalization: BatchNorm with its running statistics, LayerNorm, L2Normalization."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.arrays.reduce import accumulate
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import axis_of, filled
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import (
+    Array,
+    Arrays,
+    Gradients,
+    Outs,
+    PartialShape,
+    PartialShapes,
+    Shape,
+    Tensor,
+    Wanted,
+)
+
+
+def _check_vectors(name: str, wanted: tuple[int, ...], data: tuple[int, ...], **given: tuple[int, ...]) -> None:
+    for key, shape in given.items():
+        if shape != wanted:
+            raise ShapeError(f"{name}: {key} has shape {shape}; data {data} needs {wanted}")
+
+
+class BatchNorm(Operator, name="BatchNorm"):
+    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta.
+
+    In training mean and variance (divided by the count, not count - 1) come from the batch and the running ones follow:
+    running = running * momentum + batch * (1 - momentum). In prediction, or with use_global_stats, the running ones
+    are used.
+    fix_gamma counts gamma as 1.
+
+    data : (n, ..., channels, ...), floating; gamma, beta, moving_mean, moving_var : (channels,)
+    returns : as data; with output_mean_var also the mean and 1 / sqrt(var + eps), both (channels,)
+    """
+
+    kinds = "f"
+    eps: float = 1e-3
+    momentum: float = 0.9
+    fix_gamma: bool = True
+    use_global_stats: bool = False
+    output_mean_var: bool = False
+    axis: int = 1
+    _training: bool = False
+
+    mode_dependent = True
+    samples = [
+        sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
+        sample((4, 3, 5), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
+        sample(
+            (2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True
+        ),
+        sample(
+            (4, 5, 3),
+            (3,),
+            (3,),
+            (3,),
+            np.array([0.7, 1.3, 0.9], "float32"),
+            fix_gamma=False,
+            axis=-1,
+            output_mean_var=True,
+            gradient=False,
+        ),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        visible = 3 if self.output_mean_var else 1
+        return Signature(self.input_names, 3, visible, aux=("moving_mean", "moving_var"))
+
+    @property
+    def from_batch(self) -> bool:
+        """Whether the statistics of the batch are used."""
+        return self._training and not self.use_global_stats
+
+    def bind_mode(self, train: bool) -> Operator:
+        return self if self._training == train else self.variant(_training=train)
+
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
+        size = None if data is None else data[axis_of("BatchNorm", self.axis, len(data))]
+        return (data, *(filled(shape, (size,)) for shape in vectors))
+
+    def infer_shape(self, data: Shape, gamma: Shape, beta: Shape, moving_mean: Shape, moving_var: Shape) -> list[Shape]:
+        vector = (data[axis_of("BatchNorm", self.axis, len(data))],)
+        _check_vectors(
+            "BatchNorm", vector, data, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var
+        )
+        return [data, vector, vector]
+
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
+        # Parameters may stay float32 beside float16 data, as Gluon keeps them.
+        if any(dtype != dtypes[1] for dtype in dtypes[2:]):
+            given = ", ".join(dtype.name for dtype in dtypes[1:])
+            raise DTypeError(f"{self.name}: gamma, beta, moving_mean and moving_var need one dtype, they have {given}")
+        return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
+
+    def numpy(
+        self,
+        data: Array,
+        gamma: Array,
+        beta: Array,
+        moving_mean: Array,
+        moving_var: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
+        axis = self.axis % data.ndim
+        outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
+        y, mean, inverse = out if out is not None else (None, None, None)
+        mean = np.empty(channels, moving_mean.dtype) if mean is None else mean
+        inverse = np.empty(channels, moving_var.dtype) if inverse is None else inverse
+        result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
+        if data.dtype == np.float16:
+            single = [item.astype(np.float32) for item in (data, gamma, beta, moving_mean, moving_var)]
+            wide = self.numpy(single[0], single[1], single[2], single[3], single[4])
+            for target, value in zip((result, mean, inverse), wide, strict=True):
+                np.copyto(target, value, casting="unsafe")
+        else:
+            x, z = data.reshape(outer, channels, inner), result.reshape(outer, channels, inner)
+            if self.from_batch:
+                accumulate(x, (0, 2), mean.reshape(1, channels, 1), scratch)
+                mean /= max(outer * inner, 1)
+                np.subtract(x, mean[:, None], out=z)
+                self._variance(z, inverse, scratch)
+            else:
+                np.copyto(mean, moving_mean)
+                np.copyto(inverse, moving_var)
+                np.subtract(x, mean[:, None], out=z)
+            inverse += inverse.dtype.type(self.eps)
+            np.sqrt(inverse, out=inverse)
+            np.reciprocal(inverse, out=inverse)
+            z *= inverse[:, None] if self.fix_gamma else (inverse * gamma)[:, None]
+            z += beta[:, None]
+        if y is not None and result is not y:
+            np.copyto(y, result)
+            result = y
+        return result, mean, inverse
+
+    @staticmethod
+    def _variance(centred: np.ndarray, variance: np.ndarray, scratch: Scratch) -> None:
+        outer, channels, inner = centred.shape
+        if inner == 1:
+            flat = centred.reshape(outer, channels)
+            np.add.reduce(np.square(flat, out=scratch(flat.shape, flat.dtype)), axis=0, out=variance)
+        else:
+            squares = np.vecdot(centred, centred, out=scratch((outer, channels), centred.dtype))
+            np.add.reduce(squares, axis=0, out=variance)
+        variance /= max(outer * inner, 1)
+
+    def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        if not self.from_batch:
+            return {}
+        moving_mean, moving_var = inputs[3], inputs[4]
+        _, mean, inverse = outputs
+        # Rounding leaves a constant channel a little beside 0, and a variance below 0 has no root.
+        variance = F.broadcast_maximum(1.0 / F.square(inverse) - self.eps, 0.0)
+        rest = 1.0 - self.momentum
+        return {
+            "moving_mean": moving_mean * self.momentum + mean * rest,
+            "moving_var": moving_var * self.momentum + variance * rest,
+        }
+
+    def grad(
+        self,
+        F: Functions,
+        data: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        moving_mean: Tensor,
+        moving_var: Tensor,
+        *rest: Tensor,
+        wanted: Wanted = None,
+    ) -> Gradients:
+        _, mean, inverse, dy = rest[:4]
+        if dy is None:
+            return None, None, None, None, None
+        wanted = wanted or (True,) * 5
+        # float16 data may stand beside float32 parameters and statistics: the gradients are computed in their dtype.
+        given, data, dy = data, F._cast_like(data, mean), F._cast_like(dy, mean)
+        if self.from_batch:
+            shared = {"fix_gamma": self.fix_gamma, "axis": self.axis}
+            gradients = F._batch_norm_grad(dy, data, gamma, mean, inverse, **shared)
+            ddata, dgamma, dbeta = cast(Gradients, gradients)
+            return F._cast_like(ddata, given), None if self.fix_gamma else dgamma, dbeta, None, None
+        ddata = dgamma = None
+        if wanted[1] and not self.fix_gamma:
+            centred = data - F._channel_like(mean, data, axis=self.axis)
+            dgamma = F.sum(dy * centred, axis=self.axis, exclude=True) * inverse
+        if wanted[0]:
+            scale = F._channel_like(inverse if self.fix_gamma else inverse * gamma, data, axis=self.axis)
+            ddata = F._cast_like(dy * scale, given)
+        dbeta = F.sum(dy, axis=self.axis, exclude=True)
+        return ddata, None if self.fix_gamma else dgamma, dbeta, None, None
+
+    def lower(
+        self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor
+    ) -> tuple[Tensor, ...]:
+        mean, variance = moving_mean, moving_var
+        given, data = data, F._cast_like(data, moving_mean)  # float16 data beside float32 parameters
+        if self.from_batch:
+            mean = F.mean(data, axis=self.axis, exclude=True)
+            variance = F.mean(
+                F.square(data - F._channel_like(mean, data, axis=self.axis)), axis=self.axis, exclude=True
+            )
+        inverse = F.rsqrt(variance + self.eps)
+        scale = inverse if self.fix_gamma else inverse * gamma
+        centred = data - F._channel_like(mean, data, axis=self.axis)
+        y = centred * F._channel_like(scale, data, axis=self.axis) + F._channel_like(beta, data, axis=self.axis)
+        return F._cast_like(y, given), mean if self.from_batch else F.identity(mean), inverse
+
+    def onnx(
+        self, g: OnnxGraph, data: str, gamma: str, beta: str, moving_mean: str, moving_var: str
+    ) -> tuple[str, ...]:
+        shape, dtype = g.shape(data), g.dtype(data)
+        axis = self.axis % len(shape)
+        mean, variance = moving_mean, moving_var
+        if self.fix_gamma:
+            gamma = g.const(np.ones(shape[axis]), dtype)
+        if self.from_batch:
+            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
+            axes = [index for index in range(len(shape)) if index != axis]
+            mean = g.ReduceMean(data, axes=axes, keepdims=0)
+            centred = g.Sub(data, g.Reshape(mean, vector))
+            variance = g.ReduceMean(g.Mul(centred, centred), axes=axes, keepdims=0)
+        inverse = g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
+        if self.from_batch:
+            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
+            return y, mean, inverse
+        if axis == 1:
+            y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
+        else:
+            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
+            centred = g.Sub(data, g.Reshape(mean, vector))
+            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
+        return y, g.Identity(mean), inverse
+
+
+class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
+    """BatchNorm and then max(y, 0), in one operator. Inputs, attributes and outputs are BatchNorm's."""
+
+    samples = [
+        sample((4, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
+        sample((2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, eps=1e-5),
+    ]
+
+    def numpy(
+        self,
+        data: Array,
+        gamma: Array,
+        beta: Array,
+        moving_mean: Array,
+        moving_var: Array,
+        out: Outs = None,
+        scratch: Scratch = np.empty,
+    ) -> Arrays:
+        outputs = super().numpy(data, gamma, beta, moving_mean, moving_var, out, scratch)
+        np.maximum(outputs[0], 0, out=outputs[0])
+        return outputs
+
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
+        inputs, (y, mean, inverse), heads = values[:5], values[5:8], values[8:]
+        if heads[0] is not None:
+            heads = (F._relu_grad(heads[0], y), *heads[1:])
+        return super().grad(F, *inputs, y, mean, inverse, *heads, wanted=wanted)
+
+    def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
+        y, mean, inverse = super().lower(F, *inputs)
+        return F.relu(y), mean, inverse
+
+    def onnx(self, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
+        y, mean, inverse = super().onnx(g, *inputs)
+        return g.Relu(y), mean, inverse
+
+
+class LayerNorm(Operator, name="LayerNorm"):
+    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta.
+
+    data : (..., n, ...), floating; gamma, beta : (n,)
+    returns : as data; with output_mean_var also the mean and sqrt(var + eps), with `axis` as 1
+    """
+
+    kinds = "f"
+    axis: int = -1
+    eps: float = 1e-5
+    output_mean_var: bool = False
+
+    samples = [
+        sample((4, 5), (5,), (5,)),
+        sample((2, 3, 4), (3,), (3,), axis=1, eps=1e-3),
+        sample((2, 5), (5,), (5,), output_mean_var=True, gradient=False),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 3, 3 if self.output_mean_var else 1)
+
+    def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
+        size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]
+        return (data, *(filled(shape, (size,)) for shape in vectors))
+
+    def infer_shape(self, data: Shape, gamma: Shape, beta: Shape) -> list[Shape]:
+        axis = axis_of("LayerNorm", self.axis, len(data))
+        _check_vectors("LayerNorm", (data[axis],), data, gamma=gamma, beta=beta)
+        kept = (*data[:axis], 1, *data[axis + 1 :])
+        return [data, kept, kept]
+
+    def _vector(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
+        return F._channel_like(value, data, axis=self.axis)
+
+    def numpy(self, data: Array, gamma: Array, beta: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
+        axis = self.axis % data.ndim
+        if data.dtype == np.float16:
+            single = [item.astype(np.float32) for item in (data, gamma, beta)]
+            wide = self.numpy(single[0], single[1], single[2], scratch=scratch)
+            targets = out if out is not None else (None, None, None)
+            return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
+        shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+        y, mean, deviation = out if out is not None else (None, None, None)
+        y = np.empty(data.shape, data.dtype) if y is None else y
+        mean = np.empty(shape, data.dtype) if mean is None else mean
+        deviation = np.empty(shape, data.dtype) if deviation is None else deviation
+        count = data.dtype.type(max(data.shape[axis], 1))
+        accumulate(data, (axis,), mean, scratch)
+        mean /= count
+        np.subtract(data, mean, out=y)
+        accumulate(np.square(y, out=scratch(data.shape, data.dtype)), (axis,), deviation, scratch)
+        deviation /= count
+        deviation += data.dtype.type(self.eps)
+        np.sqrt(deviation, out=deviation)
+        y /= deviation
+        vector = tuple(-1 if index == axis else 1 for index in range(data.ndim))
+        y *= gamma.reshape(vector)
+        y += beta.reshape(vector)
+        return y, mean, deviation
+
+    def grad(
+        self,
+        F: Functions,
+        data: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        y: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        dy: Tensor | None,
+        *others: Tensor,
+    ) -> Gradients:
+        if dy is None:
+            return None, None, None
+        return cast(Gradients, F._layer_norm_grad(dy, data, gamma, mean, deviation, axis=self.axis))
+
+    def lower(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
+        mean = F.mean(data, axis=self.axis, keepdims=True)
+        centred = data - mean
+        deviation = F.sqrt(F.mean(F.square(centred), axis=self.axis, keepdims=True) + self.eps)
+        y = centred / deviation * self._vector(F, gamma, data) + self._vector(F, beta, data)
+        return y, mean, deviation
+
+    def onnx(self, g: OnnxGraph, data: str, gamma: str, beta: str) -> tuple[str, ...]:
+        rank, dtype = len(g.shape(data)), g.dtype(data)
+        axis = self.axis % rank
+        vector = g.const([-1 if index == axis else 1 for index in range(rank)], "int64")
+        mean = g.ReduceMean(data, axes=[axis], keepdims=1)
+        centred = g.Sub(data, mean)
+        variance = g.ReduceMean(g.Mul(centred, centred), axes=[axis], keepdims=1)
+        deviation = g.Sqrt(g.Add(variance, g.const(self.eps, dtype)))
+        if axis == rank - 1:
+            y = g.LayerNormalization(data, gamma, beta, axis=axis, epsilon=self.eps)
+        else:
+            y = g.Add(g.Mul(g.Div(centred, deviation), g.Reshape(gamma, vector)), g.Reshape(beta, vector))
+        return y, mean, deviation
+
+
+class L2Normalization(Operator, name="L2Normalization"):
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it
+    (spatial).
+
+    data : two or more dimensions (spatial: three or more), floating; returns : as data
+    """
+
+    kinds = "f"
+    eps: float = 1e-10
+    mode: Literal["instance", "channel", "spatial"] = "instance"
+    samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if len(data) < (3 if self.mode == "spatial" else 2):
+            raise ShapeError(f"L2Normalization: mode={self.mode!r} needs more dimensions than {data} has")
+        return data
+
+    @property
+    def _axes(self) -> dict[str, Any]:
+        if self.mode == "channel":
+            return {"axis": 1}
+        return {"axis": 0 if self.mode == "instance" else (0, 1), "exclude": True}
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        axes = (1,) if self.mode == "channel" else tuple(range(1 if self.mode == "instance" else 2, data.ndim))
+        size = np.sqrt(np.square(data).sum(axis=axes, keepdims=True) + data.dtype.type(self.eps))
+        return np.divide(data, size, out=out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        size = F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
+        return (dy - y * F.sum(dy * y, keepdims=True, **self._axes)) / size
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        return data / F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        axes = [1] if self.mode == "channel" else list(range(1 if self.mode == "instance" else 2, len(g.shape(data))))
+        total = g.ReduceSum(g.Mul(data, data), g.const(axes, "int64"), keepdims=1)
+        return g.Div(data, g.Sqrt(g.Add(total, g.const(self.eps, g.dtype(data)))))

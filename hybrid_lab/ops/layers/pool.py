@@ -1,0 +1,450 @@
+"""Pooling over one to three spatial axes (max, avg, sum, lp), and its gradients as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from math import ceil, prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
+from hybrid_lab.ops.arrays.reduce import whole_quotient
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.kernel import Element
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
+from hybrid_lab.ops.framework.sample import Derived, sample
+from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.kernels import windows as in_kernels
+from hybrid_lab.ops.kernels.windows import Windows, everywhere, lowest
+from hybrid_lab.ops.layers.conv import LAYOUTS
+
+
+class Pooled(Operator):
+    """Base of Pooling and its gradients: the shared attributes and the geometry."""
+
+    kernel: Shape = ()
+    pool_type: Literal["max", "avg", "sum", "lp"] = "max"
+    global_pool: bool = False
+    pooling_convention: Literal["valid", "full", "same"] = "valid"
+    stride: Shape = ()
+    pad: Shape = ()
+    p_value: int | None = None
+    count_include_pad: bool | None = None
+    layout: str | None = None
+
+    def check(self) -> None:
+        if self.global_pool:
+            return
+        rank = len(self.kernel)
+        if rank not in LAYOUTS:
+            raise AttributeSpecError(f"Pooling: kernel={self.kernel}; one to three spatial axes are supported")
+        for name in ("stride", "pad"):
+            given = getattr(self, name)
+            if given and len(given) != rank:
+                raise AttributeSpecError(
+                    f"Pooling: {name}={given} needs one number for each axis of kernel={self.kernel}"
+                )
+        if any(number < 1 for number in (*self.kernel, *self.stride)) or any(number < 0 for number in self.pad):
+            raise AttributeSpecError("Pooling: kernel and stride must be at least 1, pad at least 0")
+        if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
+            raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
+        if self.pooling_convention == "same":
+            raise AttributeSpecError(
+                "Pooling: pooling_convention='same' is not supported; use pad with 'valid' or 'full'"
+            )
+        if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
+            raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
+        if self.layout not in (None, "None", LAYOUTS[rank]):
+            raise AttributeSpecError(
+                f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and "
+                "transpose the data with F.transpose"
+            )
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The attributes of this pooling, for its gradients."""
+        return {key: value for key, value in self.attributes.items() if key != "layout"}
+
+    @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
+    def windows(self, spatial: tuple[int, ...]) -> Windows:
+        """The geometry for that input size. Raises ShapeError."""
+        if self.global_pool:
+            return Windows(spatial, spatial, (1,) * len(spatial), (0,) * len(spatial), (1,) * len(spatial))
+        rank = len(self.kernel)
+        if len(spatial) != rank:
+            raise ShapeError(
+                f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), "
+                f"data has {len(spatial) + 2}"
+            )
+        stride, pad = self.stride or (1,) * rank, self.pad or (0,) * rank
+        whole = ceil if self.pooling_convention == "full" else int
+        output = []
+        for size, kernel, step, border in zip(spatial, self.kernel, stride, pad, strict=True):
+            if kernel > size + 2 * border:
+                raise ShapeError(f"Pooling: kernel={self.kernel} with pad={pad} does not fit into {spatial}")
+            output.append(whole((size + 2 * border - kernel) / step) + 1)
+        return Windows(spatial, self.kernel, stride, pad, tuple(output))
+
+    def divisor(self, windows: Windows, dtype: np.dtype) -> Array:
+        """What avg divides by, as an array that broadcasts over the output (or one number)."""
+        counts = windows.counts(self.count_include_pad is not False)
+        if all((vector == vector[0]).all() for vector in counts):
+            return np.dtype(dtype).type(prod(int(vector[0]) for vector in counts))
+        result = np.ones((), dtype)
+        for vector in counts:
+            result = result[..., None] * vector.astype(dtype)
+        return result
+
+
+_POOLS = [
+    sample((2, 3, 8), kernel=2, stride=2, pool_type="max"),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="max"),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max"),
+    sample((2, 3, 7, 6), kernel=(3, 2), pool_type="max"),
+    sample((2, 3, 6, 6), kernel=(3, 3), stride=(2, 2), pooling_convention="full", pool_type="max"),
+    sample((2, 3, 6, 5), global_pool=True, pool_type="max", kernel=(1, 1)),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="avg"),
+    sample((2, 3, 7, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="avg", count_include_pad=False),
+    sample((2, 3, 6, 6), kernel=(3, 3), stride=(2, 2), pooling_convention="full", pool_type="avg"),
+    sample((2, 3, 6, 5), global_pool=True, pool_type="avg", kernel=(1, 1)),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="sum"),
+    sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2, low=0.1),
+    sample((1, 2, 4, 4, 4), kernel=(2, 2, 2), stride=(2, 2, 2), pool_type="max"),
+    sample(np.array([[[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]]], "float32"), kernel=3, stride=1, pool_type="max", smooth=False),
+]
+
+
+class Pooling(Pooled, name="Pooling"):
+    """The maximum, mean, sum or p-norm over windows.
+
+    data : (n, c, *spatial); returns : (n, c, *output), output = floor((size + 2 pad - kernel) / stride) + 1, or ceil
+    with
+    pooling_convention='full'; (n, c, 1, ...) with global_pool. Among equal maxima the first takes the gradient.
+    count_include_pad=False divides by the elements inside the input only. float16 is added up in float32.
+    """
+
+    kinds = "fiu"
+    samples = _POOLS
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if not 3 <= len(data) <= 5:
+            raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
+        return (*data[:2], *self.windows(data[2:]).output)
+
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        windows = self.windows(data.shape[2:])
+        if out is None:
+            out = np.empty((*data.shape[:2], *windows.output), data.dtype)
+        if data.dtype == np.float16 and self.pool_type != "max":
+            # Sums overflow in float16 where means do not.
+            np.copyto(out, self.numpy(data.astype(np.float32), scratch=scratch), casting="unsafe")
+            return out
+        if self.global_pool:
+            return self._global(data, out)
+        if self.pool_type == "max":
+            return windows.sweep(windows.padding(data, lowest(data.dtype), scratch), np.maximum, out, scratch)
+        if self.pool_type == "lp":
+            assert self.p_value is not None
+            data = np.abs(data) ** self.p_value
+        windows.sweep(windows.padding(data, 0, scratch), np.add, out, scratch)
+        if self.pool_type == "avg":
+            divisor = self.divisor(windows, data.dtype)
+            np.divide(out, divisor, out=out) if data.dtype.kind == "f" else np.floor_divide(out, divisor, out=out)
+        elif self.pool_type == "lp":
+            np.power(out, out.dtype.type(1 / (self.p_value or 1)), out=out)
+        return out
+
+    def _global(self, data: np.ndarray, out: np.ndarray) -> np.ndarray:
+        axes = tuple(range(2, data.ndim))
+        if self.pool_type == "max":
+            return np.maximum.reduce(data, axis=axes, keepdims=True, out=out)
+        if self.pool_type == "lp":
+            power = self.p_value or 2
+            return np.power((np.abs(data) ** power).sum(axis=axes, keepdims=True), 1 / power, out=out, dtype=data.dtype)
+        np.add.reduce(data, axis=axes, keepdims=True, out=out)
+        if self.pool_type == "avg":
+            count = prod(data.shape[2:])
+            return np.divide(out, count, out=out) if is_floating(out.dtype) else whole_quotient(out, count, out)
+        return out
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        if not self.global_pool:
+            raise Unmappable("windows, which are no reduction over axes")
+        over: dict[str, Any] = {"axis": (0, 1), "exclude": True, "keepdims": True}
+        if self.pool_type == "lp":
+            power = float(self.p_value or 2)
+            return F.broadcast_power(F.sum(F.broadcast_power(F.abs(data), power), **over), 1 / power)
+        return {"max": F.max, "avg": F.mean, "sum": F.sum}[self.pool_type](data, **over)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        windows = self.windows(K.shape(0)[2:])
+        if not is_floating(K.dtype()) and self.pool_type in ("avg", "lp"):
+            raise Unmappable(f"Pooling: pool_type={self.pool_type!r} of whole numbers")
+        found = in_kernels.covered(K, windows, place)
+        if self.pool_type == "max":
+            padding = K.literal(lowest(K.dtype()))
+            return in_kernels.largest(K, [K.where(guard, name, padding) for name, guard in found])
+        power = int(self.p_value or 2) if self.pool_type == "lp" else 0
+        total = in_kernels.added(K, [K.where(guard, _power(name, power), K.literal(0)) for name, guard in found])
+        if self.pool_type == "avg":
+            return f"({total}) / {in_kernels.divisor(K, windows, place[2:], self.count_include_pad is not False)}"
+        return {2: f"tl.sqrt({total})", 3: f"tl.exp(tl.log({total}) / 3)"}.get(power, total)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        if self.pool_type == "max":
+            return F._max_pool_grad(dy, data, y, **self.shared)
+        if self.pool_type == "lp":
+            p = float(self.p_value or 2)
+            inner = F._spread_pool_grad(dy * F.broadcast_power(y, 1.0 - p), data, **{**self.shared, "pool_type": "sum"})
+            return inner * F.sign(data) * F.broadcast_power(F.abs(data), p - 1.0)
+        return F._spread_pool_grad(dy, data, **self.shared)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        shape = g.shape(data)
+        windows = self.windows(shape[2:])
+        if self.global_pool:
+            if self.pool_type == "sum":
+                return g.ReduceSum(data, g.const(list(range(2, len(shape))), "int64"), keepdims=1)
+            if self.pool_type == "lp":
+                return g.GlobalLpPool(data, p=self.p_value or 2)
+            return g.GlobalMaxPool(data) if self.pool_type == "max" else g.GlobalAveragePool(data)
+        attributes = emit_windows(windows)
+        if self.pool_type == "max":
+            return g.MaxPool(data, **attributes)
+        if self.pool_type == "lp":
+            if windows.padded:
+                raise Unmappable("Pooling: pool_type='lp' with padding")
+            return g.LpPool(data, p=self.p_value, **attributes)
+        # AveragePool divides by the window's size; the division that MXNet makes takes its place.
+        total = g.Mul(
+            g.AveragePool(data, count_include_pad=1, **attributes), g.const(prod(windows.kernel), g.dtype(data))
+        )
+        if self.pool_type == "sum":
+            return total
+        return g.Div(total, g.const(self.divisor(windows, g.dtype(data)), g.dtype(data)))
+
+
+def emit_windows(windows: Windows) -> dict[str, Any]:
+    """ONNX attributes: the padding at the far end is what the windows reach, so that no rounding mode is needed."""
+    after = [
+        max(0, reach - size - border)
+        for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)
+    ]
+    return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
+
+
+def _power(name: str, power: int) -> str:
+    """|x|^power in kernels; power 0 : x as it is."""
+    return " * ".join([f"tl.abs({name})"] * (power % 2) + [name] * (power - power % 2)) or name
+
+
+def _forward(op: Operator, place: int, arrays: Sequence[Array]) -> Array:
+    return op.numpy(arrays[place])
+
+
+def gradient_samples(*like: str) -> list[Any]:
+    """Samples of a gradient operator from those of Pooling, its inputs by role: dy and d random, data, y the output."""
+    made = []
+    for item in _POOLS:
+        if item.attributes["pool_type"] not in _SAMPLED[like[-1]]:
+            continue
+        data = item.inputs[0]
+        op: Any = Pooling.bind(**item.attributes)
+        shape = op.infer_shape(data if isinstance(data, tuple) else data.shape)
+        place = like.index("data")
+        roles = {"data": data, "d": data if isinstance(data, tuple) else data.shape, "dy": shape}
+        roles["y"] = Derived(partial(_forward, op, place))
+        made.append(sample(*(roles[role] for role in like), **item.attributes))
+    return made
+
+
+#: Pooling types with which a gradient operator is tried, by its last input.
+_SAMPLED = {"y": ("max",), "data": ("avg", "sum")}
+
+
+class MaxPoolGrad(Pooled, name="_max_pool_grad"):
+    """The gradient of max pooling: dy goes to the first maximum of each window.
+
+    dy, y : the pooling's output shape; data : its input; returns : as data
+    """
+
+    mxnet = None
+    samples = gradient_samples("dy", "data", "y")
+
+    def infer_shape(self, dy: Shape, data: Shape, y: Shape) -> Shape:
+        return data
+
+    def numpy(self, dy: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(dy.sum())
+        if not finite:  # below a share is a product with 0 or 1
+            place: Any = get("_max_pool_place").bind(**self.shared)
+            spread: Any = get("_max_pool_spread").bind(**self.shared)
+            return spread.numpy(dy, place.numpy(data, scratch=scratch), data, out, scratch)
+        windows = self.windows(data.shape[2:])
+        padded = windows.padding(data, lowest(data.dtype), scratch)
+        whole = not windows.padded and windows.reach == data.shape[2:]
+        if out is None:
+            out = np.empty(data.shape, dy.dtype)
+        total = out if not windows.padded else scratch(padded.shape, dy.dtype)
+        disjoint = windows.disjoint
+        if (
+            not disjoint
+            or not whole
+            or any(step > size for step, size in zip(windows.stride, windows.kernel, strict=True))
+        ):
+            total.fill(0)
+        rest = scratch(dy.shape, dy.dtype)
+        np.copyto(rest, dy)
+        hit, share = scratch(dy.shape, np.bool_), scratch(dy.shape, dy.dtype)
+        for where in windows.places():
+            np.equal(padded[everywhere(where)], y, out=hit)
+            np.multiply(rest, hit, out=share)
+            rest -= share
+            target = total[everywhere(where)]
+            if disjoint:
+                np.copyto(target, share)
+            else:
+                target += share
+        if windows.padded:
+            source, target_part = windows.inside()
+            if any(part.stop < size for part, size in zip(target_part, data.shape[2:], strict=True)):
+                out.fill(0)
+            np.copyto(out[everywhere(target_part)], total[everywhere(source)])
+        return out
+
+    def lower(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor) -> Tensor:
+        # Not by comparing data with y: kernels of their own round each in their way.
+        return F._max_pool_spread(dy, F._max_pool_place(data, **self.shared), data, **self.shared)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, dx: Tensor, d: Tensor) -> Gradients:
+        return F._max_pool_pick(d, data, y, **self.shared), None, None
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str, y: str) -> str:
+        shape = g.shape(data)
+        attributes = emit_windows(self.windows(shape[2:]))
+        _, indices = g.MaxPool(data, outputs=2, **attributes)
+        flat = g.const([-1], "int64")
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.Reshape(g.Size(data), g.const([1], "int64")))
+        total = g.ScatterElements(zeros, g.Reshape(indices, flat), g.Reshape(dy, flat), axis=0, reduction="add")
+        return g.Reshape(total, g.Shape(data))
+
+
+class MaxPoolPick(Pooled, name="_max_pool_pick"):
+    """The elements of d where max pooling of data found its first maxima.
+
+    d : as data; y : the pooling's output; returns : as y.
+    """
+
+    mxnet = None
+    samples = gradient_samples("d", "data", "y")
+
+    def infer_shape(self, d: Shape, data: Shape, y: Shape) -> Shape:
+        return y
+
+    def numpy(self, d: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        windows = self.windows(data.shape[2:])
+        padded = windows.padding(data, lowest(data.dtype), scratch)
+        values = windows.padding(d, 0, scratch)
+        out = np.zeros(y.shape, d.dtype) if out is None else out
+        out.fill(0)
+        open_ = np.ones(y.shape, np.bool_)
+        for where in windows.places():
+            hit = (padded[everywhere(where)] == y) & open_
+            open_ &= ~hit
+            np.copyto(out, values[everywhere(where)], where=hit)
+        return out
+
+    def grad(self, F: Functions, d: Tensor, data: Tensor, y: Tensor, picked: Tensor, dd: Tensor) -> Gradients:
+        return F._max_pool_grad(dd, data, y, **self.shared), None, None
+
+
+class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
+    """The gradient of avg and sum pooling: dy spread evenly over each window.
+
+    dy : the output; data : read for its shape; returns : that.
+    """
+
+    kinds = "f"
+    mxnet = None
+    shape_only = ("data",)
+    samples = gradient_samples("dy", "data")
+
+    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
+        return data
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        return dtypes[0]
+
+    def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        if not is_floating(dy.dtype):
+            raise DTypeError(
+                f"the gradient of Pooling with pool_type={self.pool_type!r} needs floating numbers, not {dy.dtype}; "
+                "use F.cast(x, dtype='float32')"
+            )
+        windows = self.windows(data.shape[2:])
+        if out is None:
+            out = np.empty(data.shape, dy.dtype)
+        if dy.dtype == np.float16:
+            np.copyto(out, self.numpy(dy.astype(np.float32), data, scratch=scratch), casting="unsafe")
+            return out
+        if self.pool_type == "avg":
+            dy = np.divide(dy, self.divisor(windows, dy.dtype), out=scratch(dy.shape, dy.dtype))
+        if self.global_pool:
+            np.copyto(out, dy)
+            return out
+        total = out if not windows.padded else scratch((*data.shape[:2], *windows.reach), dy.dtype)
+        total.fill(0)
+        for where in windows.places():
+            total[everywhere(where)] += dy
+        if windows.padded:
+            source, target = windows.inside()
+            if any(part.stop < size for part, size in zip(target, data.shape[2:], strict=True)):
+                out.fill(0)
+            np.copyto(out[everywhere(target)], total[everywhere(source)])
+        return out
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        windows = self.windows(K.shape(1)[2:])
+        parts = []
+        for window, _, guard in in_kernels.covering(K, windows, place):
+            share = K.read(0, window, guard)
+            if self.pool_type == "avg":
+                share += f" / {in_kernels.divisor(K, windows, window[2:], self.count_include_pad is not False)}"
+            parts.append(K.where(guard, share, K.literal(0)))
+        return in_kernels.added(K, parts)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        return F.Pooling(d, **self.shared), None
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
+        shape, dtype = g.shape(data), g.dtype(dy)
+        windows = self.windows(shape[2:])
+        if self.pool_type == "avg":
+            dy = g.Div(dy, g.const(self.divisor(windows, dtype), dtype))
+        if self.global_pool:
+            return g.Expand(dy, g.Shape(data))
+        # A transposed convolution with ones, channel by channel.
+        channels = shape[1]
+        rest = [
+            size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)
+        ]
+        spread = g.ConvTranspose(
+            dy,
+            g.const(np.ones((channels, 1, *windows.kernel)), dtype),
+            kernel_shape=list(windows.kernel),
+            strides=list(windows.stride),
+            pads=[*windows.pad, *(max(0, -number) for number in rest)],
+            group=channels,
+        )
+        missing = [max(0, number) for number in rest]
+        if any(missing):
+            lead = [0] * len(shape)
+            spread = g.Pad(spread, g.const([*lead, 0, 0, *missing], "int64"), g.const(0, dtype))
+        return spread

@@ -1,0 +1,460 @@
+"""Matrix products: dot, batch_dot, FullyConnected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework.kernel import Contraction, Product
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import filled, known_shape
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor, Wanted
+from hybrid_lab.ops.kernels import blas
+
+
+def matrix(data: np.ndarray, first: bool) -> np.ndarray:
+    """A matrix whose rows are the first axis of data, or whose columns are the last one. Empty data too."""
+    shape = data.shape
+    return data.reshape((shape[0], prod(shape[1:])) if first else (prod(shape[:-1]), shape[-1]))
+
+
+def _matrices(lhs: np.ndarray, rhs: np.ndarray, transpose_a: bool, transpose_b: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Both operands of dot as matrices (m, k) and (k, n)."""
+    left = matrix(lhs, first=True).T if transpose_a else matrix(lhs, first=False)
+    right = matrix(rhs, first=False).T if transpose_b else matrix(rhs, first=True)
+    return left, right
+
+
+def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratch: Scratch = np.empty) -> np.ndarray:
+    """left @ right into `out`; float16 is multiplied in float32."""
+    if left.dtype == np.float16:
+        wide = blas.matmul(left.astype(np.float32), right.astype(np.float32))
+        return wide.astype(np.float16) if out is None else into(wide, out)
+    return blas.matmul(left, right, out=out)
+
+
+class Dot(Operator, name="dot"):
+    """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
+
+    With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
+    (1,).
+    transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
+    """
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    samples = [
+        sample((3, 4), (4, 5)),
+        sample((4, 3), (4, 5), transpose_a=True),
+        sample((3, 4), (5, 4), transpose_b=True),
+        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
+        sample((4,), (4,)),
+        sample((4,), (4, 3)),
+        sample((2, 4), (4,)),
+        sample((2, 3, 4), (4, 2, 2)),
+        sample((2, 3), (3, 2), dtype="float16"),
+    ]
+
+    def _sides(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+        """Remaining axes of lhs and rhs, and the two summed sizes."""
+        left, inner_left = (lhs[1:], lhs[0]) if self.transpose_a else (lhs[:-1], lhs[-1])
+        right, inner_right = (rhs[:-1], rhs[-1]) if self.transpose_b else (rhs[1:], rhs[0])
+        return left, right, inner_left, inner_right
+
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
+        if not lhs or not rhs:
+            raise ShapeError("dot: a number is not a matrix; use *")
+        left, right, inner, other = self._sides(lhs, rhs)
+        if inner != other:
+            flags = "".join(f", {name}=True" for name in ("transpose_a", "transpose_b") if getattr(self, name))
+            raise ShapeError(f"dot: the summed axes of {lhs} and {rhs} differ ({inner} and {other}{flags})")
+        return (*left, *right) or (1,)
+
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        shape = self.infer_shape(lhs.shape, rhs.shape)
+        left, right = _matrices(lhs, rhs, self.transpose_a, self.transpose_b)
+        target = None
+        if out is not None:
+            if not out.flags.c_contiguous:
+                return into(multiply(left, right, None).reshape(shape), out)
+            target = out.reshape(left.shape[0], right.shape[1])
+        result = multiply(left, right, target)
+        return result.reshape(shape) if out is None else out
+
+    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        left, right = (True, True) if wanted is None else wanted
+        return (
+            F._dot_lhs_grad(dy, lhs, rhs, **flags) if left else None,
+            F._dot_rhs_grad(dy, lhs, rhs, **flags) if right else None,
+        )
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = self._sides(lhs, rhs)
+        return Contraction(
+            (), rows, columns, (inner,),
+            left=lambda K, b, m, k: K.read(0, (*k, *m) if ta else (*m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*n, *k) if tb else (*k, *n)),
+            place=lambda b, m, n: (*m, *n),
+        )  # fmt: skip
+
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
+        shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
+        left, right = _emit_flat(g, lhs, first=self.transpose_a), _emit_flat(g, rhs, first=not self.transpose_b)
+        result = _emit_product(g, left, right, self.transpose_a, self.transpose_b, g.dtype(lhs))
+        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+
+
+def _emit_product(g: OnnxGraph, left: str, right: str, turn_left: bool, turn_right: bool, dtype: np.dtype) -> str:
+    """The product of two matrices, each read as it lies or transposed; Gemm need not write the transposed one down."""
+    if dtype.kind == "f":
+        return g.Gemm(left, right, transA=int(turn_left), transB=int(turn_right))
+    left = g.Transpose(left, perm=[1, 0]) if turn_left else left
+    return g.MatMul(left, g.Transpose(right, perm=[1, 0]) if turn_right else right)
+
+
+def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
+    """A matrix whose first (or last) axis is that of the value."""
+    shape = g.shape(value)
+    if len(shape) == 2:
+        return value
+    target = [shape[0], -1] if first else [-1, shape[-1]]
+    return g.Reshape(value, g.const(target, "int64"))
+
+
+class _DotGradient(Operator):
+    """Base of dot's two gradients; transposes are those of the dot."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    mxnet = None
+
+    def _output(self, dy: np.ndarray, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """dy as the (m, n) matrix of the product."""
+        rows = prod(lhs.shape[1:] if self.transpose_a else lhs.shape[:-1])
+        columns = prod(rhs.shape[:-1] if self.transpose_b else rhs.shape[1:])
+        return dy.reshape(rows, columns)
+
+    def _emit_output(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
+        left, right = g.shape(lhs), g.shape(rhs)
+        if len(left) == len(right) == 2:
+            return dy
+        rows = prod(left[1:] if self.transpose_a else left[:-1])
+        columns = prod(right[:-1] if self.transpose_b else right[1:])
+        return g.Reshape(dy, g.const([rows, columns], "int64"))
+
+    def _shaped(self, g: OnnxGraph, result: str, shape: tuple[int, ...]) -> str:
+        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+
+
+def _store(result: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
+    return into(result.reshape(shape), out)
+
+
+class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
+    """The gradient of dot's lhs.
+
+    dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs.
+    """
+
+    shape_only = ("lhs",)
+    samples = [
+        sample((3, 5), (3, 4), (4, 5)),
+        sample((3, 5), (4, 3), (4, 5), transpose_a=True),
+        sample((3, 5), (3, 4), (5, 4), transpose_b=True),
+        sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
+        sample((1,), (4,), (4,)),
+    ]
+
+    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
+        return lhs
+
+    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        dy = self._output(dy, lhs, rhs)
+        right = matrix(rhs, first=False) if self.transpose_b else matrix(rhs, first=True).T  # (n, k)
+        left, factor = (right.T, dy.T) if self.transpose_a else (dy, right)
+        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
+            blas.matmul(left, factor, out=out.reshape(left.shape[0], factor.shape[1]))
+            return out
+        return _store(multiply(left, factor, None), lhs.shape, out)
+
+    def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        return Contraction(
+            (), rows, (inner,), columns,
+            left=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
+            right=lambda K, b, n, k: K.read(2, (*n, *k) if tb else (*k, *n)),
+            place=lambda b, m, k: (*k, *m) if ta else (*m, *k),
+        )  # fmt: skip
+
+    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
+        shape = g.shape(lhs)
+        dy = self._emit_output(g, dy, lhs, rhs)
+        right, turned, dtype = _emit_flat(g, rhs, first=not self.transpose_b), self.transpose_b, g.dtype(rhs)
+        if self.transpose_a:
+            return self._shaped(g, _emit_product(g, right, dy, turned, True, dtype), shape)
+        return self._shaped(g, _emit_product(g, dy, right, False, not turned, dtype), shape)
+
+
+class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
+    """The gradient of dot's rhs.
+
+    dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs.
+    """
+
+    shape_only = ("rhs",)
+    samples = DotLhsGrad.samples
+
+    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
+        return rhs
+
+    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        dy = self._output(dy, lhs, rhs)
+        left = matrix(lhs, first=True) if self.transpose_a else matrix(lhs, first=False).T  # (k, m)
+        factor, right = (dy.T, left.T) if self.transpose_b else (left, dy)
+        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
+            blas.matmul(factor, right, out=out.reshape(factor.shape[0], right.shape[1]))
+            return out
+        return _store(multiply(factor, right, None), rhs.shape, out)
+
+    def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return F.dot(lhs, d, **flags), F._dot_lhs_grad(dy, lhs, d, **flags), None
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        return Contraction(
+            (), (inner,), columns, rows,
+            left=lambda K, b, k, m: K.read(1, (*k, *m) if ta else (*m, *k)),
+            right=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
+            place=lambda b, k, n: (*n, *k) if tb else (*k, *n),
+        )  # fmt: skip
+
+    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
+        shape = g.shape(rhs)
+        dy = self._emit_output(g, dy, lhs, rhs)
+        left, turned, dtype = _emit_flat(g, lhs, first=self.transpose_a), self.transpose_a, g.dtype(lhs)
+        if self.transpose_b:
+            return self._shaped(g, _emit_product(g, dy, left, True, turned, dtype), shape)
+        return self._shaped(g, _emit_product(g, left, dy, not turned, False, dtype), shape)
+
+
+class BatchDot(Operator, name="batch_dot"):
+    """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n).
+
+    transpose_a, transpose_b : lhs is (..., k, m), rhs is (..., n, k)
+    """
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    samples = [
+        sample((2, 3, 4), (2, 4, 5)),
+        sample((2, 4, 3), (2, 4, 5), transpose_a=True),
+        sample((2, 3, 4), (2, 5, 4), transpose_b=True),
+        sample((2, 4, 3), (2, 5, 4), transpose_a=True, transpose_b=True),
+    ]
+
+    def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
+        if len(lhs) < 3 or len(lhs) != len(rhs) or lhs[:-2] != rhs[:-2]:
+            raise ShapeError(f"{self.name}: {lhs} and {rhs} need three or more dimensions and the same leading ones")
+        rows, inner = (lhs[-1], lhs[-2]) if self.transpose_a else lhs[-2:]
+        other, columns = (rhs[-1], rhs[-2]) if self.transpose_b else rhs[-2:]
+        if inner != other:
+            raise ShapeError(f"{self.name}: the summed axes of {lhs} and {rhs} differ ({inner} and {other})")
+        return (*lhs[:-2], rows, columns)
+
+    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        left = lhs.swapaxes(-1, -2) if self.transpose_a else lhs
+        right = rhs.swapaxes(-1, -2) if self.transpose_b else rhs
+        return multiply(left, right, out)
+
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        ta, tb = self.transpose_a, self.transpose_b
+        da = F.batch_dot(b, dy, transpose_a=tb, transpose_b=True) if ta else F.batch_dot(dy, b, transpose_b=not tb)
+        db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
+        return da, db
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
+        rows, inner = (lhs[-1], lhs[-2]) if ta else lhs[-2:]
+        return Contraction(
+            lhs[:-2], (rows,), (rhs[-2] if tb else rhs[-1],), (inner,),
+            left=lambda K, b, m, k: K.read(0, (*b, *k, *m) if ta else (*b, *m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*b, *n, *k) if tb else (*b, *k, *n)),
+            place=lambda b, m, n: (*b, *m, *n),
+        )  # fmt: skip
+
+    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
+        def turn(value: str) -> str:
+            rank = len(g.shape(value))
+            return g.Transpose(value, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+        return g.MatMul(turn(lhs) if self.transpose_a else lhs, turn(rhs) if self.transpose_b else rhs)
+
+
+class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
+    """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
+    axis: int = -2
+    samples = [
+        sample((2, 3, 4), (2, 4, 5)),
+        sample((3, 4), (4, 5), alpha=0.5),
+        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
+    ]
+
+    def check(self) -> None:
+        if self.axis != -2:
+            raise AttributeSpecError(
+                f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
+            )
+
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
+        if len(A) == len(B) == 2:
+            return super().infer_shape((1, *A), (1, *B))[1:]
+        return super().infer_shape(A, B)
+
+    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
+        result = super().numpy(A, B, out=out)
+        return result if self.alpha == 1.0 else np.multiply(result, result.dtype.type(self.alpha), out=result)
+
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
+        gemm = F._linalg_gemm2
+        da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
+        db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
+        return da, db
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:
+        product = BatchDot.triton.contraction(self, *shapes)
+        return replace(product, scale=self.alpha) if product else None
+
+    def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
+        result = super().onnx(g, A, B)
+        return result if self.alpha == 1.0 else g.Mul(result, g.const(self.alpha, g.dtype(A)))
+
+
+class FullyConnected(Operator, name="FullyConnected"):
+    """data @ weight^T + bias.
+
+    data : (n, ...) with all behind n flattened, or with flatten=False (..., k); weight : (num_hidden, k); bias :
+    (num_hidden,)
+    returns : (n, num_hidden), or (..., num_hidden)
+    """
+
+    num_hidden: int
+    no_bias: bool = False
+    flatten: bool = True
+    samples = [
+        sample((4, 3), (5, 3), (5,), num_hidden=5),
+        sample((4, 3), (5, 3), num_hidden=5, no_bias=True),
+        sample((2, 3, 4), (5, 12), (5,), num_hidden=5),
+        sample((2, 3, 4), (5, 4), (5,), num_hidden=5, flatten=False),
+        sample((2, 3), (2, 3), (2,), dtype="float16", num_hidden=2),
+    ]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
+
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
+        if data is not None:
+            inner = data[1:] if self.flatten else data[-1:]
+            sizes = known_shape(inner)
+            width = None if sizes is None else prod(sizes)
+            weight = (self.num_hidden, width) if weight is None else weight
+            if len(weight) == 2 and weight[1] is None:
+                weight = (weight[0], width)
+        elif weight is None:
+            weight = (self.num_hidden, None)
+        if len(weight) == 2 and weight[0] is None:
+            weight = (self.num_hidden, weight[1])
+        if self.no_bias:
+            return data, weight
+        return data, weight, filled(bias, (self.num_hidden,))
+
+    def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
+        if not data:
+            raise ShapeError("FullyConnected: data has no dimensions")
+        width = prod(data[1:]) if self.flatten else data[-1]
+        if weight != (self.num_hidden, width):
+            raise ShapeError(
+                f"FullyConnected: data {data} needs a weight of shape {(self.num_hidden, width)}, it has {weight}"
+            )
+        if bias is not None and bias != (self.num_hidden,):
+            raise ShapeError(
+                f"FullyConnected: the bias has shape {bias}, num_hidden={self.num_hidden} needs {(self.num_hidden,)}"
+            )
+        return (data[0], self.num_hidden) if self.flatten else (*data[:-1], self.num_hidden)
+
+    def numpy(self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None) -> Array:
+        rows = matrix(data, first=self.flatten)
+        shape = (data.shape[0], self.num_hidden) if self.flatten else (*data.shape[:-1], self.num_hidden)
+        direct = out if out is not None and out.flags.c_contiguous else None
+        target = direct.reshape(len(rows), self.num_hidden) if direct is not None else None
+        result = multiply(rows, weight.T, target)
+        if bias is not None:
+            result += bias
+        if direct is not None:
+            return direct
+        return into(result.reshape(shape), out)
+
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
+        wanted = (True, True, True) if wanted is None else wanted
+        dy = rest[-1]
+        if not self.flatten:
+            dy = F.Reshape(dy, shape=(-1, 0), reverse=True)
+        ddata = F.reshape_like(F.dot(dy, weight), data) if wanted[0] else None
+        dweight = None
+        if wanted[1]:
+            matrix = F.Flatten(data) if self.flatten else F.Reshape(data, shape=(-1, 0), reverse=True)
+            dweight = F.dot(dy, matrix, transpose_a=True)
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=0) if wanted[2] else None
+
+    @Product
+    def triton(self, *shapes: tuple[int, ...]) -> Contraction:
+        data = shapes[0]
+        rows, inner = (data[:1], data[1:]) if self.flatten else (data[:-1], data[-1:])
+        width = (prod(inner),)
+        return Contraction(
+            (), rows, (self.num_hidden,), inner,
+            left=lambda K, b, m, k: K.read(0, (*m, *k)),
+            right=lambda K, b, k, n: K.read(1, (*n, *K.unravel(k, inner, width))),
+            place=lambda b, m, n: (*m, *n),
+            bias=None if self.no_bias else lambda K, b, m, n: K.read(2, n),
+        )  # fmt: skip
+
+    def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
+        shape = g.shape(data)
+        if self.flatten:
+            matrix = data if len(shape) == 2 else g.Flatten(data, axis=1)
+            return g.Gemm(matrix, weight, *([bias] if bias else []), transB=1)
+        if len(shape) == 2:
+            return g.Gemm(data, weight, *([bias] if bias else []), transB=1)
+        rows = g.Reshape(data, g.const([-1, shape[-1]], "int64"))
+        result = g.Gemm(rows, weight, *([bias] if bias else []), transB=1)
+        return g.Reshape(result, g.const([-1, *shape[1:-1], self.num_hidden][-len(shape) :], "int64"))

@@ -1,0 +1,316 @@
+"""BLAS's products of the linalg family: gemm, trmm, syrk; khatri_rao; and the products of interleaved attention."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework.kernel import Element
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.linalg.linalg import multiply
+
+
+def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common leading dimensions of batches of matrices. Raises ShapeError."""
+    if any(len(shape) < 2 or shape[:-2] != shapes[0][:-2] for shape in shapes):
+        text = " and ".join(map(str, shapes))
+        raise ShapeError(f"{name}: {text}; matrices, or batches of them with the same leading dimensions, are needed")
+    return shapes[0][:-2]
+
+
+def square(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """As `matrices`, for square ones."""
+    lead = matrices(name, *shapes)
+    for shape in shapes:
+        if shape[-1] != shape[-2]:
+            raise ShapeError(f"{name}: {shape} is not a square matrix")
+    return lead
+
+
+def turned(shape: tuple[int, ...], transpose: bool) -> tuple[int, int]:
+    """Rows and columns of a matrix, or of its transpose."""
+    return (shape[-1], shape[-2]) if transpose else (shape[-2], shape[-1])
+
+
+def flip(data: np.ndarray) -> np.ndarray:
+    """The transpose of every matrix."""
+    return data.swapaxes(-1, -2)
+
+
+class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
+    """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition.
+
+    A : (..., m, k); B : (..., k, n), transposed if the flags say so; C : (..., m, n); returns : as C
+    """
+
+    kinds = "f"
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
+    beta: float = 1.0
+    axis: int = -2
+    samples = [
+        sample((3, 4), (4, 5), (3, 5)),
+        sample((2, 4, 3), (2, 5, 4), (2, 3, 5), transpose_a=True, transpose_b=True, alpha=0.5, beta=2.0),
+        sample((2, 3, 4), (2, 5, 4), (2, 3, 5), transpose_b=True, beta=0.0),
+    ]
+
+    def check(self) -> None:
+        if self.axis != -2:
+            raise AttributeSpecError(
+                f"linalg_gemm: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
+            )
+
+    def infer_shape(self, A: Shape, B: Shape, C: Shape) -> Shape:
+        lead = matrices("linalg_gemm", A, B, C)
+        (rows, inner), (other, columns) = turned(A, self.transpose_a), turned(B, self.transpose_b)
+        if inner != other or C != (*lead, rows, columns):
+            raise ShapeError(f"linalg_gemm: {A}, {B} and {C} do not fit {self!r}")
+        return C
+
+    def numpy(self, A: Array, B: Array, C: Array, out: Array | None = None) -> Array:
+        product = multiply(flip(A) if self.transpose_a else A, flip(B) if self.transpose_b else B, None)
+        product *= product.dtype.type(self.alpha)
+        return np.add(product, C * C.dtype.type(self.beta), out=out)
+
+    def grad(self, F: Functions, A: Tensor, B: Tensor, C: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
+        gemm = F._linalg_gemm2
+        da = gemm(B, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, B, transpose_b=not tb, **scale)
+        db = gemm(dy, A, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(A, dy, transpose_a=not ta, **scale)
+        return da, db, dy * self.beta
+
+    def lower(self, F: Functions, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "alpha": self.alpha}
+        return F._linalg_gemm2(A, B, **flags) + C * self.beta
+
+    def onnx(self, g: OnnxGraph, A: str, B: str, C: str) -> str:
+        rank, dtype = len(g.shape(A)), g.dtype(A)
+        turn = [*range(rank - 2), rank - 1, rank - 2]
+        left = g.Transpose(A, perm=turn) if self.transpose_a else A
+        right = g.Transpose(B, perm=turn) if self.transpose_b else B
+        product = g.Mul(g.MatMul(left, right), g.const(self.alpha, dtype))
+        return g.Add(product, g.Mul(C, g.const(self.beta, dtype)))
+
+
+class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
+    """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
+
+    kinds = "f"
+    transpose: bool = False
+    alpha: float = 1.0
+    samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
+
+    def infer_shape(self, A: Shape) -> Shape:
+        lead, size = matrices("linalg_syrk", A), turned(A, self.transpose)[0]
+        return (*lead, size, size)
+
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
+        product = multiply(flip(A), A, None) if self.transpose else multiply(A, flip(A), None)
+        product *= product.dtype.type(self.alpha)
+        return into(product, out)
+
+    def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        both = dy + F.SwapAxis(dy, dim1=-2, dim2=-1)
+        gemm = F._linalg_gemm2
+        return gemm(A, both, alpha=self.alpha) if self.transpose else gemm(both, A, alpha=self.alpha)
+
+    def lower(self, F: Functions, A: Tensor) -> Tensor:
+        return F._linalg_gemm2(A, A, transpose_a=self.transpose, transpose_b=not self.transpose, alpha=self.alpha)
+
+    def onnx(self, g: OnnxGraph, A: str) -> str:
+        rank = len(g.shape(A))
+        other = g.Transpose(A, perm=[*range(rank - 2), rank - 1, rank - 2])
+        product = g.MatMul(other, A) if self.transpose else g.MatMul(A, other)
+        return g.Mul(product, g.const(self.alpha, g.dtype(A)))
+
+
+def triangle(data: np.ndarray, lower: bool = True) -> np.ndarray:
+    """Every matrix with zeros on the other side of its diagonal."""
+    return np.tril(data) if lower else np.triu(data)
+
+
+class Triangle(Operator, name="_triangle"):
+    """Matrices with zeros above the diagonal, or with lower=False below it; `halved` divides the diagonal by 2."""
+
+    lower_: bool = True
+    halved: bool = False
+    mxnet = None
+    samples = [sample((3, 3)), sample((2, 3, 3), lower=False), sample((3, 3), halved=True)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        matrices(self.name, data)
+        return data
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        result = triangle(data, self.lower_)
+        if self.halved:
+            places = np.arange(min(data.shape[-2:]))
+            result[..., places, places] *= data.dtype.type(0.5)
+        return into(result, out)
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        *_, row, column = place
+        data, kept = K.read(0, place), f"({column}) {'<' if self.lower_ else '>'} ({row})"
+        diagonal = f"{data} * 0.5" if self.halved else data
+        return f"tl.where({kept}, {data}, tl.where(({column}) == ({row}), {diagonal}, {K.literal(0)}))"
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._triangle(dy, lower=self.lower_, halved=self.halved)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        rows, columns = g.shape(data)[-2:]
+        factors = triangle(np.ones((rows, columns)), self.lower_)
+        if self.halved:
+            factors[np.arange(min(rows, columns)), np.arange(min(rows, columns))] = 0.5
+        scaled = g.Mul(data, g.const(factors, g.dtype(data)))
+        return g.Where(g.const(factors > 0, "bool"), scaled, g.const(0, g.dtype(data)))
+
+
+class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
+    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read.
+
+    A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B
+    """
+
+    kinds = "f"
+    transpose: bool = False
+    rightside: bool = False
+    lower_: bool = True
+    alpha: float = 1.0
+    samples = [
+        sample((3, 3), (3, 4)),
+        sample((3, 3), (4, 3), rightside=True, alpha=0.5),
+        sample((2, 3, 3), (2, 3, 2), transpose=True),
+        sample((2, 3, 3), (2, 2, 3), transpose=True, rightside=True, alpha=2.0),
+    ]
+
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
+        square(self.name, A)
+        matrices(self.name, A, B)
+        if A[-1] != B[-1 if self.rightside else -2]:
+            raise ShapeError(f"{self.name.strip('_')}: {A} and {B} do not fit with rightside={self.rightside}")
+        return B
+
+    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
+        factor = triangle(A, self.lower_)
+        factor = flip(factor) if self.transpose else factor
+        product = multiply(B, factor, None) if self.rightside else multiply(factor, B, None)
+        product *= product.dtype.type(self.alpha)
+        return into(product, out)
+
+    def grad(self, F: Functions, A: Tensor, B: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        flags = {"rightside": self.rightside, "lower": self.lower_, "alpha": self.alpha}
+        db = F._linalg_trmm(A, dy, transpose=not self.transpose, **flags)
+        left, right = (B, dy) if self.rightside else (dy, B)
+        # The gradient of op(A) is left^T right where A stands on the right, left right^T where it stands on the left.
+        if self.transpose:
+            left, right = right, left
+        gemm = F._linalg_gemm2
+        if self.rightside:
+            da = gemm(left, right, transpose_a=True, alpha=self.alpha)
+        else:
+            da = gemm(left, right, transpose_b=True, alpha=self.alpha)
+        return F._triangle(da, lower=self.lower_), db
+
+    def lower(self, F: Functions, A: Tensor, B: Tensor) -> Tensor:
+        factor = F._triangle(A, lower=self.lower_)
+        if self.rightside:
+            return F._linalg_gemm2(B, factor, transpose_b=self.transpose, alpha=self.alpha)
+        return F._linalg_gemm2(factor, B, transpose_a=self.transpose, alpha=self.alpha)
+
+    def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
+        size, rank, dtype = g.shape(A)[-1], len(g.shape(A)), g.dtype(A)
+        factor = g.Mul(A, g.const(triangle(np.ones((size, size)), self.lower_), dtype))
+        factor = g.Transpose(factor, perm=[*range(rank - 2), rank - 1, rank - 2]) if self.transpose else factor
+        product = g.MatMul(B, factor) if self.rightside else g.MatMul(factor, B)
+        return g.Mul(product, g.const(self.alpha, dtype))
+
+
+class KhatriRao(Operator, name="khatri_rao"):
+    """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs.
+
+    args : (m1, n), (m2, n) ...; returns : (m1 * m2 * ..., n)
+    """
+
+    samples = [sample((2, 3), (4, 3)), sample((2, 3), (4, 3), (3, 3)), sample((2, 3))]
+
+    def infer_shape(self, *args: Shape) -> Shape:
+        if not args or any(len(shape) != 2 or shape[1] != args[0][1] for shape in args):
+            raise ShapeError(
+                f"khatri_rao: {' and '.join(map(str, args))}; matrices with the same number of columns are needed"
+            )
+        return math.prod(shape[0] for shape in args), args[0][1]
+
+    def numpy(self, *args: Array, out: Array | None = None) -> Array:
+        product = args[0].copy()
+        for item in args[1:]:
+            product = (product[:, None] * item[None]).reshape(-1, item.shape[1])
+        return into(product, out)
+
+    def lower(self, F: Functions, *args: Tensor) -> Tensor:
+        product, columns = args[0], args[0].shape[1]
+        for item in args[1:]:
+            rows, more = product.shape[0], item.shape[0]
+            spread = F.Reshape(product, shape=(rows, 1, columns)) * F.Reshape(item, shape=(1, more, columns))
+            product = F.Reshape(spread, shape=(rows * more, columns))
+        return product if len(args) > 1 else F.identity(product)
+
+    def grad(self, F: Functions, *values: Tensor) -> Gradients:
+        *args, _, dy = values
+        return tuple(F._khatri_rao_grad(dy, *args, index=index) for index in range(len(args)))
+
+    def onnx(self, g: OnnxGraph, *args: str) -> str:
+        product, columns = args[0], g.shape(args[0])[1]
+        for item in args[1:]:
+            left, right = g.Unsqueeze(product, g.const([1], "int64")), g.Unsqueeze(item, g.const([0], "int64"))
+            product = g.Reshape(g.Mul(left, right), g.const([-1, columns], "int64"))
+        return product if len(args) > 1 else g.Identity(product)
+
+
+class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
+    """The gradient of input number `index` of khatri_rao. dy : the product's; args : khatri_rao's inputs."""
+
+    kinds = "fiu"
+    index: int
+    mxnet = None
+    samples = [
+        sample((8, 3), (2, 3), (4, 3), index=0),
+        sample((24, 3), (2, 3), (4, 3), (3, 3), index=1),
+    ]
+
+    def infer_shape(self, dy: Shape, *args: Shape) -> Shape:
+        return args[self.index]
+
+    def numpy(self, dy: Array, *args: Array, out: Array | None = None) -> Array:
+        rows = [item.shape[0] for item in args]
+        total = dy.reshape(*rows, dy.shape[1])
+        for axis, item in enumerate(args):
+            if axis != self.index:
+                total = total * item.reshape(*(len(item) if place == axis else 1 for place in range(len(rows))), -1)
+        others = tuple(axis for axis in range(len(rows)) if axis != self.index)
+        return into(total.sum(axis=others, dtype=dy.dtype), out)
+
+    def lower(self, F: Functions, dy: Tensor, *args: Tensor) -> Tensor:
+        rows, columns = [item.shape[0] for item in args], dy.shape[1]
+        total = F.Reshape(dy, shape=(*rows, columns))
+        others = [axis for axis in range(len(rows)) if axis != self.index]
+        for axis in others:
+            sizes = [size if place == axis else 1 for place, size in enumerate(rows)]
+            total = total * F.Reshape(args[axis], shape=(*sizes, columns))
+        return F.sum(total, axis=tuple(others)) if others else F.identity(total)
+
+    def grad(self, F: Functions, dy: Tensor, *values: Tensor) -> Gradients:
+        *args, _, d = values
+        moved = [*args[: self.index], d, *args[self.index + 1 :]]  # the product is linear in each of its factors
+        rest = [
+            None if index == self.index else F._khatri_rao_grad(dy, *moved, index=index) for index in range(len(args))
+        ]
+        return F.khatri_rao(*moved), *rest

@@ -1,0 +1,1 @@
+"""Recurrent layers: MXNet's fused RNN, its gradient, and the loops of one layer."""

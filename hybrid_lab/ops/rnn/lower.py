@@ -1,0 +1,218 @@
+"""RNN and its gradient as products and _recurrence: for each layer and direction a product of all inputs, and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.types import Gradients, Tensor
+from hybrid_lab.ops.rnn.kernels import GATES, Sizes
+
+Parts = list[dict[str, Tensor]]
+
+
+class Recurrent(Protocol):
+    """The members of the records of RNN that are read here."""
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+    @property
+    def p(self) -> float: ...
+
+    def scale(self) -> float: ...
+
+
+def unpacked(F: Functions, sizes: Sizes, vector: Tensor, width: int) -> Parts:
+    """wx, wh, bx and bh of every layer and direction, cut out of the packed parameters."""
+    found: Parts = [{} for _ in range(sizes.layers * sizes.directions)]
+    start = 0
+    for place, name, shape in sizes.pieces(width):
+        stop = start + int(np.prod(shape))
+        piece = F.slice_axis(vector, axis=0, begin=start, end=stop)
+        found[place][name] = F.Reshape(piece, shape=shape) if len(shape) > 1 else piece
+        start = stop
+    return found
+
+
+def one(F: Functions, array: Tensor, place: int) -> Tensor:
+    """array[place], without the first axis."""
+    if array.shape[0] != 1:
+        array = F.slice_axis(array, axis=0, begin=place, end=place + 1)
+    return F.Reshape(array, shape=(-3, -2))  # no batch in an attribute
+
+
+def joined(F: Functions, items: Sequence[Tensor], axis: int) -> Tensor:
+    return items[0] if len(items) == 1 else F.Concat(*items, dim=axis)
+
+
+def piled(F: Functions, items: Sequence[Tensor]) -> Tensor:
+    """Arrays of one shape along a new first axis."""
+    return joined(F, [F.expand_dims(item, axis=0) for item in items], 0)
+
+
+def masked(F: Functions, array: Tensor, lengths: Tensor | None) -> Tensor:
+    """0 behind the end of each sequence."""
+    return array if lengths is None else F.SequenceMask(array, lengths, use_sequence_length=True)
+
+
+def recurrence_attributes(sizes: Sizes, direction: int, lengths: Tensor | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"mode": sizes.mode, "reverse": direction == 1, "use_sequence_length": lengths is not None}
+    if sizes.clip is not None:
+        found |= dict(zip(("clip_min", "clip_max", "clip_nan"), sizes.clip, strict=True))
+    return found
+
+
+def forward(F: Functions, op: Recurrent, given: dict[str, Any], drops: bool) -> dict[str, Any]:
+    """y; states, cells and gates of each layer and direction; the outputs below the last layer; dropout's mask."""
+    sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
+    steps, batch, width = x.shape
+    if 0 in (steps, batch, width):
+        raise Unmappable("RNN of an empty array")
+    found: dict[str, Any] = {"states": [], "cells": [], "gates": [], "lower": [], "mask": None}
+    if drops:
+        shape = (sizes.layers - 1, steps, batch, sizes.directions * sizes.hidden)
+        found["mask"] = F._dropout_mask(np.broadcast_to(np.zeros((), bool), shape), p=op.p)
+    weights, below = unpacked(F, sizes, given["parameters"], width), masked(F, x, lengths)
+    for layer in range(sizes.layers):
+        if layer and drops:
+            below = F._masked_scale(below, one(F, found["mask"], layer - 1), scale=op.scale())
+        outputs = []
+        for direction in range(sizes.directions):
+            place = layer * sizes.directions + direction
+            values = _direction(F, sizes, below, weights[place], given, place, direction)
+            names = ("states", "cells", "gates") if sizes.mode == "lstm" else ("states", "gates")
+            for name, value in zip(names, values, strict=False):
+                found[name].append(value)
+            outputs.append(masked(F, values[0], lengths))
+        below = joined(F, outputs, 2)
+        found["lower"].append(below)
+    found["y"] = found["lower"].pop()
+    return found
+
+
+def _direction(
+    F: Functions,
+    sizes: Sizes,
+    below: Tensor,
+    weights: dict[str, Tensor],
+    given: dict[str, Any],
+    place: int,
+    direction: int,
+) -> tuple[Tensor, ...]:
+    """states, an LSTM's cells, and the gates where there are some."""
+    rows, hidden, lengths = GATES[sizes.mode] * sizes.hidden, sizes.hidden, given["sequence_length"]
+    bias, extra = weights["bx"] + weights["bh"], []
+    if sizes.mode == "gru":  # the hidden half of n is multiplied by r with its bias
+        gates, n = (
+            [F.slice_axis(weights[name], axis=0, begin=begin * hidden, end=end * hidden) for name in ("bx", "bh")]
+            for begin, end in ((0, 2), (2, 3))
+        )
+        bias, extra = F.Concat(gates[0] + gates[1], n[0], dim=0), [n[1]]
+    projected = F.FullyConnected(below, weights["wx"], bias, num_hidden=rows, flatten=False)
+    states = [one(F, given[name], place) for name in ("state", "state_cell") if given[name] is not None]
+    inputs = [projected, weights["wh"], *extra, *states, *([lengths] if lengths is not None else [])]
+    made = F._recurrence(*inputs, **recurrence_attributes(sizes, direction, lengths))
+    return made if isinstance(made, tuple) else (made,)
+
+
+def finals(F: Functions, sizes: Sizes, states: list[Tensor]) -> Tensor:
+    """The states after the last step that each direction computes: (layers * directions, N, H)."""
+    ends = []
+    for place, item in enumerate(states):
+        # No number of steps is an attribute: sequences of another length have the same graph.
+        begin, end = (0, 1) if sizes.directions == 2 and place % 2 else (-1, None)
+        ends.append(F.slice_axis(item, axis=0, begin=begin, end=end))
+    return joined(F, ends, 0)
+
+
+def backward(
+    F: Functions, op: Recurrent, given: dict[str, Any], kept: dict[str, Any], heads: Sequence[Tensor | None]
+) -> Gradients:
+    """Gradients of data, parameters, state and state_cell. kept : as `forward` leaves it; heads : None for 0"""
+    sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
+    weights, places = unpacked(F, sizes, given["parameters"], x.shape[2]), sizes.layers * sizes.directions
+    dweights: Parts = [{} for _ in range(places)]
+    dstates: list[Any] = [None] * places
+    dcells: list[Any] = [None] * places
+    dy = F.zeros_like(kept["y"]) if heads[0] is None else heads[0]
+    for layer in reversed(range(sizes.layers)):
+        below = masked(F, x, lengths) if layer == 0 else kept["lower"][layer - 1]
+        mask = None if layer == 0 or kept["mask"] is None else one(F, kept["mask"], layer - 1)
+        if mask is not None:
+            below = F._masked_scale(below, mask, scale=op.scale())
+        output = kept["y"] if layer == sizes.layers - 1 else kept["lower"][layer]
+        flat = F.Reshape(below, shape=(-1, below.shape[2]))
+        dbelow: Tensor | None = None
+        for direction in range(sizes.directions):
+            place = layer * sizes.directions + direction
+            states: dict[str, tuple[Tensor, Tensor]] = {}
+            for name, head in zip(("state", "state_cell"), (*heads[1:], None, None), strict=False):
+                if given[name] is not None:
+                    first = one(F, given[name], place)
+                    states[name] = first, F.zeros_like(first) if head is None else one(F, head, place)
+            part = [
+                item if sizes.directions == 1
+                else F.slice_axis(item, axis=2, begin=direction * sizes.hidden, end=(direction + 1) * sizes.hidden)
+                for item in (output, dy)
+            ]  # fmt: skip
+            before = _before(F, part[0], states["state"][0], lengths, direction)
+            weight = weights[place]["wh"]
+            entering, behind, dstates[place], dcells[place] = _step_gradients(
+                F, sizes, kept, part[0], masked(F, part[1], lengths), weight, states, before, lengths, place, direction
+            )
+            rows = entering.shape[2]
+            entering, behind = (F.Reshape(item, shape=(-1, rows)) for item in (entering, behind))
+            dweights[place] = {
+                "wx": F.dot(entering, flat, transpose_a=True),
+                "wh": F.dot(behind, F.Reshape(before, shape=(-1, sizes.hidden)), transpose_a=True),
+                "bx": F.sum(entering, axis=0),
+                "bh": F.sum(behind, axis=0),
+            }
+            product = F.dot(entering, weights[place]["wx"])
+            dbelow = product if dbelow is None else dbelow + product
+        dy = F.reshape_like(dbelow, below)
+        if mask is not None:
+            dy = F._masked_scale(dy, mask, scale=op.scale())
+    pieces = [F.Reshape(dweights[place][name], shape=(-1,)) for place, name, _ in sizes.pieces(x.shape[2])]
+    dcell = piled(F, dcells) if sizes.mode == "lstm" else None
+    return dy, joined(F, pieces, 0), piled(F, dstates), dcell
+
+
+def _before(F: Functions, output: Tensor, first: Tensor, lengths: Tensor | None, direction: int) -> Tensor:
+    """(T, N, H): the state before each step that counts."""
+    first = F.expand_dims(first, axis=0)
+    if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
+        everywhere = F.broadcast_like(first, output)
+        output = output + (everywhere - masked(F, everywhere, lengths))
+    if output.shape[0] == 1:
+        return first
+    if direction == 1:
+        return F.Concat(F.slice_axis(output, axis=0, begin=1, end=None), first, dim=0)
+    return F.Concat(first, F.slice_axis(output, axis=0, begin=0, end=-1), dim=0)
+
+
+def _step_gradients(
+    F: Functions, sizes: Sizes, kept: dict[str, Any], output: Tensor, dy: Tensor, weight: Tensor,
+    states: dict[str, tuple[Tensor, Tensor]], before: Tensor, lengths: Tensor | None, place: int, direction: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Gradients of the gates' arguments on the input's and on the hidden side, of the first state, and of the cell."""
+    last = [lengths] if lengths is not None else []
+    inputs = [dy, weight, states["state"][1]]
+    if sizes.mode == "lstm":
+        cell, dcell = states["state_cell"]
+        inputs += [dcell, kept["gates"][place], kept["cells"][place], cell]
+    elif sizes.mode == "gru":
+        inputs += [kept["gates"][place], before]
+    else:
+        inputs += [output]
+    made = cast(
+        tuple[Tensor, ...], F._recurrence_grad(*inputs, *last, **recurrence_attributes(sizes, direction, lengths))
+    )
+    if sizes.mode == "lstm":
+        return made[0], made[0], made[1], made[2]
+    return (made[0], made[1], made[2], None) if sizes.mode == "gru" else (made[0], made[0], made[1], None)

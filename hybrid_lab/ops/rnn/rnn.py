@@ -1,0 +1,499 @@
+"""RNN: the fused recurrent layers (Elman with relu or tanh, LSTM, GRU), and their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
+from hybrid_lab.ops.arrays.slicing import Concat
+from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.shapes import filled
+from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import (
+    Array,
+    Arrays,
+    Gradients,
+    Outs,
+    PartialShape,
+    PartialShapes,
+    Shapes,
+    Tensor,
+    Wanted,
+)
+from hybrid_lab.ops.kernels import philox
+from hybrid_lab.ops.rnn import lower as rnn_lower
+from hybrid_lab.ops.rnn.backward import backward
+from hybrid_lab.ops.rnn.kernels import KEPT, Kept, Lengths, Sizes, forward, read_lengths
+from hybrid_lab.ops.rnn.onnx import emit_layers
+
+Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
+
+
+class _Recurrent(Operator):
+    """What the operator and its gradient share: attributes, the order of the inputs, the saved values."""
+
+    state_size: int
+    num_layers: int
+    mode: Mode
+    bidirectional: bool = False
+    p: float = 0.0
+    state_outputs: bool = False
+    projection_size: int | None = None
+    lstm_state_clip_min: float | None = None
+    lstm_state_clip_max: float | None = None
+    lstm_state_clip_nan: bool = False
+    use_sequence_length: bool = False
+    kinds = "f"
+
+    def check(self) -> None:
+        if self.projection_size is not None:
+            raise AttributeSpecError(
+                "RNN: projection_size is not supported; put F.FullyConnected(flatten=False) after each layer"
+            )
+        if self.state_size < 1 or self.num_layers < 1:
+            raise AttributeSpecError(
+                f"RNN: state_size={self.state_size}, num_layers={self.num_layers}; both must be at least 1"
+            )
+        if not 0 <= self.p < 1:
+            raise AttributeSpecError(f"RNN: p={self.p}; a probability below 1 is needed")
+        if (self.lstm_state_clip_min is None) != (self.lstm_state_clip_max is None):
+            raise AttributeSpecError("RNN: lstm_state_clip_min and lstm_state_clip_max must be given together")
+        if self.lstm_state_clip_min is not None and self.mode != "lstm":
+            raise AttributeSpecError(f"RNN: lstm_state_clip_min needs mode='lstm', not {self.mode!r}")
+
+    @property
+    def sizes(self) -> Sizes:
+        """The attributes as the kernels take them."""
+        clip = None
+        if self.lstm_state_clip_min is not None and self.lstm_state_clip_max is not None:
+            clip = (self.lstm_state_clip_min, self.lstm_state_clip_max, self.lstm_state_clip_nan)
+        return Sizes(self.mode, self.state_size, self.num_layers, 2 if self.bidirectional else 1, clip)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The inputs of the forward, in order."""
+        names: tuple[str, ...] = ("data", "parameters", "state")
+        if self.mode == "lstm":
+            names += ("state_cell",)
+        return (*names, "sequence_length") if self.use_sequence_length else names
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        """What a training-mode forward keeps for the backward."""
+        kept: tuple[str, ...] = {"lstm": ("gates", "cells"), "gru": ("gates",)}.get(self.mode, ())
+        if self.num_layers > 1:
+            kept += ("lower", "mask") if self.p else ("lower",)
+        return kept
+
+    def saved_shape(self, name: str, steps: int, batch: int) -> tuple[int, ...]:
+        """The shape of a saved value: an entry per layer and direction, or per layer below the last."""
+        layers, directions, hidden = self.num_layers, self.sizes.directions, self.state_size
+        if name in ("lower", "mask"):
+            return (layers - 1, steps, batch, directions * hidden)
+        return (layers * directions, steps, batch, hidden * (KEPT[self.mode] if name == "gates" else 1))
+
+    def read(self, inputs: Iterable[Any]) -> dict[str, Any]:
+        """The inputs of the forward by name, None where there is none."""
+        given = dict(zip(self.roles, inputs, strict=False))
+        return {"state_cell": None, "sequence_length": None, **given}
+
+    def scale(self) -> float:
+        """What dropout multiplies kept elements with."""
+        return 1.0 / (1.0 - self.p)
+
+    def memory(self, steps: int, batch: int, dtype: np.dtype, scratch: Scratch) -> Kept:
+        """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
+        places = self.num_layers * self.sizes.directions
+        made: dict[str, Any] = {}
+        for name in self.saved:
+            shape = self.saved_shape(name, steps, batch)[1:]
+            if name == "lower":
+                pair = [scratch(shape, dtype) for _ in range(min(2, self.num_layers - 1))]
+                made[name] = [pair[layer % 2] for layer in range(self.num_layers - 1)]
+            elif name != "mask":
+                made[name] = [scratch(shape, dtype)] * places
+        return Kept(**made)
+
+
+def _working(dtype: np.dtype) -> np.dtype:
+    """float16 is computed in float32."""
+    return np.dtype("float32") if dtype == np.float16 else dtype
+
+
+def _writable(out: Array | None, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    """`out` where the kernels can write to it as it is, else memory of that shape."""
+    if out is not None and out.dtype == kind and out.flags.c_contiguous:
+        return out
+    return np.empty(shape, kind)
+
+
+def _delivered(value: np.ndarray | None, out: Array | None, dtype: np.dtype) -> Array | None:
+    """The value in its final dtype, in `out` if there is one."""
+    return value if value is None or value is out else into(value.astype(dtype, copy=False), out)
+
+
+def _operands(
+    given: dict[str, Any], kind: np.dtype, scratch: Scratch
+) -> tuple[Array, Array, Array, Array | None, Lengths | None]:
+    """data, parameters, state, cell state and lengths as the kernels take them."""
+    x, vector, state = (np.ascontiguousarray(given[name], kind) for name in ("data", "parameters", "state"))
+    cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"], kind)
+    lengths = read_lengths(given["sequence_length"], len(x))
+    if lengths is not None:
+        masked = scratch(x.shape, kind)
+        masked[...] = 0
+        np.copyto(masked, x, where=lengths.valid)
+        x = masked
+    return x, vector, state, cell, lengths
+
+
+class RNN(_Recurrent, name="RNN"):
+    """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each
+    direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
+
+    data : (T, N, C), floating; state, and state_cell of an LSTM : (num_layers * directions, N, state_size)
+    parameters : packed, for every layer and direction the weights of input and state, then all their biases
+    sequence_length : (N,), with use_sequence_length; outputs behind a sequence's end are 0, its states stay
+    returns : (T, N, directions * state_size), and with state_outputs the final states
+    p : dropout between the layers in training; lstm_state_clip_min, lstm_state_clip_max : bounds of the cell state;
+    lstm_state_clip_nan : NaN becomes a bound as well
+
+    The gates' rows are i, f, g, o (LSTM) and r, z, n (GRU, n = tanh(W x + b + r (U h + b'))). Sources: Hochreiter and
+    Schmidhuber 1997; Cho et al. 2014; the packed order is that of cuDNN.
+    """
+
+    _predict: bool = False
+    mode_dependent = True
+    samples = [
+        sample((3, 2, 3), (24,), (1, 2, 3), attrs={"mode": "rnn_tanh", "state_size": 3, "num_layers": 1}),
+        sample(
+            (3, 2, 3),
+            (48,),
+            (2, 2, 3),
+            attrs={"mode": "rnn_relu", "state_size": 3, "num_layers": 2, "state_outputs": True},
+            low=-0.6,
+            high=0.9,
+        ),
+        sample(
+            (3, 2, 3),
+            (112,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "bidirectional": True, "state_outputs": True},
+        ),
+        sample(
+            (3, 2, 3),
+            (104,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True},
+        ),
+        sample(
+            (3, 2, 3),
+            (180,),
+            (4, 2, 2),
+            attrs={"mode": "gru", "state_size": 2, "num_layers": 2, "bidirectional": True, "state_outputs": True},
+        ),
+        sample((3, 2, 3), (42,), (1, 2, 2), attrs={"mode": "gru", "state_size": 2, "num_layers": 1}),
+        sample(
+            (3, 2, 3),
+            (104,),
+            (2, 2, 2),
+            (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "p": 0.4},
+        ),
+        sample(
+            (3, 2, 3),
+            (56,),
+            (1, 2, 2),
+            (1, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "state_outputs": True}
+            | {"lstm_state_clip_min": -0.1, "lstm_state_clip_max": 0.2},
+        ),
+        *(
+            sample(
+                (4, 3, 2),
+                (size,),
+                *[(2, 3, 2)] * (2 if mode == "lstm" else 1),
+                np.array([2, 4, 0], "int32"),
+                attrs={"mode": mode, "state_size": 2, "num_layers": 1, "bidirectional": True, "state_outputs": True}
+                | {"use_sequence_length": True},
+            )
+            for mode, size in (("lstm", 96), ("gru", 72), ("rnn_tanh", 24))
+        ),
+        sample(
+            (2, 2, 2), (48,), (1, 2, 2), (1, 2, 2), attrs={"mode": "lstm", "state_size": 2, "num_layers": 1},
+            dtype="float16",
+        ),
+    ]  # fmt: skip
+
+    @property
+    def random(self) -> bool:
+        return self.p > 0 and self.num_layers > 1 and not self._predict
+
+    @cached_property
+    def signature(self) -> Signature:
+        visible = 1 if not self.state_outputs else 3 if self.mode == "lstm" else 2
+        return Signature(self.roles, visible + (0 if self._predict else len(self.saved)), visible)
+
+    def bind_mode(self, train: bool) -> Operator:
+        """In prediction there is no dropout, and nothing is kept: a backward computes the forward again."""
+        return self if train else self.variant(_predict=True)
+
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
+        given = self.read(shapes)
+        data, state = given["data"], given["state"]
+        if data is not None and len(data) == 3:
+            if data[1] is None and state is not None and len(state) == 3:
+                data = (data[0], state[1], data[2])
+            batch = data[1]
+            if data[2] is not None:
+                given["parameters"] = filled(given["parameters"], (self.sizes.parameters(data[2]),))
+        elif data is not None:
+            raise ShapeError(f"RNN: data has shape {data}; (steps, batch, features) is needed")
+        else:
+            batch = state[1] if state is not None and len(state) == 3 else None
+        given["data"] = data
+        places = self.num_layers * self.sizes.directions
+        for name in ("state", "state_cell"):
+            given[name] = filled(given[name], (places, batch, self.state_size))
+        given["sequence_length"] = filled(given["sequence_length"], (batch,))
+        return tuple(given[name] for name in self.roles)
+
+    def infer_shape(
+        self,
+        data: Shape,
+        parameters: Shape,
+        state: Shape,
+        state_cell: Shape | None = None,
+        sequence_length: Shape | None = None,
+    ) -> list[Shape]:
+        inputs = (data, parameters, state, state_cell, sequence_length)
+        given = self.read([item for item in inputs if item is not None])
+        if len(data) != 3:
+            raise ShapeError(f"RNN: data has shape {data}; (steps, batch, features) is needed")
+        steps, batch, width = data
+        places, hidden = self.num_layers * self.sizes.directions, self.state_size
+        wanted = {
+            "parameters": (self.sizes.parameters(width),),
+            "state": (places, batch, hidden),
+            "state_cell": (places, batch, hidden),
+            "sequence_length": (batch,),
+        }
+        for name in self.roles[1:]:
+            if given[name] != wanted[name]:
+                raise ShapeError(f"RNN: {name} has shape {given[name]}; data {data} needs {wanted[name]}")
+        states = [wanted["state"]] * (self.signature.visible - 1)
+        kept = [] if self._predict else [self.saved_shape(name, steps, batch) for name in self.saved]
+        return [(steps, batch, self.sizes.directions * hidden), *states, *kept]
+
+    def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
+        given = self.read(dtypes)
+        kind = given["data"]
+        for name in self.roles:
+            if name != "sequence_length" and given[name] != kind:
+                raise DTypeError(f"RNN: data is {kind}, {name} is {given[name]}; convert one with F.cast(x, dtype=...)")
+        kept = () if self._predict else self.saved
+        return [kind] * self.signature.visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
+
+    def numpy(
+        self,
+        *inputs: Array,
+        out: Outs = None,
+        rng: tuple[int, int] | None = None,
+        need: Sequence[bool] | None = None,
+        scratch: Scratch = np.empty,
+    ) -> Array | Arrays:
+        given = self.read(inputs)
+        data = given["data"]
+        shapes = self.infer_shape(*(item.shape for item in inputs))
+        count, visible = self.signature.outputs, self.signature.visible
+        outs: list[Any] = [None] * count if out is None else list(out) if count > 1 else [out]
+        kind = _working(data.dtype)
+        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        need = (True,) * count if need is None else need
+        made = [_writable(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
+        kept = self.memory(data.shape[0], data.shape[1], kind, scratch)
+        names = () if self._predict else self.saved
+        held: dict[str, Any] = {}
+        for index, name in enumerate(names, visible):
+            if name == "mask":
+                seed, draw = rng if rng is not None else (0, 0)
+                mask = philox.keep_mask(seed, draw, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
+                held[name] = np.array(mask).reshape(shapes[index])
+            elif any(need[visible:]):
+                held[name] = _writable(outs[index], shapes[index], kind)
+        kept = kept._replace(**held, scale=self.scale() if "mask" in held else 1.0)
+        finals = (*made[1:], None, None)[:2]
+        forward(
+            self.sizes,
+            x,
+            self.sizes.unpack(vector, data.shape[2]),
+            state,
+            cell,
+            lengths,
+            kept,
+            made[0],
+            finals[0],
+            finals[1],
+            scratch,
+        )
+        values = [*made, *(held.get(name) for name in names)]
+        types = self.infer_type(*(item.dtype for item in inputs))
+        results: tuple[Any, ...] = tuple(map(_delivered, values, outs, types))
+        return results if len(results) > 1 else results[0]
+
+    def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
+        count, outputs = len(self.roles), self.signature.outputs
+        inputs, kept, douts = values[:count], values[count : count + outputs], values[count + outputs :]
+        attributes: dict[str, Any] = {**self.written, "heads": tuple(int(item is not None) for item in douts)}
+        if self._predict:
+            kept, attributes["p"] = (), 0.0
+        else:
+            kept = (kept[0], *kept[self.signature.visible :])
+        present = [item for item in douts if item is not None]
+        found: Any = F._rnn_grad(*inputs, *kept, *present, kept=not self._predict, **attributes)
+        return (*found, None) if self.use_sequence_length else tuple(found)
+
+    def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
+        made = rnn_lower.forward(F, self, self.read(inputs), drops=bool(self.random))
+        ends = ("states", "cells")[: self.signature.visible - 1]
+        finals = [rnn_lower.finals(F, self.sizes, made[name]) for name in ends]
+        names = () if self._predict else self.saved
+        return made["y"], *finals, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
+
+    def onnx(self, g: OnnxGraph, data: str, parameters: str, state: str, *rest: str) -> str | tuple[str, ...]:
+        if not self._predict:
+            raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
+        if self.sizes.clip is not None:
+            raise Unmappable("RNN with lstm_state_clip_min: ONNX clips the gates' arguments instead")
+        given = self.read((data, parameters, state, *rest))
+        y, finals, cells = emit_layers(g, self.sizes, **given)
+        if not self.state_outputs:
+            return y
+        return (y, finals) if cells is None else (y, finals, cells)
+
+
+class RNNGrad(_Recurrent, name="_rnn_grad"):
+    """The gradient of RNN. Inputs: those of RNN; with `kept` its output and what it saved; a gradient for each visible
+    output that `heads` marks with 1. Returns the gradients of data, parameters, state and an LSTM's state_cell.
+    """
+
+    refuses_gradient = True
+    kept: bool = True
+    heads: Shape = (1,)
+    mxnet = None
+    samples = [
+        sample(
+            (3, 2, 3), (42,), (1, 2, 2), (3, 2, 2),
+            attrs={"mode": "gru", "state_size": 2, "num_layers": 1, "kept": False},
+        ),
+        sample(
+            (3, 2, 3), (104,), (2, 2, 2), (2, 2, 2), (2, 2, 2),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True, "kept": False}
+            | {"heads": (0, 0, 1)},
+        ),
+    ]  # fmt: skip
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(self.input_names, 4 if self.mode == "lstm" else 3)
+
+    def infer_shape(self, *args: Shape) -> Shapes:
+        return list(args[: self.signature.outputs])
+
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
+        return [dtypes[0]] * self.signature.outputs
+
+    def numpy(
+        self, *inputs: Array, out: Outs = None, need: Sequence[bool] | None = None, scratch: Scratch = np.empty
+    ) -> tuple[Array | None, ...]:
+        count = len(self.roles)
+        given = self.read(inputs[:count])
+        data = given["data"]
+        kind = _working(data.dtype)
+        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        steps, batch, width = data.shape
+        sizes = self.sizes
+        weights = sizes.unpack(vector, width)
+        if self.kept:
+            y, *saved = inputs[count : count + 1 + len(self.saved)]
+            held: dict[str, Any] = {
+                name: value if name == "mask" else value.astype(kind, copy=False)
+                for name, value in zip(self.saved, saved, strict=True)
+            }
+            kept = Kept(**held, scale=self.scale() if "mask" in held else 1.0)
+            y = y.astype(kind, copy=False)
+        else:
+            y = scratch((steps, batch, sizes.directions * sizes.hidden), kind)
+            memory: dict[str, Any] = {name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved}
+            kept = Kept(**memory)
+            forward(sizes, x, weights, state, cell, lengths, kept, y, None, None, scratch)
+        heads = iter(inputs[len(inputs) - sum(self.heads) :])
+        dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
+        outs = [None] * self.signature.outputs if out is None else list(out)
+        need = (True,) * self.signature.outputs if need is None else need
+        made = [_writable(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
+        for target, final in zip(made[2:], (dstate, dcell), strict=False):
+            target[...] = 0 if final is None else final
+        backward(
+            sizes,
+            x,
+            weights,
+            state,
+            cell,
+            lengths,
+            kept,
+            y,
+            np.zeros(y.shape, kind) if dy is None else dy.astype(kind, copy=False),
+            made[2],
+            made[3] if self.mode == "lstm" else None,
+            made[0] if need[0] else None,
+            sizes.unpack(made[1], width) if need[1] else None,
+            scratch,
+        )
+        return tuple(
+            _delivered(value, target, data.dtype) if wanted else None
+            for value, target, wanted in zip(made, outs, need, strict=True)
+        )
+
+    def lower(self, F: Functions, *inputs: Tensor) -> Gradients:
+        count = len(self.roles)
+        given = self.read(inputs[:count])
+        if self.kept:
+            y, *saved = inputs[count : count + 1 + len(self.saved)]
+            kept: dict[str, Any] = {"mask": None, "y": y, **dict(zip(self.saved, saved, strict=True))}
+            for name in ("gates", "cells", "lower"):
+                if name in kept:
+                    kept[name] = [rnn_lower.one(F, kept[name], place) for place in range(kept[name].shape[0])]
+        else:
+            kept = rnn_lower.forward(F, self, given, drops=False)
+        present = iter(inputs[len(inputs) - sum(self.heads) :])
+        heads = [next(present) if marked else None for marked in self.heads]
+        return rnn_lower.backward(F, self, given, kept, heads)[: self.signature.outputs]
+
+
+class ParameterConcat(Concat, name="_rnn_param_concat"):
+    """The flattened weights and biases of recurrent layers, one behind the other: RNN's packed parameters."""
+
+    dim: int = 0
+    samples = [sample((4,), (2,), dim=0)]
+
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        """Sizes that are unknown are equal: those of a layer's input weights, one per direction."""
+        unknown: list[bool] = [shape is None or None in shape for shape in shapes]
+        if len(output) != 1 or not any(unknown):
+            return shapes
+        complete = [shape for shape in shapes if shape is not None and None not in shape]
+        known = sum(size for shape in complete for size in shape[:1] if size is not None)
+        share = (output[0] - known) // sum(unknown)
+        return tuple((share,) if open_ else shape for shape, open_ in zip(shapes, unknown, strict=True))

@@ -1,0 +1,64 @@
+"""Update rules that treat a row of the weight as one: AdaGrad with one rate per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework.attributes import Scalar
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.namespace import F as raw
+from hybrid_lab.ops.framework.pointwise import is_scalar
+from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.sample import sample
+from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.updates.update import Descent, updating
+
+
+class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=("contrib_group_adagrad_update",)):
+    """AdaGrad with one rate per row: g = clip(rescale_grad * grad); history = history + mean(g^2) of each row;
+    returns : weight - lr * g / sqrt(history + epsilon). weight, grad : (n, m); history : (n, 1)
+    """
+
+    signature = updating("history")
+    alias_safe = False
+    lr: Scalar
+    rescale_grad: Scalar = Scalar(1.0)
+    clip_gradient: float = -1.0
+    epsilon: float = 1e-5
+    samples = [
+        sample((3, 4), (3, 4), (3, 1), 0.1, 0.5, gradient=False, low=0.05),
+        sample((2, 3), (2, 3), (2, 1), 0.1, 1.0, gradient=False, low=0.05, clip_gradient=0.2, epsilon=0.1),
+    ]
+
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
+        weight, grad, history, *numbers = shapes
+        known = weight if weight is not None and None not in weight else grad
+        if known is None or None in known:
+            return shapes
+        rows = (known[0], 1) if history is None else history
+        return (known if weight is None else weight, known if grad is None else grad, rows, *numbers)
+
+    def infer_shape(self, weight: Shape, grad: Shape, history: Shape, lr: Shape, rescale_grad: Shape) -> list[Shape]:
+        if len(weight) != 2 or grad != weight or history != (weight[0], 1):
+            raise ShapeError(
+                f"group_adagrad_update: {weight}, {grad} and {history}; (n, m), (n, m) and (n, 1) are needed"
+            )
+        return [weight, history]
+
+    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
+        arrays, numbers = inputs[:3], [item if is_scalar(item) else item.item() for item in inputs[3:]]
+        dtype = arrays[0].dtype
+        wide = [item.astype(np.float32) for item in arrays] if dtype == np.float16 else arrays
+        new: tuple[Any, ...] = self.step(raw, *wide, *numbers)
+        made = [item.astype(dtype, copy=False) for item in new]
+        return tuple(map(into, made, out or (None, None)))
+
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, history: Tensor, lr: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
+        g = self.gradient(F, grad, rescale_grad)
+        history = history + F.mean(F.square(g), axis=1, keepdims=True)
+        return weight - g / F.sqrt(history + self.epsilon) * lr, history
