@@ -32,7 +32,7 @@ def rlock() -> Any:
     return made
 
 
-def has_threads(made: Any) -> None:
+def has_threads(made: object) -> None:
     """The object has threads of its own, for which its destructor waits: a forked child keeps the object for ever."""
     _with_threads.add(made)
 

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class InitDesc(str):
     attrs: dict[str, Any]
     global_init: Any
 
-    def __new__(cls, name: str, attrs: Mapping[str, Any] | None = None, global_init: Any = None) -> InitDesc:
+    def __new__(cls, name: str, attrs: Mapping[str, object] | None = None, global_init: object = None) -> InitDesc:
         desc = super().__new__(cls, name)
         desc.attrs = dict(attrs or {})
         desc.global_init = global_init
@@ -120,7 +120,7 @@ class Initializer:
         self._verbose = False
         self._print_func: Callable[[Any], str] | None = None
 
-    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Initializer:
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Initializer:
         """Log a line for every array that is initialized; `print_func(array)` says what the line shows."""
         self._verbose = verbose
         self._print_func = print_func
@@ -152,12 +152,12 @@ class Initializer:
                 return
         self._init_default(desc, arr)
 
-    def _log(self, desc: str, rule: Any, arr: Any) -> None:
+    def _log(self, desc: str, rule: object, arr: Any) -> None:
         if self._verbose:
             shown = self._print_func(arr) if self._print_func else f"norm {np.linalg.norm(arr.asnumpy()):.4g}"
             _logger.info("Initialized %s as %s: %s", desc, rule, shown)
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: object) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not override _init_weight(name, arr)")
 
     def _init_zero(self, name: str, arr: Any) -> None:
@@ -175,7 +175,7 @@ class Initializer:
     def _init_beta(self, name: str, arr: Any) -> None:
         arr[:] = 0.0
 
-    def _init_default(self, name: str, arr: Any) -> None:
+    def _init_default(self, name: str, arr: object) -> None:
         endings = ", ".join(ending for ending, _ in _RULES)
         raise ValueError(
             f"no initialization rule for the name {str(name)!r}: names ending with {endings} have one. "
@@ -211,6 +211,10 @@ def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
         return klass
 
     return add
+
+
+#: An Initializer, the name of one, or None for the default.
+InitializerLike: TypeAlias = "Initializer | Mixed | Load | str | None"
 
 
 def create(initializer: Any, **kwargs: Any) -> Any:
@@ -437,7 +441,7 @@ class Mixed:
             raise ValueError(f"{len(patterns)} patterns for {len(initializers)} initializers; each pattern needs one")
         self.map = [(re.compile(pattern), create(each)) for pattern, each in zip(patterns, initializers, strict=True)]
 
-    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Mixed:
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Mixed:
         """As `Initializer.set_verbosity`, for each of them."""
         for _, initializer in self.map:
             initializer.set_verbosity(verbose, print_func)
@@ -473,7 +477,7 @@ class Load:
         self.default_init = None if default_init is None else create(default_init)
         self.verbose = verbose
 
-    def set_verbosity(self, verbose: bool = False, print_func: Callable[[Any], str] | None = None) -> Load:
+    def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Load:
         """Log where each array's values came from."""
         self.verbose = verbose
         return self

@@ -41,7 +41,7 @@ class _StandardError(logging.StreamHandler[Any]):
         return sys.stderr
 
     @stream.setter
-    def stream(self, value: Any) -> None:
+    def stream(self, value: object) -> None:
         pass
 
 

@@ -36,7 +36,7 @@ _OTHER_COLOR = "#fccde5"
 _WEIGHTS = ("_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean", "_running_var", "_running_mean")
 
 
-def _graph(symbol: Any, shape: Mapping[str, Sequence[int]] | None) -> Graph:
+def _graph(symbol: object, shape: Mapping[str, Sequence[int]] | None) -> Graph:
     """The graph of a Symbol or of a called HybridBlock; with shapes where those of the inputs are given."""
     known: dict[str, Any] = {}
     if not isinstance(symbol, Symbol):
@@ -83,11 +83,11 @@ def _label(node: Node) -> str:
 
 
 def plot_network(
-    symbol: Any,
+    symbol: object,
     title: str = "plot",
     save_format: str = "pdf",
     shape: Mapping[str, Sequence[int]] | None = None,
-    dtype: Mapping[str, Any] | None = None,
+    dtype: Mapping[str, object] | None = None,
     node_attrs: Mapping[str, str] | None = None,
     hide_weights: bool = True,
 ) -> Digraph:
@@ -138,7 +138,7 @@ def _unique_names(graph: Graph) -> dict[Node, str]:
     return names
 
 
-def _edge_label(value: Value, with_shape: bool, dtype: Mapping[str, Any] | None) -> str:
+def _edge_label(value: Value, with_shape: bool, dtype: Mapping[str, object] | None) -> str:
     parts = []
     if with_shape and value.shape is not None:
         parts.append("x".join(str(size or "?") for size in value.shape[1:]))
@@ -148,7 +148,7 @@ def _edge_label(value: Value, with_shape: bool, dtype: Mapping[str, Any] | None)
 
 
 def print_summary(
-    symbol: Any,
+    symbol: object,
     shape: Mapping[str, Sequence[int]] | None = None,
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
@@ -163,7 +163,7 @@ def print_summary(
 
 
 def summary(
-    symbol: Any,
+    symbol: object,
     shape: Mapping[str, Sequence[int]] | None = None,
     line_length: int = 120,
     positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),

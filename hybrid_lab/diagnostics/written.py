@@ -240,7 +240,7 @@ def _below_namespace(spelled: str) -> str:
     return parts[-1]
 
 
-def _of_numpy(function: Any) -> bool:
+def _of_numpy(function: object) -> bool:
     home = getattr(function, "__module__", None) or type(function).__module__
     return str(home).partition(".")[0] == "numpy"
 

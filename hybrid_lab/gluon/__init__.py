@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def load(path: str | PathLike[str], **options: Any) -> Block:
+def load(path: str | PathLike[str], **options: object) -> Block:
     """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs.
 
     Raises ArchiveError for a damaged file.

@@ -45,7 +45,7 @@ def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
     return block._last_outputs
 
 
-def set_last_outputs(block: Block, outputs: tuple[tuple[Any, Any], ...]) -> None:
+def set_last_outputs(block: Block, outputs: tuple[tuple[object, object], ...]) -> None:
     """Set what `last_outputs` returns."""
     block.__dict__["_last_outputs"] = outputs
 
@@ -70,7 +70,7 @@ def flags(block: HybridBlock) -> dict[str, Any]:
     return block._flags
 
 
-def set_flags(block: HybridBlock, flags: dict[str, Any]) -> None:
+def set_flags(block: HybridBlock, flags: dict[str, object]) -> None:
     """Replace the flags, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_flags", flags)
 

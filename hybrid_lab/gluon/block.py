@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -22,6 +22,12 @@ from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.initializer import InitializerLike
+
+
 __all__ = ["Block"]
 
 block_html: Provided[[Block], str] = Provided("block_html")
@@ -31,6 +37,13 @@ save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 _OWN_CONTAINERS = frozenset(
     {"_children", "_reg_params", "_forward_hooks", "_forward_pre_hooks", "_name_counts", "_parents"}
 )
+
+
+class BlockOptions(TypedDict, total=False):
+    """What every Block's constructor takes besides its own arguments."""
+
+    prefix: str | None
+    params: ParameterDict | None
 
 
 class Block:
@@ -99,7 +112,7 @@ class Block:
 
     # -- attributes, children, structure -----------------------------------------------------------------------
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, (Block, Parameter)) and "_children" not in self.__dict__:
             raise RuntimeError(
                 f"{type(self).__name__}.__init__ must call super().__init__() before it assigns {name!r}"
@@ -177,7 +190,7 @@ class Block:
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_parents"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.__dict__["_parents"] = []
         for child in self._children.values():
@@ -254,7 +267,7 @@ class Block:
 
     def initialize(
         self,
-        init: Any = None,
+        init: InitializerLike | None = None,
         ctx: Context | Sequence[Context] | None = None,
         verbose: bool = False,
         force_reinit: bool = False,
@@ -270,7 +283,7 @@ class Block:
         """Set the gradients of all parameters to zero."""
         self.collect_params().zero_grad()
 
-    def setattr(self, name: str, value: Any) -> None:
+    def setattr(self, name: str, value: object) -> None:
         """Set an attribute of every parameter: `setattr('grad_req', 'null')` freezes them. As in Gluon 2."""
         self.collect_params().setattr(name, value)
 
@@ -281,7 +294,7 @@ class Block:
         """
         self.collect_params().reset_ctx(ctx)
 
-    def cast(self, dtype: Any) -> None:
+    def cast(self, dtype: DTypeLike | None) -> None:
         """Change the element type of all parameters."""
         for child in self._children.values():
             child.cast(dtype)
@@ -336,21 +349,21 @@ class Block:
             arrays[name[4:] if known else name] = array
         load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
 
-    def save(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
+    def save(self, path: str | PathLike[str] | None = None, **options: object) -> Any:
         """Write the tree, all cached graphs and all parameters to one `.hlab` archive. As `mx.save_cached_graphs`."""
         return save_cached_graphs(self, path, **options)
 
-    def load(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
+    def load(self, path: str | PathLike[str] | None = None, **options: object) -> Any:
         """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
         return load_cached_graphs(self, path, **options)
 
     def save_states(
-        self, path: str | PathLike[str], aux_states: Mapping[str, Any] | None = None, **options: Any
+        self, path: str | PathLike[str], aux_states: Mapping[str, object] | None = None, **options: object
     ) -> Any:
         """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays)."""
         return save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
 
-    def load_states(self, path: str | PathLike[str], **options: Any) -> dict[str, Any]:
+    def load_states(self, path: str | PathLike[str], **options: object) -> dict[str, Any]:
         """As `load`; returns the dictionary that `save_states` got."""
         return load_cached_graphs(self, path, **options).aux
 
@@ -369,7 +382,7 @@ class Block:
     _last_outputs: tuple[tuple[Any, Any], ...] = ()
     """(shape, dtype) of each output of the last call, for the lab's tree."""
 
-    def _note_outputs(self, outputs: Any) -> None:
+    def _note_outputs(self, outputs: object) -> None:
         if type(outputs) is NDArray:
             found: tuple[tuple[Any, Any], ...] = ((outputs.host_view.shape, outputs.host_view.dtype),)
         elif isinstance(outputs, (tuple, list)):
@@ -382,15 +395,15 @@ class Block:
         """The computation; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
-    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[Any, ...]], Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[object, ...]], object]) -> HookHandle:
         """Call `hook(block, inputs)` before each forward; `handle.detach()` ends that."""
         return HookHandle().attach(self._forward_pre_hooks, hook)
 
-    def register_forward_hook(self, hook: Callable[[Block, tuple[Any, ...], Any], Any]) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[[Block, tuple[object, ...], object], object]) -> HookHandle:
         """Call `hook(block, inputs, outputs)` after each forward; `handle.detach()` ends that."""
         return HookHandle().attach(self._forward_hooks, hook)
 
-    def apply(self, fn: Callable[[Block], Any]) -> Block:
+    def apply(self, fn: Callable[[Block], object]) -> Block:
         """Call `fn(block)` for every block below, then for this one. Returns this block."""
         for child in self._children.values():
             child.apply(fn)
@@ -403,7 +416,7 @@ class Block:
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
-    def compile_for(self, *targets: str, inputs: Any = None, train: bool = False) -> Any:
+    def compile_for(self, *targets: str, inputs: object = None, train: bool = False) -> Any:
         """For HybridBlocks, see there: a plain Block has no graph. Raises HybridLabError naming children that have."""
         hybrid = [name for name, child in self._children.items() if type(child).compile_for is not Block.compile_for]
         children = f"; use compile_for of its children {', '.join(hybrid[:4])}" if hybrid else ""
@@ -411,14 +424,14 @@ class Block:
             f"{self.name} is a {type(self).__name__}, not a HybridBlock, and has no graph to compile{children}"
         )
 
-    def summary(self, *inputs: Any) -> None:
+    def summary(self, *inputs: object) -> None:
         """Print a table of the layers with output shapes and numbers of parameters, from one call on `inputs`."""
         from .layer_table import layer_table
 
         print(layer_table(self, inputs))
 
 
-def check_active(active: Any) -> None:
+def check_active(active: object) -> None:
     """Raise SettingError for a first argument of hybridize() that is meant for another: 'numpy', mx.gpu(0)."""
     if active is None or isinstance(active, (int, np.bool_)):
         return
@@ -426,13 +439,13 @@ def check_active(active: Any) -> None:
     raise SettingError(f"hybridize() takes True or False first, not {active!r}{meant.get(type(active), '')}")
 
 
-def check_switch(name: str, value: Any) -> None:
+def check_switch(name: str, value: object) -> None:
     """Raise SettingError for a flag of hybridize() that is to be on or off and is neither: strict="no"."""
     if not (value is None or isinstance(value, (int, np.bool_))):
         raise SettingError(f"hybridize() takes True or False for {name}, not {value!r}")
 
 
-def _blocks_in(value: Any) -> Iterator[Block]:
+def _blocks_in(value: object) -> Iterator[Block]:
     """The Blocks in nested lists, tuples and dicts."""
     if isinstance(value, Block):
         yield value

@@ -26,7 +26,7 @@ class HookHandle:
         self._hooks: weakref.ref[OrderedDict[int, Callable[..., Any]]] | None = None
         self._number = -1
 
-    def attach(self, hooks: OrderedDict[int, Callable[..., Any]], hook: Callable[..., Any]) -> HookHandle:
+    def attach(self, hooks: OrderedDict[int, Callable[..., object]], hook: Callable[..., object]) -> HookHandle:
         """Add `hook` to `hooks`. Raises RuntimeError if this handle has one already."""
         if self._hooks is not None:
             raise RuntimeError("this handle belongs to a hook already")
@@ -44,7 +44,7 @@ class HookHandle:
     def __enter__(self) -> HookHandle:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.detach()
 
 

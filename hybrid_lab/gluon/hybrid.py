@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,13 @@ from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.ops.protocols import Functions
+
+
 compile_for: Provided[..., Any] = Provided("compile_for")
 
 _local = tracing.local
@@ -63,7 +70,7 @@ class HybridBlock(Block):
     _flags: dict[str, Any]
     _graphs: GraphCache
 
-    def __init__(self, prefix: str | None = None, params: Any = None):
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
         super().__init__(prefix=prefix, params=params)
         object.__setattr__(self, "_active", False)
         object.__setattr__(self, "_flags", {})
@@ -79,7 +86,7 @@ class HybridBlock(Block):
             return "1.x"
         return "2.x" if kind.forward is not HybridBlock.forward else "1.x"
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
+    def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
         """The computation, on `F` = nd or sym. Override it (or `forward`)."""
         raise NotImplementedError(
             f"{type(self).__name__} defines neither hybrid_forward(self, F, x, ...) nor forward(self, x, ...)"
@@ -110,7 +117,7 @@ class HybridBlock(Block):
         if missing:
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
-    def _run_symbolic(self, args: Sequence[Any]) -> Any:
+    def _run_symbolic(self, args: Sequence[object]) -> Any:
         """The block's code on Symbols; scopes and style are the caller's business."""
         if self._graphs.pinned:
             return self._inline_pinned(args)
@@ -139,7 +146,7 @@ class HybridBlock(Block):
             return result
         return self._call(args)
 
-    def _call(self, args: tuple[Any, ...]) -> Any:
+    def _call(self, args: tuple[object, ...]) -> Any:
         trace = _local.trace
         if trace is not None:
             return self._call_in_trace(trace, args)
@@ -151,7 +158,7 @@ class HybridBlock(Block):
                 return self._graphs(args)
         return self._call_eagerly(args)
 
-    def _call_eagerly(self, args: tuple[Any, ...]) -> Any:
+    def _call_eagerly(self, args: tuple[object, ...]) -> Any:
         leaves, _ = (
             flatten(args, f"the input of {self.name}") if self._style == "2.x" or self._graphs.pinned else ([], ())
         )
@@ -172,14 +179,14 @@ class HybridBlock(Block):
         self._note_outputs(result)
         return result
 
-    def _compose(self, args: tuple[Any, ...]) -> Any:
+    def _compose(self, args: tuple[object, ...]) -> Any:
         """Called on free Symbols: the graph of this block on top of them."""
         trace = tracing.Trace()
         with tracing.tracing(trace):
             passed = Passed(trace, args)
             return passed.leave(run_traced(self, trace, passed, self.name))
 
-    def _call_in_trace(self, trace: tracing.Trace, args: tuple[Any, ...]) -> Any:
+    def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
         leaves, spec = flatten(args, f"the input of {self.name}")
         arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
@@ -201,7 +208,7 @@ class HybridBlock(Block):
         self._note_traced_outputs(trace, result)
         return passed.leave(result)
 
-    def _note_traced_outputs(self, trace: tracing.Trace, result: Any) -> None:
+    def _note_traced_outputs(self, trace: tracing.Trace, result: object) -> None:
         leaves = flatten(spread(result))[0]
         types = [trace.types.get(leaf.outputs[0]) for leaf in leaves if isinstance(leaf, Symbol)]
         if types and all(item is not None for item in types):
@@ -217,7 +224,7 @@ class HybridBlock(Block):
 
     # -- graphs that a file brought --------------------------------------------------------------------------
 
-    def _run_pinned(self, args: tuple[Any, ...]) -> Any:
+    def _run_pinned(self, args: tuple[object, ...]) -> Any:
         """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
         leaves, spec = flatten(args, f"the input of {self.name}")
         types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
@@ -227,7 +234,7 @@ class HybridBlock(Block):
         outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
         return unflatten(neutral.out_spec, iter(outputs))
 
-    def _inline_pinned(self, args: Sequence[Any]) -> Any:
+    def _inline_pinned(self, args: Sequence[object]) -> Any:
         """Put the loaded graph into the graph being traced."""
         leaves, spec = flatten(tuple(args), f"the input of {self.name}")
         trace = tracing.current()
@@ -310,13 +317,13 @@ class HybridBlock(Block):
             raise hybridize_error("HL181", block=self.name, child=name or "new child", type=type(block).__name__)
         super().register_child(block, name)
 
-    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[Any, ...]], Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[object, ...]], object]) -> HookHandle:
         """Call `hook(block, inputs)` before each forward, but not where this block runs inside another one's graph."""
         handle = super().register_forward_pre_hook(hook)
         self._graphs.tell_of_hooks()
         return handle
 
-    def register_forward_hook(self, hook: Callable[[Block, tuple[Any, ...], Any], Any]) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[[Block, tuple[object, ...], object], object]) -> HookHandle:
         """Call `hook(block, inputs, outputs)` after each forward, but not where this block runs inside another one's
         graph.
         """
@@ -324,7 +331,7 @@ class HybridBlock(Block):
         self._graphs.tell_of_hooks()
         return handle
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Symbol):
             raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
         before = self.__dict__.get(name, value)
@@ -332,7 +339,7 @@ class HybridBlock(Block):
         if before is not value and tracing.current() is None and self._decides(name, before, value):
             self._structure_changed()
 
-    def _decides(self, name: str, before: Any, value: Any) -> bool:
+    def _decides(self, name: str, before: object, value: object) -> bool:
         """Whether giving the attribute another value may change what a graph of this block computes."""
         if "_graphs" not in self.__dict__ or name in OWN:
             return False
@@ -341,7 +348,7 @@ class HybridBlock(Block):
             return False
         return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
 
-    def cast(self, dtype: Any) -> None:
+    def cast(self, dtype: DTypeLike | None) -> None:
         """Convert all parameters, drop the programs made for the old dtype."""
         super().cast(dtype)
         self._graphs.forget_programs()
@@ -353,14 +360,14 @@ class HybridBlock(Block):
 
     # -- deferred shapes -------------------------------------------------------------------------------------
 
-    def infer_shape(self, *args: Any) -> None:
+    def infer_shape(self, *args: object) -> None:
         """Set the shapes of this block's parameters for these inputs (arrays); no `initialize()` is needed for it.
         Override it for shapes that a trace cannot find.
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
         self._set_shapes(self._graphs.neutral(spec, leaves), leaves)
 
-    def _complete_parameters(self, args: tuple[Any, ...]) -> None:
+    def _complete_parameters(self, args: tuple[object, ...]) -> None:
         """Infer unknown parameter shapes from the inputs, then finish the deferred initialization."""
         for parameter in self._reg_params.values():
             if not parameter.shape_is_known and parameter._array is None:
@@ -403,7 +410,7 @@ class HybridBlock(Block):
 
     # -- looking at kernels ----------------------------------------------------------------------------------
 
-    def compile_for(self, *targets: str, inputs: Any = None, train: bool = False) -> Any:
+    def compile_for(self, *targets: str, inputs: object = None, train: bool = False) -> Any:
         """The Triton kernels of a call, compiled for GPUs that need not be in the machine: `net.compile_for('gfx942',
         inputs=(8, 3, 224, 224))`. As `insight.compiled.compile_for`.
         """
@@ -430,8 +437,7 @@ class HybridBlock(Block):
             neutral = self._without_conversions(neutral)
         variables = neutral.graph.inputs[neutral.num_data :]
         values = {
-            value: parameter._reduce().asnumpy()
-            for value, parameter in zip(variables, neutral.parameters, strict=True)
+            value: parameter._reduce().asnumpy() for value, parameter in zip(variables, neutral.parameters, strict=True)
         }
         return save_model(path, epoch, neutral.graph, values)
 
@@ -453,7 +459,7 @@ class HybridBlock(Block):
         return replace(neutral, graph=graph)
 
 
-def _known_flags(name: str, flags: dict[str, Any]) -> dict[str, Any]:
+def _known_flags(name: str, flags: dict[str, object]) -> dict[str, Any]:
     """The flags without those that neither MXNet nor this package has, which are warned of."""
     known = {flag: value for flag, value in flags.items() if flag in _MXNET_FLAGS}
     for flag in flags.keys() - known.keys():

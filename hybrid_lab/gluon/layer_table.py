@@ -41,7 +41,7 @@ class LayerTable:
         return "\n".join(lines)
 
 
-def layer_table(net: Block, inputs: tuple[Any, ...]) -> LayerTable:
+def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
     """Call `net(*inputs)` eagerly and note every layer, in the order in which they finish.
 
     Containers (Sequential, HybridSequential) have no line. Hybridized blocks keep their graphs.
@@ -93,14 +93,14 @@ def _walk(block: Block) -> Iterator[Block]:
         yield from _walk(child)
 
 
-def _shapes(values: Any) -> str:
+def _shapes(values: object) -> str:
     if isinstance(values, (list, tuple)):
         shapes = [_shape(value) for value in values]
         return str(shapes[0]) if len(shapes) == 1 else str(shapes)[1:-1]
     return str(_shape(values))
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [_shape(each) for each in value]
     return value.shape if isinstance(value, NDArray) else value

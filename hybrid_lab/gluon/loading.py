@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,9 @@ def load_parameters(
         parameter._load_init(NDArray.wrap(np.asarray(array, order="C")), ctx)
 
 
-def _mismatch(name: str, parameter: Parameter, array: np.ndarray, ctx: Any, cast_dtype: bool) -> str | None:
+def _mismatch(
+    name: str, parameter: Parameter, array: np.ndarray, ctx: Context | Sequence[Context] | None, cast_dtype: bool
+) -> str | None:
     """What keeps `array` from becoming the parameter's value, or None."""
     if merged_shape(parameter.partial_shape, array.shape) is None:
         return f"shape: {name} is {parameter.shape} in the model, {array.shape} in the file"

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
 from .hybrid import HybridBlock
 from .nn.registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 __all__ = [
     "CTCLoss",
@@ -32,7 +40,9 @@ __all__ = [
 ]
 
 
-def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None) -> Any:
+def _apply_weighting(
+    F: Functions, loss: Tensor, weight: float | None = None, sample_weight: Tensor | None = None
+) -> Tensor:
     """Multiply by `sample_weight` (broadcast) and by the number `weight`."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
@@ -43,7 +53,7 @@ def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weig
     return loss
 
 
-def _reshape_like(F: Any, x: Any, y: Any) -> Any:
+def _reshape_like(F: Functions, x: Tensor, y: Tensor) -> Tensor:
     """`x` in the shape of `y`."""
     return F.reshape_like(x, y)
 
@@ -58,7 +68,7 @@ class Loss(HybridBlock):
     the loss, (batch, 1) for example.
     """
 
-    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._weight = weight
         self._batch_axis = batch_axis
@@ -66,7 +76,7 @@ class Loss(HybridBlock):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
 
-    def _mean(self, F: Any, loss: Any, sample_weight: Any) -> Any:
+    def _mean(self, F: Functions, loss: Tensor, sample_weight: Tensor | None) -> Tensor:
         """The weighted loss, averaged over all axes but the samples'."""
         loss = _apply_weighting(F, loss, self._weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
@@ -76,10 +86,10 @@ class Loss(HybridBlock):
 class L2Loss(Loss):
     """weight / 2 * (label - pred)^2, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
 
-    def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
         loss = _apply_weighting(F, loss, (1.0 if self._weight is None else self._weight) / 2, sample_weight)
@@ -90,10 +100,10 @@ class L2Loss(Loss):
 class L1Loss(Loss):
     """|label - pred|, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
 
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.abs(label - pred), sample_weight)
 
@@ -109,12 +119,23 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     """
 
     def __init__(
-        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+        self,
+        from_sigmoid: bool = False,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
+    def hybrid_forward(
+        self,
+        F: Functions,
+        pred: Tensor,
+        label: Tensor,
+        sample_weight: Tensor | None = None,
+        pos_weight: Tensor | None = None,
+    ) -> Tensor:
         label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             loss = self._from_probabilities(F, pred, label, pos_weight)
@@ -128,7 +149,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         return self._mean(F, loss, sample_weight)
 
     @staticmethod
-    def _from_probabilities(F: Any, pred: Any, label: Any, pos_weight: Any) -> Any:
+    def _from_probabilities(F: Functions, pred: Tensor, label: Tensor, pos_weight: Tensor | None) -> Tensor:
         positive = F.log(pred + 1e-12) * label
         if pos_weight is not None:
             positive = F.broadcast_mul(positive, pos_weight)
@@ -156,14 +177,14 @@ class SoftmaxCrossEntropyLoss(Loss):
         from_logits: bool = False,
         weight: float | None = None,
         batch_axis: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._axis = axis
         self._sparse_label = sparse_label
         self._from_logits = from_logits
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         if self._sparse_label:
@@ -185,13 +206,18 @@ class KLDivLoss(Loss):
     """
 
     def __init__(
-        self, from_logits: bool = True, axis: int = -1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+        self,
+        from_logits: bool = True,
+        axis: int = -1,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits = from_logits
         self._axis = axis
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         loss = label * (F.log(label + 1e-12) - pred)
@@ -210,7 +236,7 @@ class CTCLoss(Loss):
     """
 
     def __init__(
-        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Unpack[BlockOptions]
     ) -> None:
         if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
             raise ValueError(
@@ -221,13 +247,13 @@ class CTCLoss(Loss):
 
     def hybrid_forward(
         self,
-        F: Any,
-        pred: Any,
-        label: Any,
-        pred_lengths: Any = None,
-        label_lengths: Any = None,
-        sample_weight: Any = None,
-    ) -> Any:
+        F: Functions,
+        pred: Tensor,
+        label: Tensor,
+        pred_lengths: Tensor | None = None,
+        label_lengths: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         pred = F.swapaxes(pred, 0, 1) if self._layout == "NTC" else pred
         label = F.swapaxes(label, 0, 1) if self._label_layout == "TN" else label
         lengths = {"data_lengths": pred_lengths, "label_lengths": label_lengths}
@@ -246,14 +272,16 @@ class CTCLoss(Loss):
 class HuberLoss(Loss):
     """0.5 / rho * d^2 for d = |label - pred| <= rho, d - rho / 2 beyond, averaged per sample."""
 
-    def __init__(self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._rho = rho
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         loss = F.abs(label - pred)
-        loss = F.where(loss > self._rho, loss - 0.5 * self._rho, (0.5 / self._rho) * F.square(loss))
+        loss = F.where(cast(Any, loss) > self._rho, loss - 0.5 * self._rho, (0.5 / self._rho) * F.square(loss))
         return self._mean(F, loss, sample_weight)
 
 
@@ -261,11 +289,13 @@ class HuberLoss(Loss):
 class HingeLoss(Loss):
     """max(0, margin - pred * label), label in {-1, 1}, averaged per sample."""
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.relu(self._margin - pred * label), sample_weight)
 
@@ -274,11 +304,13 @@ class HingeLoss(Loss):
 class SquaredHingeLoss(Loss):
     """max(0, margin - pred * label)^2, label in {-1, 1}, averaged per sample."""
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.square(F.relu(self._margin - pred * label)), sample_weight)
 
@@ -288,14 +320,18 @@ class LogisticLoss(Loss):
     """log(1 + exp(-pred * label)), averaged per sample. label_format : 'signed' (-1, 1) or 'binary' (0, 1)."""
 
     def __init__(
-        self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
+        self,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        label_format: str = "signed",
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         if label_format not in ("signed", "binary"):
             raise ValueError(f"label_format must be 'signed' or 'binary', not {label_format!r}")
         super().__init__(weight, batch_axis, **kwargs)
         self._label_format = label_format
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
@@ -310,11 +346,13 @@ class TripletLoss(Loss):
     pred, positive, negative : (batch, ...) of one shape -> (batch,)
     """
 
-    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
+    def hybrid_forward(self, F: Functions, pred: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         positive = _reshape_like(F, positive, pred)
         negative = _reshape_like(F, negative, pred)
         squares = F.square(positive - pred) - F.square(negative - pred)
@@ -326,7 +364,7 @@ class TripletLoss(Loss):
 class PoissonNLLLoss(Loss):
     """exp(pred) - target * pred, or pred - target * log(pred) where not from_logits; the mean over everything.
 
-    compute_full : add Stirling's formula for log(target!) where target > 1
+    compute_full : add Stirling's formula for log(target!) where cast(Any, target) > 1
     """
 
     def __init__(
@@ -335,18 +373,20 @@ class PoissonNLLLoss(Loss):
         from_logits: bool = True,
         batch_axis: int = 0,
         compute_full: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits = from_logits
         self._compute_full = compute_full
 
-    def hybrid_forward(self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-8) -> Any:
+    def hybrid_forward(
+        self, F: Functions, pred: Tensor, target: Tensor, sample_weight: Tensor | None = None, epsilon: float = 1e-8
+    ) -> Tensor:
         target = _reshape_like(F, target, pred)
         loss = F.exp(pred) - target * pred if self._from_logits else pred - target * F.log(pred + epsilon)
         if self._compute_full:
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * math.pi * target)
-            loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
+            loss = loss + F.where(cast(Any, target) > 1, stirling, F.zeros_like(stirling))
         return F.mean(_apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -357,11 +397,15 @@ class CosineEmbeddingLoss(Loss):
     input1, input2 : (batch, n), or (..., n) with as many rows; label : one for each row -> (rows, 1)
     """
 
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Unpack[BlockOptions]
+    ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None) -> Any:
+    def hybrid_forward(
+        self, F: Functions, input1: Tensor, input2: Tensor, label: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         input1 = _reshape_like(F, input1, input2)
         label = F.reshape(label, shape=(-1, 1))
         norms = F.sqrt(_row_sum(F, input1 * input1)) * F.sqrt(_row_sum(F, input2 * input2))
@@ -370,7 +414,7 @@ class CosineEmbeddingLoss(Loss):
         return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
-def _row_sum(F: Any, x: Any) -> Any:
+def _row_sum(F: Functions, x: Tensor) -> Tensor:
     return F.sum(x, axis=-1, keepdims=True)
 
 
@@ -386,13 +430,17 @@ class SDMLLoss(Loss):
     """
 
     def __init__(
-        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any
+        self,
+        smoothing_parameter: float = 0.3,
+        weight: float | None = 1.0,
+        batch_axis: int = 0,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self.kl_loss = KLDivLoss(weight=weight)
         self.smoothing_parameter = smoothing_parameter
 
-    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x1: Tensor, x2: Tensor) -> Tensor:
         x2 = _reshape_like(F, x2, x1)
         differences = F.broadcast_sub(F.expand_dims(x1, axis=1), F.expand_dims(x2, axis=0))
         distances = F.sum(F.square(differences), axis=2)

@@ -7,7 +7,7 @@ from counters of `net`, behind its prefix (`net0_dense0_`). Parameters are named
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.symbol import names
 
@@ -45,7 +45,7 @@ class NameScope:
                 raise
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         # Cut to what was there: a scope inside that was broken off half-way goes with this one.
         depth, symbols = self._before.pop()
         del _local.scopes[depth:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.symbol import tracing
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.initializer import InitializerLike
+
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]
 
@@ -55,10 +61,10 @@ class Parameter:
         name: str = "weight",
         grad_req: str = "write",
         shape: int | Sequence[int | None] | None = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike | None = "float32",
         lr_mult: float = 1.0,
         wd_mult: float = 1.0,
-        init: Any = None,
+        init: InitializerLike | None = None,
         allow_deferred_init: bool = False,
         differentiable: bool = True,
         stype: str = "default",
@@ -121,7 +127,7 @@ class Parameter:
         return self._dtype
 
     @dtype.setter
-    def dtype(self, dtype: Any) -> None:
+    def dtype(self, dtype: DTypeLike | None) -> None:
         self.cast(dtype)
 
     @property
@@ -160,7 +166,7 @@ class Parameter:
 
     def initialize(
         self,
-        init: Any = None,
+        init: InitializerLike | None = None,
         ctx: Context | Sequence[Context] | None = None,
         default_init: Any = None,
         force_reinit: bool = False,
@@ -319,7 +325,7 @@ class Parameter:
             raise self._uninitialized()
         return self._data
 
-    def set_data(self, data: Any) -> None:
+    def set_data(self, data: object) -> None:
         """Overwrite the values on every context, in place.
 
         data : NDArray, NumPy array or nested lists of the parameter's shape. Raises ShapeError, UninitializedError.
@@ -369,7 +375,7 @@ class Parameter:
         for array in self._grad or ():
             array.fill(0)
 
-    def cast(self, dtype: Any) -> None:
+    def cast(self, dtype: DTypeLike | None) -> None:
         """Change the element type of values and gradient."""
         self._dtype = dtype = prepared(dtype)
         self._var = None
@@ -405,7 +411,7 @@ class Parameter:
             )
         return self._var
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
         """An independent parameter with copies of the arrays."""
         import copy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
 from .parameter import Constant, Parameter, _normalized, merged_shape
+
+if TYPE_CHECKING:
+    from hybrid_lab.initializer import InitializerLike
+
 
 __all__ = ["ParameterDict"]
 
@@ -94,7 +98,7 @@ class ParameterDict:
             _agree(found, key, wanted)
         return found
 
-    def get_constant(self, name: str, value: Any = None) -> Constant:
+    def get_constant(self, name: str, value: object = None) -> Constant:
         """The Constant `prefix + name`; `value` is needed for a new one and must be equal to an existing one's."""
         name = self._prefix + name
         found = self._find(name)
@@ -135,7 +139,7 @@ class ParameterDict:
 
     def initialize(
         self,
-        init: Any = None,
+        init: InitializerLike | None = None,
         ctx: Context | Sequence[Context] | None = None,
         verbose: bool = False,
         force_reinit: bool = False,
@@ -161,7 +165,7 @@ class ParameterDict:
         """All contexts the parameters are on."""
         return list(dict.fromkeys(ctx for parameter in self.values() for ctx in parameter.list_ctx()))
 
-    def setattr(self, name: str, value: Any) -> None:
+    def setattr(self, name: str, value: object) -> None:
         """Set an attribute of every parameter: `setattr('grad_req', 'null')` freezes them."""
         for parameter in self.values():
             setattr(parameter, name, value)
@@ -205,7 +209,7 @@ class ParameterDict:
 
     def load_dict(
         self,
-        param_dict: Mapping[str, Any],
+        param_dict: Mapping[str, object],
         ctx: Context | Sequence[Context] | None = None,
         allow_missing: bool = False,
         ignore_extra: bool = False,

@@ -65,7 +65,7 @@ class Interrupts:
         self._handler: Callable[[int, Any], Any] | None = None
         self._depth, self._pending = 0, False
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _note(self, number: int, frame: object) -> None:
         if self._depth:
             self._pending = True
         elif self._handler is not None:
@@ -85,7 +85,7 @@ class Interrupts:
             _signal.signal(_INTERRUPT, self._hold)
         self._depth = 1
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._depth or threading.current_thread() is not threading.main_thread():
             return
         self._depth -= 1

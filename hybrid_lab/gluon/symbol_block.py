@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from .hybridized.structure import LEAF
 from .loading import load_parameters, read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.context import Context
+
 
 __all__ = ["SymbolBlock"]
 
@@ -97,7 +101,7 @@ class SymbolBlock(HybridBlock):
         symbol_file: str,
         input_names: str | Sequence[str],
         param_file: str | None = None,
-        ctx: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> SymbolBlock:

@@ -390,7 +390,7 @@ def _columns(rows: Sequence[tuple[int, NDArray, NDArray]]) -> _Step:
     return indices, gradients, weights
 
 
-def _is_loss_scale(data: Any) -> bool:
+def _is_loss_scale(data: object) -> bool:
     """Whether this is what `amp.LossScaler.get_state` gives, or None."""
     if data is None:
         return True
@@ -417,7 +417,7 @@ def _malformed(data: Mapping[str, Any]) -> list[str]:
     return [f"damaged settings: {line}" for line in found]
 
 
-def _same_kind(value: Any, known: Any) -> bool:
+def _same_kind(value: object, known: object) -> bool:
     """Whether a setting from a file may take the place of the one here."""
     if value is None or known is None:
         return value is None or isinstance(value, (int, float))
@@ -426,7 +426,7 @@ def _same_kind(value: Any, known: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(values: Mapping[str, object]) -> dict[str, Any]:
     """The JSON-able ones."""
     found = {}
     for key, value in values.items():

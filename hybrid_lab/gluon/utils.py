@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
 
 
 def split_and_load(
-    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+    data: object, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
     """As `split_data`, one part for each context, loaded there."""
     if not isinstance(data, NDArray):

@@ -62,12 +62,12 @@ def _number(node: Node, index: int) -> Any:
     return op if type(op) is SymbolicConstant else op.array.reshape(())[()]
 
 
-def _exact(number: Any) -> Any:
+def _exact(number: object) -> Any:
     """The number, also where sizes decide it."""
     return number.array.reshape(())[()] if type(number) is SymbolicConstant else number
 
 
-def _is(number: Any, wanted: float) -> bool:
+def _is(number: object, wanted: float) -> bool:
     """Equal, with the sign of zero."""
     if type(number) is SymbolicConstant:
         return number.guarded(lambda array: bool(_is(array.reshape(())[()], wanted)))
@@ -84,12 +84,12 @@ def _whole(rule: Callable[[Node], Value | None]) -> Callable[[Node], Value | Non
     return lambda node: rule(node) if node.outputs[0].dtype.kind in "iu" else None
 
 
-def _made(node: Node, name: str, *inputs: Any, **attributes: Any) -> Value:
+def _made(node: Node, name: str, *inputs: object, **attributes: object) -> Value:
     """A node in the place of `node`."""
     return make_node(get(name).bind(**attributes), inputs, origin=node).outputs[0]
 
 
-def _under(value: Any, name: str) -> Any:
+def _under(value: object, name: str) -> Any:
     """The input of the operator `name` that made the value, or None."""
     return value.node.inputs[0] if isinstance(value, Value) and value.node.op.name == name else None
 
@@ -212,7 +212,7 @@ def _single_elements(node: Node) -> Value | None:
     return _made(node, "broadcast_add", data, 0.0) if from_zero else data
 
 
-def _broadcast(value: Any) -> Node | None:
+def _broadcast(value: object) -> Node | None:
     """The node that repeats a smaller value to make this one, or None."""
     return value.node if isinstance(value, Value) and value.node.op.name in _BROADCASTS else None
 

@@ -27,7 +27,7 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     def state_now(value: Value) -> Value:
         return builder.stop_gradient(builder.expr(updated[value])).value if value in updated else value
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
         names = op.signature.inputs if op.signature.aux else ()
         current = tuple(

@@ -47,7 +47,7 @@ class Body:
 
     # -- rules -------------------------------------------------------------------------------------------------
 
-    def shapes(self, given: Sequence[Any]) -> list[tuple[int, ...]]:
+    def shapes(self, given: Sequence[object]) -> list[tuple[int, ...]]:
         """Complete input shapes -> output shapes. Raises ShapeError with the line inside the body."""
         found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
         graph = closed(self.graph, found)
@@ -61,7 +61,7 @@ class Body:
                 raise located(error, node) from None
         return [found[value] for value in graph.outputs]
 
-    def types(self, given: Sequence[Any]) -> list[np.dtype]:
+    def types(self, given: Sequence[object]) -> list[np.dtype]:
         """Input dtypes -> output dtypes. Raises DTypeError with the line inside the body."""
         found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
         for node in self.graph.nodes:
@@ -74,7 +74,7 @@ class Body:
                 raise located(error, node) from None
         return [found[value] for value in self.graph.outputs]
 
-    def complete(self, given: Sequence[Any]) -> list[Any]:
+    def complete(self, given: Sequence[object]) -> list[Any]:
         """Input shapes, unknown ones filled in as far as they follow."""
         known = {value: shape for value, shape in zip(self.graph.inputs, given, strict=True) if shape is not None}
         found = PartialShapes(self.graph, known).shapes
@@ -91,7 +91,7 @@ class Body:
         }
         return bind_mode(self.graph.substitute(fresh), train)
 
-    def inferred(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> Graph:
+    def inferred(self, shapes: Sequence[object], dtypes: Sequence[object]) -> Graph:
         """The graph with types on every node."""
         inputs = self.graph.inputs
         return infer(self.graph, dict(zip(inputs, shapes, strict=True)), dict(zip(inputs, dtypes, strict=True)))
@@ -143,7 +143,7 @@ class Body:
             self.compiles += 1
         return self._keep(key, found)
 
-    def _keep(self, key: Any, run: Any) -> Any:
+    def _keep(self, key: object, run: object) -> Any:
         """Note that the program is used now, and drop the one unused for longest where there are too many."""
         with _changes:
             self._compiled.pop(key, None)

@@ -33,37 +33,37 @@ class Expr:
         assert self.value.shape is not None
         return self.value.shape
 
-    def _binary(self, name: str, lhs: Any, rhs: Any) -> Expr:
+    def _binary(self, name: str, lhs: object, rhs: object) -> Expr:
         return self.builder.apply(get(name).bind(), (lhs, rhs))
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: object) -> Expr:
         return self._binary("broadcast_add", self, other)
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: object) -> Expr:
         return self._binary("broadcast_add", other, self)
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: object) -> Expr:
         return self._binary("broadcast_sub", self, other)
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: object) -> Expr:
         return self._binary("broadcast_sub", other, self)
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: object) -> Expr:
         return self._binary("broadcast_mul", self, other)
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: object) -> Expr:
         return self._binary("broadcast_mul", other, self)
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: object) -> Expr:
         return self._binary("broadcast_div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: object) -> Expr:
         return self._binary("broadcast_div", other, self)
 
-    def __pow__(self, other: Any) -> Expr:
+    def __pow__(self, other: object) -> Expr:
         return self._binary("broadcast_power", self, other)
 
-    def __rpow__(self, other: Any) -> Expr:
+    def __rpow__(self, other: object) -> Expr:
         return self._binary("broadcast_power", other, self)
 
     def __neg__(self) -> Expr:
@@ -92,10 +92,10 @@ class Builder(Namespace):
         finally:
             self._origin = before
 
-    def expr(self, value: Any) -> Any:
+    def expr(self, value: object) -> Any:
         return Expr(self, value) if isinstance(value, Value) else value
 
-    def apply(self, op: Operator, inputs: Sequence[Any]) -> Any:
+    def apply(self, op: Operator, inputs: Sequence[object]) -> Any:
         """The visible outputs as Expr, or a tuple of them."""
         values = self.append(op, [item.value if isinstance(item, Expr) else item for item in inputs])
         visible = op.signature.visible
@@ -103,13 +103,13 @@ class Builder(Namespace):
             return Expr(self, values[0])
         return tuple(Expr(self, value) for value in values[:visible])
 
-    def append(self, op: Operator, inputs: Sequence[Any], draw: int | None = None) -> tuple[Value, ...]:
+    def append(self, op: Operator, inputs: Sequence[object], draw: int | None = None) -> tuple[Value, ...]:
         """All outputs of a new node. Arrays among the inputs become constants."""
         operands = tuple(constant_node(item) if isinstance(item, np.ndarray) else item for item in inputs)
         return make_node(op, operands, origin=self._origin, draw=draw).outputs
 
 
-def make_node(op: Operator, inputs: Sequence[Any], origin: Node | None = None, draw: int | None = None) -> Node:
+def make_node(op: Operator, inputs: Sequence[object], origin: Node | None = None, draw: int | None = None) -> Node:
     """A node with the scope, location and composite of `origin`, inferred where its inputs are."""
     shapes = dtypes = None
     if all(item.shape is not None and item.dtype is not None for item in inputs if isinstance(item, Value)):
@@ -128,7 +128,7 @@ def make_node(op: Operator, inputs: Sequence[Any], origin: Node | None = None, d
     )
 
 
-def infer_outputs(op: Operator, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def infer_outputs(op: Operator, inputs: Sequence[object]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Shapes and dtypes of the outputs for inferred inputs (immediates have shape () and no dtype)."""
     return infer(
         op,

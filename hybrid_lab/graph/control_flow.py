@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
 
+if TYPE_CHECKING:
+    from hybrid_lab.graph.node import Node
+
 
 class Composed(Operator):
     """Base of operators that are made from graphs instead of attributes; an instance is equal to itself only."""
@@ -50,7 +53,7 @@ class Composed(Operator):
         for key, value in {"attributes": {}, "inferred": {}, **members}.items():
             object.__setattr__(self, key, value)
 
-    def infer_shape(self, *shapes: Any) -> Any:
+    def infer_shape(self, *shapes: object) -> Any:
         raise NotImplementedError
 
     def __reduce__(self) -> Any:
@@ -93,7 +96,7 @@ class ControlFlow(Composed):
         """The graphs inside with what they are, for printers and writers."""
         return tuple((label, body.graph) for label, body in zip(self.labels, self.bodies, strict=True))
 
-    def typed_subgraphs(self, shapes: Sequence[Any], dtypes: Sequence[Any]) -> tuple[tuple[str, Graph], ...]:
+    def typed_subgraphs(self, shapes: Sequence[object], dtypes: Sequence[object]) -> tuple[tuple[str, Graph], ...]:
         """The graphs inside with types on every node, for inputs of these shapes and dtypes."""
         inside = self.inside(shapes)
         return tuple(
@@ -101,7 +104,7 @@ class ControlFlow(Composed):
             for label, body in zip(self.labels, self.bodies, strict=True)
         )
 
-    def inside(self, shapes: Sequence[Any]) -> list[Any]:
+    def inside(self, shapes: Sequence[object]) -> list[Any]:
         """The shapes of the bodies' inputs."""
         return list(shapes[self.first :])
 
@@ -117,7 +120,7 @@ class ControlFlow(Composed):
                         states.append(names[places[item] + self.first])
         return tuple(dict.fromkeys(states))
 
-    def aux(self, F: Any, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> dict[str, Any]:
+    def aux(self, F: object, inputs: tuple[object, ...], outputs: tuple[object, ...]) -> dict[str, Any]:
         names = self.signature.inputs
         return {names[place]: new for place, new in zip(self.carried, outputs[self.num_visible :], strict=False)}
 
@@ -158,7 +161,7 @@ class ControlFlow(Composed):
 
     # -- gradients ---------------------------------------------------------------------------------------------
 
-    def grad(self, F: Any, *values: Any, wanted: Any = None) -> tuple[Any, ...]:
+    def grad(self, F: Any, *values: object, wanted: Any = None) -> tuple[Any, ...]:
         count = len(self.signature.inputs)
         inputs, outputs, douts = (
             values[:count],
@@ -178,7 +181,7 @@ class ControlFlow(Composed):
         return tuple(by_input.get(index) for index in range(count))
 
     def run_backward(
-        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
+        self, inputs: Sequence[object], hidden: Sequence[object], heads: dict[int, object], wanted: Sequence[int]
     ) -> dict[int, Any]:
         """Gradients of those of the wanted inputs that get one in this call."""
         raise NotImplementedError
@@ -222,14 +225,14 @@ class Backward(Composed):
         count = len(self.forward.signature.inputs) + self.forward.num_hidden + len(self.heads)
         return Signature(tuple(f"arg{index}" for index in range(count)), 2 * len(self.wanted), len(self.wanted))
 
-    def presence(self, node: Any, index: int) -> Any:
+    def presence(self, node: Node, index: int) -> Any:
         certain = self.wanted[index] in self.forward.certain(self.heads)
         return None if certain else node.outputs[len(self.wanted) + index]
 
-    def infer_shape(self, *shapes: Any) -> Any:
+    def infer_shape(self, *shapes: object) -> Any:
         return [*(shapes[index] for index in self.wanted), *((1,) for _ in self.wanted)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: object) -> Any:
         return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
@@ -278,10 +281,10 @@ class Foreach(ControlFlow):
                 raise ShapeError(f"foreach: data have {' and '.join(str(item[0]) for item in data)} entries")
         return data[0][0], [*(shape[1:] or (1,) for shape in data), *shapes[self.num_data :]]
 
-    def inside(self, shapes: Sequence[Any]) -> list[Any]:
+    def inside(self, shapes: Sequence[object]) -> list[Any]:
         return self._shapes(shapes)[1]
 
-    def infer_shape(self, *shapes: Any) -> Any:
+    def infer_shape(self, *shapes: object) -> Any:
         steps, inside = self._shapes(shapes)
         outputs = self.bodies[0].shapes(inside)
         states = inside[self.num_data : self.num_data + self.num_states]
@@ -291,7 +294,7 @@ class Foreach(ControlFlow):
         stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
         return [*stacked, *made, *carried, *((steps, *shape) for shape in states), (1,)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: object) -> Any:
         outputs = self.bodies[0].types(dtypes)
         states = dtypes[self.num_data : self.num_data + self.num_states]
         check_equal("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
@@ -377,13 +380,13 @@ class WhileLoop(ControlFlow):
         kept = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
         return [*stacked, *made, *(shapes[index] for index in self.carried), *kept, (1,), (1,)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: object) -> Any:
         outputs = self.bodies[1].types(dtypes)
         states = dtypes[: self.num_states]
         check_equal("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
         return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY, KEY]
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: object) -> tuple[Any, ...]:
         return tuple(self.bodies[0].complete(self.bodies[1].complete(shapes)))
 
     def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
@@ -445,13 +448,13 @@ class Cond(ControlFlow):
         check_equal("cond", "output", then, other, ShapeError, "in the then branch", "in the else branch")
         return [*then, *(captures[index - 1] for index in self.carried), (1,)]
 
-    def infer_type(self, *dtypes: Any) -> Any:
+    def infer_type(self, *dtypes: object) -> Any:
         captures = dtypes[1:]
         then, other = (body.types(captures)[: self.num_out] for body in self.bodies)
         check_equal("cond", "output", then, other, DTypeError, "in the then branch", "in the else branch")
         return [*then, *(captures[index - 1] for index in self.carried), KEY]
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: object) -> tuple[Any, ...]:
         return (shapes[0], *self.bodies[1].complete(self.bodies[0].complete(shapes[1:])))
 
     def _taken(self, number: Any) -> Body:

@@ -51,7 +51,7 @@ def decompose(graph: Graph, supported: Supported | None = None) -> Graph:
     """
     names = composite_names(graph)
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         if node not in names or (supported is not None and (_is_empty(node) or supported(node))):
             return None
         origin = node.replace(composite=node.composite or names[node])
@@ -81,7 +81,7 @@ def composite_names(graph: Graph) -> dict[Node, str]:
     return found
 
 
-def _expanded(node: Node, inputs: tuple[Any, ...], supported: Supported | None) -> tuple[Value, ...] | None:
+def _expanded(node: Node, inputs: tuple[object, ...], supported: Supported | None) -> tuple[Value, ...] | None:
     """The outputs of a composite over new inputs, in supported operators; None where that cannot be."""
     try:
         values = lower(node, inputs)
@@ -98,7 +98,7 @@ def _expanded(node: Node, inputs: tuple[Any, ...], supported: Supported | None) 
     return tuple(new[value] for value in values)
 
 
-def _part(part: Node, inputs: tuple[Any, ...], supported: Supported | None) -> tuple[Value, ...] | None:
+def _part(part: Node, inputs: tuple[object, ...], supported: Supported | None) -> tuple[Value, ...] | None:
     """The outputs of one operator that a lowering made: as it is, or taken apart in its turn."""
     whole = (part if inputs == part.inputs else part.replace(inputs=inputs)).outputs
     if isinstance(part.op, Constant):

@@ -38,7 +38,7 @@ def _equal_nodes(one: Node, two: Node, twin: dict[Value, Value]) -> bool:
     ]
 
 
-def _operand(item: Any) -> Any:
+def _operand(item: object) -> Any:
     """Values as they are; 2, 2.0 and True are different immediates, and so are 0.0 and -0.0."""
     if isinstance(item, Value):
         return item

@@ -33,7 +33,7 @@ def fold_norm(graph: Graph) -> Graph:
     computed = _computed(graph)
     builder = Builder()
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         if node.op.name != "BatchNorm" or not _is_fixed(node, steady, users, roots):
             return None
         before = node.inputs[0]
@@ -56,7 +56,7 @@ def _is_fixed(node: Node, steady: set[Value], users: dict[Value, list[Node]], ro
     return dtypes in ({"float32"}, {"float64"}) and all(item in steady for item in node.inputs[1:])
 
 
-def _scale_and_shift(F: Builder, node: Node, inputs: tuple[Any, ...]) -> tuple[Expr, Expr]:
+def _scale_and_shift(F: Builder, node: Node, inputs: tuple[object, ...]) -> tuple[Expr, Expr]:
     op: Any = node.op
     gamma, beta, mean, variance = map(F.expr, inputs[1:])
     inverse = F.rsqrt(variance + op.eps)
@@ -87,7 +87,7 @@ def _named(value: Value, name: str) -> Value:
     return value.node.replace(name=name).outputs[value.index]
 
 
-def _scale_filters(F: Builder, layer: Node, weight: Any, scale: Expr) -> Any:
+def _scale_filters(F: Builder, layer: Node, weight: object, scale: Expr) -> Any:
     """Weights that begin with the output channel: (out, ...)."""
     return weight * F._channel_like(scale, weight, axis=0)
 

@@ -44,13 +44,13 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
     return graph.map(rewrite)
 
 
-def closed(graph: Graph, shapes: Mapping[Value, Any]) -> Graph:
+def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
     """The graph with the sizes filled in that an imported file left open: zeros to begin with, of any batch."""
     if not any(is_open(node) for node in graph.nodes):
         return graph
     found = PartialShapes(graph, shapes).shapes
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         shape = found.get(node.outputs[0]) if is_open(node) else None
         if not is_complete(shape):
             return None
@@ -141,7 +141,7 @@ class PartialShapes:
         """The shapes of a node's inputs as far as they are known; numbers have shape ()."""
         return tuple(self.shapes.get(item) if isinstance(item, Value) else () for item in node.inputs)
 
-    def _learn_inputs(self, node: Node, shapes: Sequence[Any]) -> None:
+    def _learn_inputs(self, node: Node, shapes: Sequence[object]) -> None:
         for item, shape in zip(node.inputs, shapes, strict=True):
             if isinstance(item, Value) and shape is not None:
                 self._learn(item, shape, node)

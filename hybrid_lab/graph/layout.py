@@ -32,7 +32,7 @@ def layout(graph: Graph) -> Graph:
         return graph
     alone = {value for value, readers in graph.users().items() if len(readers) == 1} - set(graph.roots)
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         name = node.op.name
         if name in _TRANSPOSES and isinstance(inputs[0], Value):
             found = _transposed(node, inputs[0], order_of(node), alone, 0)
@@ -96,7 +96,7 @@ def _reshaped(node: Node, source: Value) -> Value:
     return node.replace(op=get("Reshape").bind(shape=codes), inputs=(source,)).outputs[0]
 
 
-def _product(node: Node, inputs: tuple[Any, ...]) -> Any:
+def _product(node: Node, inputs: tuple[object, ...]) -> Any:
     """A matrix product with its operands' transposes in its own attributes."""
     op: Any = node.op
     flags, operands = [op.transpose_a, op.transpose_b], list(inputs)

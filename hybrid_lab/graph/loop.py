@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.ops.kernels import philox
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 #: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
 KEY = np.dtype("int64")
@@ -39,7 +43,7 @@ class Kept:
             if target is not None:
                 target[step] = state
 
-    def write(self, step: int, outputs: Sequence[Any]) -> None:
+    def write(self, step: int, outputs: Sequence[object]) -> None:
         """The outputs of a step."""
         for target, value in zip(self.stacked, outputs, strict=True):
             target[step] = value
@@ -65,7 +69,7 @@ class Kept:
         return tuple(results)
 
 
-def _place(out: Any, shape: Any, dtype: Any, need: bool) -> np.ndarray:
+def _place(out: Any, shape: Any, dtype: DTypeLike | None, need: bool) -> np.ndarray:
     return np.empty(shape, dtype) if out is None else out
 
 
@@ -149,8 +153,8 @@ def entry_of(data: np.ndarray) -> np.ndarray:
 def check_equal(
     what: str,
     kind: str,
-    wanted: Sequence[Any],
-    made: Sequence[Any],
+    wanted: Sequence[object],
+    made: Sequence[object],
     error: type[Exception],
     before: str = "before a step",
     after: str = "after it",

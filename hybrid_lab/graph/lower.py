@@ -22,7 +22,7 @@ def lower_random(graph: Graph) -> Graph:
     parts, and those take them apart with `decompose`.
     """
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         taken = node.op.random and is_composite(node.op) and node.inputs and node.op.family != "rnn"
         return lower(node, inputs) if taken else None
 
@@ -34,7 +34,7 @@ def is_composite(op: Operator) -> bool:
     return type(op).lower is not Operator.lower
 
 
-def lower(node: Node, inputs: Sequence[Any]) -> tuple[Value, ...]:
+def lower(node: Node, inputs: Sequence[object]) -> tuple[Value, ...]:
     """The outputs of `node` over new inputs, written in primitives by its record."""
     builder = _DrawingBuilder(node.draw)
     with builder.origin(node):
@@ -50,5 +50,5 @@ class _DrawingBuilder(Builder):
         super().__init__()
         self._draw = draw
 
-    def append(self, op: Operator, inputs: Sequence[Any], draw: int | None = None) -> tuple[Value, ...]:
+    def append(self, op: Operator, inputs: Sequence[object], draw: int | None = None) -> tuple[Value, ...]:
         return super().append(op, inputs, self._draw if op.random else draw)

@@ -42,7 +42,7 @@ def mixed_precision(
     return _Pass(precision, frozenset(excluded), AMPCast if written else Cast).graph(graph, dtypes)[0]
 
 
-def inside(op: ControlFlow, dtypes: Sequence[Any], precision: Precision) -> ControlFlow:
+def inside(op: ControlFlow, dtypes: Sequence[object], precision: Precision) -> ControlFlow:
     """A loop or branch with the conversions in its bodies, for inputs of these dtypes."""
     return _Pass(precision, frozenset(), Cast).control_flow(op, dtypes)
 
@@ -50,7 +50,7 @@ def inside(op: ControlFlow, dtypes: Sequence[Any], precision: Precision) -> Cont
 def without_conversions(graph: Graph) -> Graph:
     """A graph without `amp_cast` and `amp_multicast`, as it was before it was converted for a file."""
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         return inputs if node.op.name in ("amp_cast", "amp_multicast") else None
 
     return graph.map(rewrite)
@@ -60,7 +60,7 @@ class _Pass:
     def __init__(self, precision: Precision, excluded: frozenset[str], cast: type[Operator]):
         self.precision, self.excluded, self.cast = precision, excluded, cast
 
-    def graph(self, graph: Graph, given: Mapping[Value, Any]) -> tuple[Graph, list[Any]]:
+    def graph(self, graph: Graph, given: Mapping[Value, object]) -> tuple[Graph, list[Any]]:
         """The converted graph, and the dtypes of its outputs."""
         types: dict[Value, Any] = {}
         changed = False  # what comes behind a node that is made anew is, too: the program order stays
@@ -107,7 +107,7 @@ class _Pass:
             dtypes=None if item.dtype is None else (dtype,),
         ).outputs[0]
 
-    def control_flow(self, op: ControlFlow, dtypes: Sequence[Any]) -> ControlFlow:
+    def control_flow(self, op: ControlFlow, dtypes: Sequence[object]) -> ControlFlow:
         """The same loop or branch over converted bodies.
 
         States of a loop keep their dtype from step to step; what the branches of a cond return is float32 in both.
@@ -126,10 +126,10 @@ class _Pass:
         return op.rebuilt(graphs, ())
 
     @staticmethod
-    def _inputs(op: ControlFlow, graph: Graph, dtypes: Sequence[Any]) -> dict[Value, Any]:
+    def _inputs(op: ControlFlow, graph: Graph, dtypes: Sequence[object]) -> dict[Value, Any]:
         return dict(zip(graph.inputs, dtypes[op.first :], strict=True))
 
-    def _ending_in(self, graph: Graph, found: Sequence[Any], wanted: Sequence[Any]) -> Graph:
+    def _ending_in(self, graph: Graph, found: Sequence[object], wanted: Sequence[object]) -> Graph:
         """The graph with its outputs in these dtypes, as far as they are two of ours."""
         ours = (self.precision.target, SINGLE)
         outputs = [

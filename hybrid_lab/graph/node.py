@@ -13,7 +13,10 @@ from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 from hybrid_lab.ops.framework.operator import Operator
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from hybrid_lab.diagnostics.location import Location
+
 
 _serial = itertools.count()
 
@@ -129,7 +132,7 @@ class Node:
     values_in: tuple[Value, ...]
     """The inputs that are Values."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("nodes are immutable; use node.replace(...)")
 
     def leading(self, outputs: tuple[int, ...], differentiable: bool = False) -> Sequence[Value]:
@@ -219,7 +222,12 @@ class Constant(Operator):
 
 
 def input_node(
-    name: str, role: str = "data", *, shape: Any = None, dtype: Any = None, attrs: Mapping[str, str] | None = None
+    name: str,
+    role: str = "data",
+    *,
+    shape: Any = None,
+    dtype: DTypeLike | None = None,
+    attrs: Mapping[str, str] | None = None,
 ) -> Value:
     """A fresh variable."""
     shapes = None if shape is None else (tuple(shape),)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SHORT = {"float": "f", "int": "i", "uint": "u"}
 
 
-def format_type(shape: Any, dtype: Any) -> str:
+def format_type(shape: Any, dtype: object) -> str:
     """f32[64,120]; "?" for what is not inferred."""
     inner = "?" if shape is None else ",".join(["?" if size is None else str(size) for size in shape])
     return f"{_short(dtype)}[{inner}]"

@@ -29,7 +29,7 @@ def simplify(graph: Graph) -> Graph:
     def is_known(node: Node) -> bool:
         return node in done or isinstance(node.op, (Input, Constant))
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
         if isinstance(node.op, (Input, Constant)):
             return None
         if is_identity(node):
@@ -67,7 +67,7 @@ def is_identity(node: Node) -> bool:
 _FOLD_BYTES = 1 << 14
 
 
-def _folded(node: Node, inputs: tuple[Any, ...]) -> Value | None:
+def _folded(node: Node, inputs: tuple[object, ...]) -> Value | None:
     """The node's output as a constant, where it is small and depends on nothing."""
     if node.op.random or len(node.outputs) != 1:
         return None
@@ -98,7 +98,7 @@ _SHAPE_NOOPS = frozenset(
 )
 
 
-def _strip_shape_only(node: Node, inputs: tuple[Any, ...], stubs: list[Value]) -> tuple[Any, ...]:
+def _strip_shape_only(node: Node, inputs: tuple[object, ...], stubs: list[Value]) -> tuple[Any, ...]:
     """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
     if not node.op.shape_only:
         return inputs
@@ -119,6 +119,6 @@ def _stub(value: Value, stubs: list[Value]) -> Value:
     return stubs[-1]
 
 
-def _key(item: Any) -> Any:
+def _key(item: object) -> Any:
     """Numbers by type and text: 1, 1.0 and True are different immediates, and so are 0.0 and -0.0."""
     return item if isinstance(item, Value) else (type(item), repr(item))

@@ -72,7 +72,7 @@ class Call:
         return unflatten(self.spec, iter(leaves))
 
 
-def outer_calls(net: Block, inputs: Sequence[Any]) -> list[Call]:
+def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
     """The calls of outermost HybridBlocks in `net(*inputs)`, the first one of each Block, in order.
 
     Raises HybridLabError if `net` is no Block, has no HybridBlock, or calls none on these inputs.
@@ -185,7 +185,7 @@ class Compiled:
         with random_state.preserved():
             return random_state.next_draws(self.neutral.graph.draws)
 
-    def forward_inputs(self, hoisted: Sequence[Any]) -> list[Any]:
+    def forward_inputs(self, hoisted: Sequence[object]) -> list[Any]:
         """The inputs of the forward graph, from the results of the prologue."""
         given = {"input": self.arrays, "hoisted": hoisted}
         return [given[kind][index] for kind, index in self.special.forward_sources]
@@ -194,7 +194,7 @@ class Compiled:
         """The inputs of the prologue."""
         return [self.arrays[index] for index in self.special.prologue_sources]
 
-    def backward_inputs(self, results: Sequence[Any], heads: Sequence[Any]) -> list[Any]:
+    def backward_inputs(self, results: Sequence[object], heads: Sequence[object]) -> list[Any]:
         """The inputs of the backward graph, from the results of the forward and the head gradients."""
         count = len(self.neutral.graph.outputs)
         given = {"input": self.arrays, "output": results[:count], "saved": results[count:], "head": heads}
@@ -264,9 +264,7 @@ def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> t
     return arrays, gradients(outputs, heads, [sources[index] for index in compiled.special.wrt])
 
 
-def gradients(
-    outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]
-) -> list[Any]:
+def gradients(outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: Sequence[NDArray]) -> list[Any]:
     """The gradient of each source as an array, None where no output depends on it."""
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if not pairs:

@@ -66,7 +66,7 @@ class Part:
 def check_program(
     executable: Executable,
     inputs: Sequence[Any],
-    reference: Sequence[Any],
+    reference: Sequence[object],
     rng: tuple[int, int],
     gradient: bool,
 ) -> Part:
@@ -82,7 +82,7 @@ def check_program(
         if isinstance(node.op, Constant):
             found[node.outputs[0]] = wanted[node.outputs[0]] = node.op.array
 
-    def look(step: int, values: tuple[Any, ...]) -> None:
+    def look(step: int, values: tuple[object, ...]) -> None:
         if step >= 0:
             for value, array in zip(watched.steps[step].outputs, values, strict=True):
                 found[value] = None if array is None else np.array(array)
@@ -171,7 +171,7 @@ class _Checker:
     # -- inside regions --------------------------------------------------------------------------------------------
 
     def look_inside(
-        self, region: Region, operands: Sequence[Any], seen: Values, wanted: Values, runs_on: str
+        self, region: Region, operands: Sequence[object], seen: Values, wanted: Values, runs_on: str
     ) -> list[Check]:
         """A check per operator of a region.
 
@@ -191,7 +191,7 @@ class _Checker:
         self,
         whole: Check,
         region: Region,
-        operands: Sequence[Any],
+        operands: Sequence[object],
         own: Values,
         inside: list[Check],
         outer: dict[Value, Value],

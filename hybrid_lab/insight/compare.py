@@ -212,7 +212,7 @@ class Comparison:
         return frame(self.headline, *parts)
 
 
-def compare(net: Block, *inputs: Any, train: bool | None = None) -> Comparison:
+def compare(net: Block, *inputs: object, train: bool | None = None) -> Comparison:
     """Run `net` on the inputs eagerly and hybridized, and compare node by node, forward and gradient.
 
     train : only training mode (True) or prediction (False); None takes both - prediction without recording, as a
@@ -232,9 +232,7 @@ def compare(net: Block, *inputs: Any, train: bool | None = None) -> Comparison:
 def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison:
     compiled = compile_call(call, training, recording)
     heads = compiled.heads() if recording else None
-    made = CallComparison(
-        call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where
-    )
+    made = CallComparison(call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where)
     (outputs, found), operations = listen(call.block, lambda: run_eager(compiled, heads))
     hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)
     made.values = _value_rows(compiled, (hybrid_outputs, hybrid_gradients), (outputs, found))
@@ -263,7 +261,7 @@ def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison
     return made
 
 
-def check_parts(compiled: Compiled, heads: Sequence[Any] | None) -> list[tuple[str, Part]]:
+def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tuple[str, Part]]:
     """Prologue, forward and backward, each checked on what the ones before gave."""
     rng = compiled.rng
     made: list[tuple[str, Part]] = []
@@ -313,7 +311,7 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
     return rows
 
 
-def _run_again(compiled: Compiled, arrays: Sequence[Any]) -> list[Any] | None:
+def _run_again(compiled: Compiled, arrays: Sequence[object]) -> list[Any] | None:
     """Outputs, then gradients, of the traced graph run eagerly on these arrays; None where a kernel refuses them."""
     inputs = [NDArray.wrap(np.array(array)) for array in arrays]
     for index in compiled.special.wrt:
@@ -429,7 +427,7 @@ def _amount(number: float) -> str:
     return "0" if number == 0 else "other" if number == float("inf") else f"{number:.1e}"
 
 
-def _plain(item: Any) -> Any:
+def _plain(item: object) -> Any:
     """Data that JSON can hold."""
     if isinstance(item, dict):
         return {key: _plain(value) for key, value in item.items()}

@@ -160,7 +160,7 @@ def _spills(kernel: FusedKernel) -> int:
     return 0 if kernel.problem or kernel.resources is None else kernel.resources.spills
 
 
-def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool = False) -> CompiledModel:
+def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: bool = False) -> CompiledModel:
     """Compile the kernels of a call of `net` for GPUs that need not be in the machine.
 
     targets : "gfx942", "sm90" ...; none: the kernels are written, for which Triton need not be installed
@@ -180,9 +180,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: Any = None, train: bool
     return made
 
 
-def compile_graphs(
-    name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False
-) -> CompiledModel:
+def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False) -> CompiledModel:
     """The same for graphs by what they are: "forward", "backward" ... tf32 : as hybridize() takes it"""
     from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
     from hybrid_lab.engines.triton.write import tiles

@@ -72,7 +72,7 @@ class _Listener:
         name = next((name for name, child in access.children(caller).items() if child is block), block.name)
         return f"{scope}.{name}"
 
-    def _operation(self, frame: FrameType, result: Any) -> None:
+    def _operation(self, frame: FrameType, result: object) -> None:
         local = frame.f_locals
         op = local.get("op")
         inputs = local["inputs"] if "inputs" in local else (local.get("lhs"), local.get("rhs"))
@@ -108,7 +108,7 @@ _OPERATORS = frozenset(
 _CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
 
 
-def listen(block: Block, run: Callable[[], Any]) -> tuple[Any, list[Operation]]:
+def listen(block: Block, run: Callable[[], object]) -> tuple[Any, list[Operation]]:
     """What `run()` returns, and the operators that were called meanwhile, in order.
 
     A profiler written in C that is at work already (cProfile) is left alone: then nothing is heard.

@@ -303,7 +303,7 @@ def _label(row: BlockRow) -> str:
     return f"{row.path.rsplit('.', 1)[-1]}: {row.kind}" if row.path else f"{row.name}: {row.kind}"
 
 
-def explain(net: Block, *inputs: Any) -> Explanation:
+def explain(net: Block, *inputs: object) -> Explanation:
     """Explain what hybridization made of `net`; with inputs the net is called on them first (in prediction mode).
 
     Where the code cannot be hybridized the explanation says so, with the error; nothing is raised for that.

@@ -16,7 +16,7 @@ from hybrid_lab.insight.reference import Values, all_values, difference, graph_v
 
 
 def first_untrue(
-    compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[Any]
+    compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[object]
 ) -> tuple[Node, str] | None:
     """The first node of the traced graph whose value the code does not compute, with what is known of it.
 
@@ -78,7 +78,7 @@ def pair_up(graph: Graph, operations: Sequence[Operation]) -> dict[Node, int]:
     return pairs
 
 
-def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node, str] | None:
+def first_changed(compiled: Compiled, heads: Sequence[object] | None) -> tuple[Node, str] | None:
     """The first node after the first pass that changes the numbers, by the reference kernels."""
     expected: list[Any] | None = None
     values: Values = {}
@@ -102,7 +102,7 @@ def first_changed(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node
     return None
 
 
-def first_miscompiled(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[Node, str] | None:
+def first_miscompiled(compiled: Compiled, heads: Sequence[object] | None) -> tuple[Node, str] | None:
     """The first operator whose value is nowhere in what the engine made of its graph, though its inputs are."""
     rng, special = compiled.rng, compiled.special
     hoisted: list[Any] = []
@@ -123,7 +123,7 @@ def first_miscompiled(compiled: Compiled, heads: Sequence[Any] | None) -> tuple[
 
 
 def _missing(
-    graph: Graph, executable: Executable | None, inputs: Sequence[Any], rng: tuple[int, int], engine: str
+    graph: Graph, executable: Executable | None, inputs: Sequence[object], rng: tuple[int, int], engine: str
 ) -> tuple[Node, str] | None:
     assert executable is not None
     values, made = graph_values(graph, inputs, rng), all_values(executable.graph, inputs, rng)
@@ -149,7 +149,7 @@ class _Known:
             if array is not None:
                 self._arrays.setdefault((value.shape, value.dtype), []).append(array)
 
-    def has(self, value: Value, array: Any) -> bool:
+    def has(self, value: Value, array: object) -> bool:
         """Whether an array of the value's type holds the same numbers, but for rounding."""
         options = self._arrays.get((value.shape, value.dtype), ())
         return any(nearness(array, option, tolerance(value.dtype, True)).agrees for option in options)

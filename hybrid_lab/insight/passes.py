@@ -68,7 +68,7 @@ class Passes:
         return frame(f"{len(self.stages)} passes", *parts)
 
 
-def operators(made: Any) -> int:
+def operators(made: object) -> int:
     """How many operators there are in what a pass made: a graph, or several in one object."""
     if isinstance(made, Graph):
         return len(made.operators)
@@ -90,7 +90,7 @@ def _summary(stage: Stage) -> str:
     return "  ".join(word for word in words if word) or "shapes, dtypes or attributes"
 
 
-def _names(made: Any) -> dict[str, int]:
+def _names(made: object) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in made.operators if isinstance(made, Graph) else ():
         found[node.op.name] = found.get(node.op.name, 0) + 1

@@ -119,7 +119,7 @@ class Profile:
         return frame(self.headline, *parts)
 
 
-def profile(net: Block, *inputs: Any, train: bool = False, runs: int = 20) -> Profile:
+def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) -> Profile:
     """Measure where a hybrid call of `net` on the inputs spends its time, beside an eager call.
 
     train : measure a recorded call in training mode and its backward; False measures prediction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
 from hybrid_lab.ops.framework.operator import find
 from hybrid_lab.ops.framework.run import run_kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 #: dtype name -> largest difference in a forward value and in a gradient, relative to the largest reference value.
 #: Other dtypes (whole numbers, booleans, so masks too) must be equal bit for bit.
@@ -26,12 +30,12 @@ _SAMPLES, _CHANGE = 4, 1e-4
 Values = dict[Value, Any]
 
 
-def tolerance(dtype: Any, gradient: bool) -> float:
+def tolerance(dtype: DTypeLike | None, gradient: bool) -> float:
     """The tolerance for values of this dtype."""
     return TOLERANCES.get(np.dtype(dtype).name, (0.0, 0.0))[gradient]
 
 
-def difference(found: Any, wanted: Any) -> float:
+def difference(found: object, wanted: object) -> float:
     """The largest difference relative to the largest reference value; infinite for another shape or dtype.
 
     What is NaN or infinite in both at the same place is equal.
@@ -53,7 +57,7 @@ def difference(found: Any, wanted: Any) -> float:
         return float(np.abs(a - b).max()) / (scale if scale > 0 else 1.0)
 
 
-def unlike(found: Any, wanted: Any) -> str:
+def unlike(found: object, wanted: object) -> str:
     """Why the difference of hybrid from eager is infinite, in words: `NaN in eager at 8 places, a number in hybrid`;
     "" where it is not.
     """
@@ -90,7 +94,7 @@ class Nearness(NamedTuple):
     rounding: float | None = None
 
 
-def nearness(found: Any, wanted: Any, allowed: float, again: Again | None = None) -> Nearness:
+def nearness(found: object, wanted: Any, allowed: float, again: Again | None = None) -> Nearness:
     """How near `found` is to `wanted`.
 
     again : asked where the difference is larger than `allowed`. Sums that cancel have few correct digits in eager
@@ -112,7 +116,7 @@ def nearness(found: Any, wanted: Any, allowed: float, again: Again | None = None
     return Nearness(times <= ROUNDING, apart, times)
 
 
-def _distance(one: Any, other: Any) -> float:
+def _distance(one: object, other: object) -> float:
     return float(np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)).max())
 
 
@@ -123,7 +127,7 @@ def region_in(node: Node) -> Region | None:
     return next((item for item in vars(node.op).values() if isinstance(item, Region)), None)
 
 
-def run_node(node: Node, operands: Sequence[Any], rng: tuple[int, int]) -> tuple[Any, ...]:
+def run_node(node: Node, operands: Sequence[object], rng: tuple[int, int]) -> tuple[Any, ...]:
     """All outputs of one operator as arrays; of a contracted region, operator by operator."""
     region = region_in(node)
     if region is not None:
@@ -135,7 +139,7 @@ def run_node(node: Node, operands: Sequence[Any], rng: tuple[int, int]) -> tuple
     return tuple(None if result is None else np.array(result) for result in results)
 
 
-def region_values(region: Region, operands: Sequence[Any], rng: tuple[int, int]) -> Values:
+def region_values(region: Region, operands: Sequence[object], rng: tuple[int, int]) -> Values:
     """Every value inside a region, from the values of its inputs."""
     values: Values = dict(zip(region.inputs, operands, strict=True))
     for node in region.nodes:
@@ -146,7 +150,7 @@ def region_values(region: Region, operands: Sequence[Any], rng: tuple[int, int])
     return values
 
 
-def graph_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> Values:
+def graph_values(graph: Graph, arrays: Sequence[object], rng: tuple[int, int]) -> Values:
     """Every value of a specialized graph (modes bound) for these inputs."""
     values: Values = dict(zip(graph.inputs, arrays, strict=True))
     for node in graph.nodes:
@@ -159,7 +163,7 @@ def graph_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> V
     return values
 
 
-def all_values(graph: Graph, arrays: Sequence[Any], rng: tuple[int, int]) -> Values:
+def all_values(graph: Graph, arrays: Sequence[object], rng: tuple[int, int]) -> Values:
     """As graph_values, with the values inside contracted regions."""
     values = graph_values(graph, arrays, rng)
     for node in graph.operators:
@@ -174,7 +178,7 @@ def operands_of(node: Node, values: Values) -> list[Any]:
     return [values[item] if isinstance(item, Value) else item for item in node.inputs]
 
 
-def changed(array: Any, change: int) -> Any:
+def changed(array: object, change: int) -> Any:
     """The same array with its floating numbers a little different, another way for each `change`; 0 leaves them."""
     if not change or not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return array
@@ -182,6 +186,6 @@ def changed(array: Any, change: int) -> Any:
     return (array * factor).astype(array.dtype)
 
 
-def in_float64(array: Any) -> Any:
+def in_float64(array: object) -> Any:
     """The same numbers in double precision, where they are floating."""
     return array.astype(np.float64) if isinstance(array, np.ndarray) and is_floating(array.dtype) else array

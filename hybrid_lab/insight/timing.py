@@ -55,7 +55,7 @@ class StepRow:
     estimated: bool = False
 
 
-def alternately(sides: Sequence[Callable[[], Any]], runs: int) -> list[float]:
+def alternately(sides: Sequence[Callable[[], object]], runs: int) -> list[float]:
     """Median seconds of each function, run in turn, so that a disturbance meets both."""
     taken: list[list[float]] = [[] for _ in sides]
     started = time.perf_counter()
@@ -91,7 +91,7 @@ def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, i
 Times = dict[tuple[str, Node], float]
 
 
-def eager_times(compiled: Compiled, heads: Sequence[Any] | None, runs: int) -> Times:
+def eager_times(compiled: Compiled, heads: Sequence[object] | None, runs: int) -> Times:
     """Median time of each operator of the traced graph, run eagerly; with the tape where the call is recorded."""
     graph = compiled.neutral.graph
     nodes = [node for node in graph.nodes if not isinstance(node.op, (Input, Constant))]
@@ -129,7 +129,7 @@ def eager_times(compiled: Compiled, heads: Sequence[Any] | None, runs: int) -> T
 
 
 def _backward_times(
-    outputs: Sequence[NDArray], heads: Sequence[Any], nodes: Sequence[Node], values: Any, times: np.ndarray
+    outputs: Sequence[NDArray], heads: Sequence[object], nodes: Sequence[Node], values: Any, times: np.ndarray
 ) -> None:
     """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
     entries: dict[Any, int] = {}
@@ -164,7 +164,7 @@ class _Timed(tape.Entry):
 
 
 def measure_steps(
-    compiled: Compiled, heads: Sequence[Any] | None, nodes: Times, runs: int
+    compiled: Compiled, heads: Sequence[object] | None, nodes: Times, runs: int
 ) -> tuple[list[StepRow], int, float, set[Any]]:
     """Rows of all parts, in how many runs, the time of the prologue, and which eager times were given to a row."""
     rng = compiled.rng
@@ -198,9 +198,7 @@ def measure_steps(
     return [row for row, _ in rows], counted, once, matched
 
 
-def _step_rows(
-    part: str, node: Node, seconds: float, number: int
-) -> list[tuple[StepRow, list[Node]]]:
+def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple[StepRow, list[Node]]]:
     """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
     region = region_in(node)
     if region is None:

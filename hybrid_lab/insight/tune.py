@@ -82,9 +82,7 @@ class Tuning:
         return frame(self._head(), *([self._table().html()] if self.kernels else []))
 
 
-def tune(
-    net: Block, *inputs: Any, train: bool | None = None, again: bool = False
-) -> Tuning | EngineTuning:
+def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = False) -> Tuning | EngineTuning:
     """Measure what runs calls on `inputs` fastest on this machine, and keep the result.
 
     Later compiles of such calls use the result, in other processes too; shapes of about the same size share it. Without
@@ -120,7 +118,7 @@ def tune(
     return tune_engines(net, list(inputs) or known_inputs(net), modes, engine.engines, again)
 
 
-def _tune_kernels(net: HybridBlock, inputs: Sequence[Any], modes: Sequence[bool], again: bool) -> Tuning:
+def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], again: bool) -> Tuning:
     """The kernels of this machine's GPU."""
     from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.write import tiles

@@ -72,8 +72,10 @@ class EngineTuning:
     def _head(self) -> str:
         chosen = ", ".join(f"{call.engine} for {call.role}" for call in self.calls)
         left = sum(len(call.left_out) for call in self.calls)
-        return f"{self.name}: {chosen}" + (f", {count(left, 'engine')} left out" if left else "") + (
-            f"; {self.seconds:.1f} s"
+        return (
+            f"{self.name}: {chosen}"
+            + (f", {count(left, 'engine')} left out" if left else "")
+            + (f"; {self.seconds:.1f} s")
         )
 
     def _table(self) -> Table:
@@ -98,7 +100,7 @@ class EngineTuning:
 
 
 def tune_engines(
-    net: HybridBlock, inputs: Sequence[Any], modes: Sequence[bool], candidates: Mapping[str, Engine], again: bool
+    net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], candidates: Mapping[str, Engine], again: bool
 ) -> EngineTuning:
     """Measure each engine with the model's calls, and keep which is fastest. candidates : by name, NumPy among them"""
     started = time.perf_counter()
@@ -127,7 +129,7 @@ def tune_engines(
     return EngineTuning(net.name, [times for _, times in found], time.perf_counter() - started)
 
 
-def _call_of(net: HybridBlock, inputs: Sequence[Any], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
+def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
     """The graphs of a call as the model makes them, the arrays that their inputs count, and options for engines."""
     leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {net.name}")
     with tape.Mode(train, train):
@@ -138,7 +140,7 @@ def _call_of(net: HybridBlock, inputs: Sequence[Any], train: bool) -> tuple[Spec
     return program.special, arrays, {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
 
 
-def _filled(array: Any) -> Any:
+def _filled(array: object) -> Any:
     """Random numbers in the place of zeros, which stand for a shape: engines are held against each other's numbers."""
     if not isinstance(array, nd.NDArray) or np.dtype(array.dtype).kind != "f" or array.asnumpy().any():
         return array

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
 
 
-def view(net: Any, name: str | None = None) -> Any:
+def view(net: Block, name: str | None = None) -> Any:
     """The lab's widget for a model: block tree beside the cached graph, findings, Save, Reload and Undo.
 
     net : any Block; before its first call the tree and the neutral graph are shown
@@ -45,7 +48,7 @@ def _view_module() -> Any:
     return widget
 
 
-def load_ipython_extension(shell: Any) -> None:
+def load_ipython_extension(shell: object) -> None:
     """`%load_ext hybrid_lab`: what `import hybrid_lab` does under IPython, aloud."""
     from hybrid_lab._version import __version__
     from hybrid_lab.lab.hooks import register
@@ -54,7 +57,7 @@ def load_ipython_extension(shell: Any) -> None:
     print(f"hybrid_lab {__version__} is connected to this notebook: open the Hybrid Lab panel at the left")
 
 
-def unload_ipython_extension(shell: Any) -> None:
+def unload_ipython_extension(shell: object) -> None:
     """`%unload_ext hybrid_lab`: the hooks, the magics and the connections of the panel go."""
     from hybrid_lab.lab.hooks import unregister
 

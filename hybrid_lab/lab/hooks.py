@@ -30,11 +30,11 @@ OPT_OUT = "HYBRID_LAB_NO_HOOKS"
 _logger = logging.getLogger("hybrid_lab")
 
 
-def _quiet(hook: Callable[..., Any]) -> Callable[..., Any]:
+def _quiet(hook: Callable[..., object]) -> Callable[..., Any]:
     """On the main thread only, and never an error into the user's cell: what fails here is this package's fault."""
 
     @functools.wraps(hook)
-    def call(self: Lab, *args: Any) -> None:
+    def call(self: Lab, *args: object) -> None:
         if threading.current_thread() is threading.main_thread():
             try:
                 hook(self, *args)
@@ -128,7 +128,7 @@ class Lab:
     # -- cells --------------------------------------------------------------------------------------------------------
 
     @_quiet
-    def before_cell(self, info: Any) -> None:
+    def before_cell(self, info: object) -> None:
         """Note the cell's number and id, and that requests wait for step boundaries; drop what %autoreload changed."""
         nested = self.is_busy()
         self._running.append(info)
@@ -167,7 +167,7 @@ class Lab:
             self._name_file(parent["content"]["code"], running_cell(self.shell), cell_id)
 
     @_quiet
-    def after_cell(self, result: Any) -> None:
+    def after_cell(self, result: object) -> None:
         """Run what waited, drop graphs of code that changed, and tell the pages and views."""
         self._end(getattr(result, "info", None))
         if self.is_busy():
@@ -182,7 +182,7 @@ class Lab:
         self._drop_stale()
         self.push()
 
-    def _end(self, info: Any) -> None:
+    def _end(self, info: object) -> None:
         """The cell of this info ended, and those that it ran."""
         places = [place for place, running in enumerate(self._running) if running is info and info is not None]
         if places:
@@ -226,7 +226,7 @@ class Lab:
             view.refresh()
 
 
-def _inside_cell(kernel: Any) -> bool:
+def _inside_cell(kernel: object) -> bool:
     """Whether the kernel runs a cell at the moment (silent code is none: the hooks are not told when it ends)."""
     parent = kernel.get_parent() if kernel is not None and hasattr(kernel, "get_parent") else None
     if not isinstance(parent, dict):
@@ -238,12 +238,12 @@ def _inside_cell(kernel: Any) -> bool:
 _labs: dict[int, Lab] = {}
 
 
-def lab_of(shell: Any) -> Lab | None:
+def lab_of(shell: object) -> Lab | None:
     """The lab that is registered with this shell."""
     return _labs.get(id(shell))
 
 
-def register(shell: Any) -> bool:
+def register(shell: object) -> bool:
     """Register once; False where it was registered already."""
     if id(shell) in _labs:
         return False
@@ -253,7 +253,7 @@ def register(shell: Any) -> bool:
     return True
 
 
-def unregister(shell: Any) -> None:
+def unregister(shell: object) -> None:
     """Take the hooks off again; nothing happens where there are none."""
     lab = _labs.pop(id(shell), None)
     if lab is not None:

@@ -61,7 +61,7 @@ class Redefinitions:
     def __init__(self) -> None:
         self._told: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
 
-    def notes(self, namespace: dict[str, Any], models: Iterable[tuple[str, Block]]) -> list[str]:
+    def notes(self, namespace: dict[str, object], models: Iterable[tuple[str, Block]]) -> list[str]:
         """Drop the graphs of Blocks whose class is not the one of that name any more, and say so.
 
         models : (name, top Block). A class that was run again unchanged is none.
@@ -98,7 +98,7 @@ def _note(kind: type, places: list[tuple[str, str, Block]]) -> str:
     return f"{shown} {verb} made from an earlier class {kind.__name__}: make {models} again to run the new code"
 
 
-def _current(kind: type, namespace: dict[str, Any]) -> type | None:
+def _current(kind: type, namespace: dict[str, object]) -> type | None:
     """The Block class that has the place of `kind` now; None where that is itself or nothing."""
     if "<locals>" in kind.__qualname__ or kind.__module__.startswith("hybrid_lab."):
         return None

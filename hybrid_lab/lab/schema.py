@@ -59,7 +59,7 @@ def check(kind: object, field: str, value: object) -> object:
     return value
 
 
-def check_fields(record: type, body: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def check_fields(record: type, body: dict[str, object], prefix: str = "") -> dict[str, Any]:
     """The body, which has exactly the fields of the record. Raises RequestError `bad-request`, which names it."""
     fields = _fields(record)
     unknown = [key for key in body if key not in fields]

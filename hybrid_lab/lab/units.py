@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
@@ -13,6 +13,10 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import region_in
 from hybrid_lab.lab.messages import GraphGroup, GroupKind
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.operator import Operator
+
 
 PROLOGUE: Final = "prologue"
 
@@ -105,7 +109,7 @@ def _runs_on(node: Node, engine: str) -> str:
     return "torch" if on_torch(node) else "numpy"
 
 
-def _described(op: Any, region: Region) -> tuple[GroupKind, str, str, list[str]]:
+def _described(op: Operator, region: Region) -> tuple[GroupKind, str, str, list[str]]:
     """(kind, summary, text, notes) of a unit."""
     sources = [kernel.source for kernel in getattr(op, "kernels", ())]
     operators = count(sum(not node.op.view for node in region.nodes), "operator")

@@ -57,7 +57,7 @@ class Live:
             return value.ref
         return value.ref if value.kind is Kind.MODULE and isinstance(value.ref, str) else None
 
-    def file(self, file: str, namespace: dict[str, Any]) -> tuple[Module, list[SourceClass]]:
+    def file(self, file: str, namespace: dict[str, object]) -> tuple[Module, list[SourceClass]]:
         """The definitions of a file (or cell); names not defined there are looked up in `namespace`."""
         text = "".join(linecache.getlines(file))
         key = (file, hash(text))
@@ -67,13 +67,13 @@ class Live:
             self._files[key] = (module, self._define(module))
         return self._files[key]
 
-    def lookup_in(self, namespace: dict[str, Any]) -> Callable[[str], Value | None]:
+    def lookup_in(self, namespace: dict[str, object]) -> Callable[[str], Value | None]:
         def lookup(name: str) -> Value | None:
             return self.value_of(namespace[name]) if name in namespace else None
 
         return lookup
 
-    def value_of(self, thing: Any) -> Value:
+    def value_of(self, thing: object) -> Value:
         """The abstract value of a live object."""
         if isinstance(thing, types.ModuleType):
             return Value(Kind.MODULE, ref=names.canonical(thing.__name__))
@@ -114,7 +114,7 @@ class Live:
                     return Value(Kind.FUNCTION, ref=Function(node, module.source, module))
         return Value(Kind.MODULE, ref=f"{function.__module__}.{function.__name__}")
 
-    def block_value(self, block: Any) -> Value:
+    def block_value(self, block: object) -> Value:
         """A live child: its class, and whether it is known to give one tensor."""
         cls = self.source_class(type(block))
         ref: Any = cls if cls is not None else dotted_class(type(block))
@@ -164,7 +164,7 @@ def in_package(cls: type) -> bool:
     return (cls.__module__ or "").partition(".")[0] == _PACKAGE
 
 
-def is_a(thing: Any, name: str) -> bool:
+def is_a(thing: object, name: str) -> bool:
     """Whether an object's class is, or comes from, the package's class of that name (which need not be loaded)."""
     return any(cls.__name__ == name and in_package(cls) for cls in type(thing).__mro__)
 

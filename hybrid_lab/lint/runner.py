@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
@@ -37,7 +37,7 @@ class _Found(NamedTuple):
 
 
 def check(
-    source_or_class_or_block: Any,
+    source_or_class_or_block: object,
     target: str | None = None,
     *,
     context: Iterable[str] = (),
@@ -142,7 +142,7 @@ def _findings_of(source: Source, found: list[_Found], target: str | None) -> lis
     return _ordered([finding for finding in kept if finding not in quiet] + stale(source, comments))
 
 
-def _check_classes(subjects: list[tuple[type, Any, str | None]], target: str | None) -> list[Finding]:
+def _check_classes(subjects: list[tuple[type, object, str | None]], target: str | None) -> list[Finding]:
     walk = Walk()
     live = Live(partial(define, walk))
     found: list[Finding] = []

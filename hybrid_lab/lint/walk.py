@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable
 from functools import cache, singledispatch
-from typing import Any
 
 from ..diagnostics import expression
 from ..diagnostics import rules as catalogue
@@ -113,7 +112,7 @@ class Walk:
         portability: bool | None = None,
         message: str | None = None,
         rewrite: str | None = None,
-        **facts: Any,
+        **facts: object,
     ) -> Mark:
         return Mark(node, tensor, facts, fix, severity, portability, message, rewrite)
 

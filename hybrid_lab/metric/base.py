@@ -68,7 +68,7 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
     return labels, preds
 
 
-def host(array: Any) -> Array:
+def host(array: object) -> Array:
     """An array as a NumPy array."""
     return array.asnumpy() if hasattr(array, "asnumpy") else numpy.asarray(array)
 
@@ -121,7 +121,7 @@ class EvalMetric:
         self.global_sum_metric += total
         self.global_num_inst += count
 
-    def update_dict(self, label: Mapping[str, Any], pred: Mapping[str, Any]) -> None:
+    def update_dict(self, label: Mapping[str, object], pred: Mapping[str, object]) -> None:
         """Add a batch given by names."""
         preds = list(pred.values()) if self.output_names is None else [pred[name] for name in self.output_names]
         labels = list(label.values()) if self.label_names is None else [label[name] for name in self.label_names]
@@ -161,7 +161,7 @@ class EvalMetric:
         return _pairs(*self.get_global())
 
 
-def _pairs(name: Any, value: Any) -> list[tuple[str, float]]:
+def _pairs(name: object, value: object) -> list[tuple[str, float]]:
     names = name if isinstance(name, list) else [name]
     return list(zip(names, value if isinstance(value, list) else [value], strict=True))
 
@@ -181,7 +181,7 @@ class CompositeEvalMetric(EvalMetric):
         self.metrics = [create(each) for each in metrics or ()]
         super().__init__(name, output_names=output_names, label_names=label_names)
 
-    def add(self, metric: Any) -> None:
+    def add(self, metric: object) -> None:
         """Add a metric, or what `create` makes one of."""
         self.metrics.append(create(metric))
 
@@ -189,11 +189,11 @@ class CompositeEvalMetric(EvalMetric):
         """One of the metrics."""
         return self.metrics[index]
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: object, preds: object) -> None:
         for metric in self.metrics:
             metric.update(labels, preds)
 
-    def update_dict(self, label: Mapping[str, Any], pred: Mapping[str, Any]) -> None:
+    def update_dict(self, label: Mapping[str, object], pred: Mapping[str, object]) -> None:
         if self.label_names is not None:
             label = {name: value for name, value in label.items() if name in self.label_names}
         if self.output_names is not None:
@@ -258,7 +258,7 @@ class CustomMetric(EvalMetric):
 
 
 def np(
-    numpy_feval: Callable[[Array, Array], Any], name: str | None = None, allow_extra_outputs: bool = False
+    numpy_feval: Callable[[Array, Array], object], name: str | None = None, allow_extra_outputs: bool = False
 ) -> CustomMetric:
     """A metric from a function of NumPy arrays."""
     return CustomMetric(numpy_feval, name or numpy_feval.__name__, allow_extra_outputs)

@@ -130,7 +130,7 @@ class Loss(EvalMetric):
     def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names=output_names, label_names=label_names)
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: object, preds: object) -> None:
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
             values = host(pred)
             self._add(float(values.sum(dtype="float64")), values.size)

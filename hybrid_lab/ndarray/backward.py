@@ -35,7 +35,7 @@ class _Gradients:
         self.arrived: dict[Any, list[Any]] = {}
         self._owned: set[tuple[Any, int]] = set()
 
-    def arrive(self, held: Any, gradient: Any) -> None:
+    def arrive(self, held: Any, gradient: object) -> None:
         """Add a gradient of what `held` links to."""
         if type(held) is Output:
             place, index, size = held.node, held.index, held.node.outputs
@@ -60,7 +60,7 @@ class _Gradients:
         """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
         return self.arrived.get(place)
 
-    def drop(self, place: Any) -> None:
+    def drop(self, place: object) -> None:
         """Nobody asks for these any more."""
         self.arrived.pop(place, None)
 
@@ -79,7 +79,7 @@ def alike(first: Any, second: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def _on_host(douts: list[Any]) -> list[Any]:
+def _on_host(douts: list[object]) -> list[Any]:
     """Output gradients as arrays, for steps that go backward on the host."""
     return [to_host(dout) if dout is not None and is_tensor(dout) else dout for dout in douts]
 
@@ -179,7 +179,7 @@ def _ones_for(head: NDArray) -> Any:
     return empty(shape, device.dtype, device.device).fill_(1)
 
 
-def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, recorded: bool) -> list[Any]:
+def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[object] | None, recorded: bool) -> list[Any]:
     if head_grads is None:
         head_grads = [None] * len(heads)
     if len(head_grads) != len(heads):
@@ -206,8 +206,8 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, 
 
 def run_backward(
     heads: Sequence[NDArray],
-    head_grads: Sequence[Any] | None,
-    targets: Sequence[Any] | None,
+    head_grads: Sequence[object] | None,
+    targets: Sequence[object] | None,
     retain_graph: bool,
     create_graph: bool,
     stop: Sequence[Node] = (),
@@ -400,7 +400,7 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
 def grad(
     heads: Sequence[NDArray],
     variables: Sequence[NDArray],
-    head_grads: Sequence[Any] | None,
+    head_grads: Sequence[object] | None,
     retain_graph: bool,
     create_graph: bool,
     train_mode: bool,

@@ -96,7 +96,7 @@ class Buffer:
             memory.to_host(self.device, self.host.reshape(-1))
             self.host_stale = False
 
-    def push(self, device: Any) -> Any:
+    def push(self, device: object) -> Any:
         """The values as a flat torch tensor on `device`, copied there only if they are not there yet."""
         held = self.device
         if held is not None and not self.device_stale and held.device == device:
@@ -109,7 +109,7 @@ class Buffer:
         self.device_stale = False
         return self.device
 
-    def space(self, device: Any) -> Any:
+    def space(self, device: str | None) -> Any:
         """The flat tensor on `device` without its values, for a caller who writes to all of it."""
         held = self.device
         if held is None or held.device != device:
@@ -158,7 +158,7 @@ class DeviceBuffer(Buffer):
             self._stale = False
 
 
-def tensor_of(buffer: Buffer, view: np.ndarray, device: Any) -> Any:
+def tensor_of(buffer: Buffer, view: np.ndarray, device: object) -> Any:
     """The numbers that `view` shows of the buffer's memory, as a tensor on `device`."""
     flat = buffer.push(device)
     if view is buffer.host:

@@ -26,7 +26,7 @@ def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squee
     return get("_split_v2").bind(axis=axis, squeeze_axis=squeeze_axis, **cut)
 
 
-def split_v2(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
+def split_v2(ary: object, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
     """`ary` cut along `axis`, a list of arrays (one array where there is one part).
 
     indices_or_sections : a number of equal parts, or the places in front of which to cut: (2, 3) gives ary[:2],
@@ -58,7 +58,7 @@ def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
         array[:] = 0
 
 
-def boolean_mask(data: Any, index: Any, axis: int = 0) -> Any:
+def boolean_mask(data: object, index: object, axis: int = 0) -> Any:
     """The entries of `data` along `axis` where `index`, a vector, is not 0. Eager: how many there are depends on
     numbers, so that a graph refuses it.
     """

@@ -39,7 +39,7 @@ class Context:
         put(self, "device_id", int(device_id))
         put(self, "_hash", hash((device_type, int(device_id))))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Context is immutable")
 
     @property
@@ -69,7 +69,7 @@ class Context:
         _state.stack.append(self)
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         _state.stack.pop()
 
     def empty_cache(self) -> None:

@@ -7,7 +7,7 @@ that random numbers are the same eager and hybrid.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.precision import SINGLE
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 symbolic: Any = None
 """The same three functions on Symbols; registered by symbol/."""
@@ -113,7 +117,12 @@ def while_loop(
 
 
 def cond(
-    pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond", *, draw: Draw = None
+    pred: object,
+    then_func: Callable[[], object],
+    else_func: Callable[[], object],
+    name: str = "cond",
+    *,
+    draw: Draw = None,
 ) -> Any:
     """`then_func()` where pred is true, else `else_func()`; in a graph both must give the same shapes and dtypes.
 
@@ -128,17 +137,17 @@ def cond(
     return regroup(iter(leaves), form)
 
 
-def arguments(variables: Sequence[Any], form: Any) -> list[Any]:
+def arguments(variables: Sequence[object], form: object) -> list[Any]:
     """Loop variables as the functions of while_loop take them."""
     grouped = regroup(iter(variables), form)
     return [grouped] if form is None else grouped
 
 
-def _is_traced(*groups: Sequence[Any]) -> bool:
+def _is_traced(*groups: Sequence[object]) -> bool:
     return any(getattr(item, "_is_symbol", False) for group in groups for item in group)
 
 
-def _is_true(number: Any, what: str) -> bool:
+def _is_true(number: object, what: str) -> bool:
     if isinstance(number, NDArray):
         if number.size != 1:
             raise ShapeError(f"{what}: the condition has shape {number.shape}; one number is needed")
@@ -170,7 +179,7 @@ def _checked(what: str, kind: str, before: Sequence[Any], after: list[Any]) -> l
     return after
 
 
-def _in_dtype(array: Any, dtype: Any) -> Any:
+def _in_dtype(array: Any, dtype: DTypeLike | None) -> Any:
     """In mixed precision the array in float16 or float32, as in a graph: a state keeps the dtype it began with, and
     both branches of a cond return float32.
     """
@@ -179,7 +188,7 @@ def _in_dtype(array: Any, dtype: Any) -> Any:
     return array.astype(dtype) if dtype in ours and array.dtype != dtype and np.dtype(array.dtype) in ours else array
 
 
-def _stacked(columns: list[list[Any]], form: Any, length: int | None = None) -> Any:
+def _stacked(columns: list[list[object]], form: object, length: int | None = None) -> Any:
     """The outputs of all steps, one array each; zeros up to `length`."""
     made = []
     for each in zip(*columns, strict=True):

@@ -7,7 +7,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.framework.dtypes import BFLOAT16
 from hybrid_lab.ops.framework.operator import get
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 Shape = int | Sequence[int]
 
@@ -81,7 +85,9 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     return found
 
 
-def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArray | None = None) -> NDArray:
+def _fill(
+    shape: Shape, value: object, ctx: Context | None, dtype: DTypeLike | None, out: NDArray | None = None
+) -> NDArray:
     if out is not None:
         out[:] = value
         return out
@@ -92,7 +98,7 @@ def _fill(shape: Shape, value: Any, ctx: Context | None, dtype: Any, out: NDArra
 def zeros(
     shape: Shape,
     ctx: Context | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     stype: str | None = None,
     *,
     out: NDArray | None = None,
@@ -107,7 +113,12 @@ def zeros(
 
 @_traceable
 def ones(
-    shape: Shape, ctx: Context | None = None, dtype: Any = None, *, out: NDArray | None = None, name: str | None = None
+    shape: Shape,
+    ctx: Context | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out: NDArray | None = None,
+    name: str | None = None,
 ) -> NDArray:
     """Ones. dtype : default float32."""
     return _fill(shape, 1, ctx, dtype, out)
@@ -115,19 +126,25 @@ def ones(
 
 @_traceable
 def full(
-    shape: Shape, val: float, ctx: Context | None = None, dtype: Any = np.float32, out: NDArray | None = None
+    shape: Shape,
+    val: float,
+    ctx: Context | None = None,
+    dtype: DTypeLike | None = np.float32,
+    out: NDArray | None = None,
 ) -> NDArray:
     """An array filled with `val`."""
     return _fill(shape, val, ctx, dtype, out)
 
 
-def empty(shape: Shape, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
+def empty(
+    shape: Shape, ctx: Context | None = None, dtype: DTypeLike | None = None, stype: str | None = None
+) -> NDArray:
     """An array with arbitrary values, to be written."""
     _dense(stype)
     return NDArray.from_host(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 
-def _create(name: str, ctx: Context | None, dtype: Any, **attributes: Any) -> NDArray:
+def _create(name: str, ctx: Context | None, dtype: DTypeLike | None, **attributes: object) -> NDArray:
     op = get(name).bind(dtype=check_dtype(dtype or np.float32).name, **attributes)
     with resolve(ctx):
         return invoke(op, ())
@@ -141,7 +158,7 @@ def arange(
     repeat: int = 1,
     infer_range: bool | None = None,
     ctx: Context | None = None,
-    dtype: Any = np.float32,
+    dtype: DTypeLike | None = np.float32,
 ) -> NDArray:
     """start, start + step, ... below stop, each `repeat` times; with one number from 0 to it.
 
@@ -152,13 +169,18 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, num: int, endpoint: bool = True, ctx: Context | None = None, dtype: Any = np.float32
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: DTypeLike | None = np.float32,
 ) -> NDArray:
     """`num` evenly spaced numbers from start to stop, stop included if `endpoint`."""
     return _create("_linspace", ctx, dtype, start=start, stop=stop, num=num, endpoint=endpoint)
 
 
-def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: DTypeLike | None = None) -> NDArray:
     """An (N, M or N) matrix with ones on diagonal k."""
     return _create("_eye", ctx, dtype, N=N, M=M, k=k)
 
@@ -255,7 +277,7 @@ def binary_function(name: str) -> Callable[..., Any]:
     operator_name, on_numbers = BINARY[name]
     op = get(operator_name).bind()
 
-    def function(lhs: Any, rhs: Any, out: NDArray | None = None, name: str | None = None) -> Any:
+    def function(lhs: object, rhs: object, out: NDArray | None = None, name: str | None = None) -> Any:
         if isinstance(lhs, (int, float, np.generic)) and isinstance(rhs, (int, float, np.generic)):
             return on_numbers(lhs, rhs)
         return invoke(op, (lhs, rhs), out, name)

@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework.operator import Operator, find, get, registered_na
 from hybrid_lab.ops.framework.surface import make_function
 
 
-def dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Any:
+def dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> Any:
     """What the generated functions call."""
     return invoke(op, inputs, out, name)
 
@@ -37,7 +37,7 @@ def _scalar_form(name: str) -> Callable[..., Any] | None:
     operator_name, number_left = SCALAR_NAMES[name]
     op = get(operator_name).bind()
 
-    def function(data: Any, scalar: float = 1.0, out: Any = None, name: str | None = None) -> Any:
+    def function(data: object, scalar: float = 1.0, out: object = None, name: str | None = None) -> Any:
         return invoke(op, (float(scalar), data) if number_left else (data, float(scalar)), out, name)
 
     function.__name__ = function.__qualname__ = name

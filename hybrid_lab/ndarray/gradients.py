@@ -70,7 +70,7 @@ class GradientProgram:
         self.refuses = any(step.refuses_gradient for step, *_ in self.steps)
         self._note_reads(len(inputs), len(outputs), immediates)
 
-    def _note_reads(self, num_inputs: int, num_outputs: int, immediates: tuple[Any, ...]) -> None:
+    def _note_reads(self, num_inputs: int, num_outputs: int, immediates: tuple[object, ...]) -> None:
         read = {slot for slot in self.results if slot is not None}
         shaped: set[int] = set()
         for step, arguments, _, _ in self.steps:
@@ -90,7 +90,7 @@ class GradientProgram:
     def _write_steps(self, wanted: list[Value], slots: dict[Value, int]) -> None:
         template = self.template
 
-        def constant(item: Any) -> int:
+        def constant(item: object) -> int:
             template.append(item)
             return len(template) - 1
 
@@ -150,7 +150,7 @@ _programs: dict[Any, GradientProgram] = {}
 
 
 def gradient_program(
-    op: Operator, immediates: tuple[Any, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]
+    op: Operator, immediates: tuple[object, ...], needed: tuple[bool, ...], douts: tuple[bool, ...]
 ) -> GradientProgram:
     """The program, made on first use.
 
@@ -168,7 +168,7 @@ def gradient_program(
     return program
 
 
-def apply_raw(op: Operator, inputs: list[Any]) -> tuple[Any, ...]:
+def apply_raw(op: Operator, inputs: list[object]) -> tuple[Any, ...]:
     """Apply on NumPy arrays."""
     return run_kernel(op, inputs)
 

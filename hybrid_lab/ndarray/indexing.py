@@ -66,7 +66,7 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
 _ALL = slice(None)
 
 
-def _raw_value(value: Any) -> Any:
+def _raw_value(value: object) -> Any:
     if isinstance(value, NDArray):
         return value._data
     if getattr(value, "_is_symbol", False):
@@ -102,7 +102,7 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
     return tuple(made), advanced
 
 
-def _index_array(item: Any) -> np.ndarray:
+def _index_array(item: object) -> np.ndarray:
     """Indices as an integer or boolean NumPy array of their own; MXNet's default dtype makes float indices usual."""
     if isinstance(item, NDArray):
         item = item._data

@@ -123,7 +123,7 @@ def invoke(
     return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
 
 
-def invoke_pair(op: Operator, lhs: Any, rhs: Any) -> Any:
+def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:
     """`invoke(op, (lhs, rhs))` for operators without modes, views, hidden outputs; short where nothing is recorded."""
     if type(lhs) is NDArray and type(rhs) is NDArray and precision is None:
         left, a, b = lhs.buffer, lhs.host_view, rhs.host_view
@@ -163,13 +163,13 @@ def _wrapped(op: Operator, result: Any, view: bool, context: Any) -> NDArray:
 
 def _invoke_fully(
     op: Operator,
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     raw: list[Any],
-    out: Any,
+    out: object,
     rng: Any,
-    inferred: Any,
+    inferred: object,
     recorded: bool,
-    context: Any,
+    context: object,
 ) -> Any:
     """The rest of a call that has hidden outputs, `out`, auxiliary states or a tape to write."""
     visible = op.signature.visible
@@ -211,14 +211,14 @@ def _invoke_fully(
     return results[0] if visible == 1 else results
 
 
-def _on_device(op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: Any) -> Any:
+def _on_device(op: Operator, inputs: Sequence[object], out: object, name: str | None, rng: object) -> Any:
     """The call where an input lives on a GPU, or a new array is to."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return _to_symbol(op, inputs, name)
     return invoke_on_device(op, inputs, out, rng)
 
 
-def _to_symbol(op: Operator, inputs: Sequence[Any], name: str | None) -> Any:
+def _to_symbol(op: Operator, inputs: Sequence[object], name: str | None) -> Any:
     if symbol_dispatch is None:
         raise HybridLabError(f"{op.name}: a traced value reached an eager call, and nothing is registered to trace it")
     return symbol_dispatch(op, inputs, name)
@@ -247,12 +247,12 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
     raise DTypeError(f"{op.name}: the input {name} must be an NDArray or a number, not {type(item).__name__}")
 
 
-def _check_count(op: Operator, raw: Sequence[Any]) -> None:
+def _check_count(op: Operator, raw: Sequence[object]) -> None:
     if not op.variadic and len(raw) != len(op.signature.inputs):
         raise AttributeSpecError(f"{op!r} takes the inputs {', '.join(op.signature.inputs)}; {len(raw)} were given")
 
 
-def _listed(inputs: Sequence[Any]) -> str:
+def _listed(inputs: Sequence[object]) -> str:
     return " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
 
 
@@ -276,7 +276,7 @@ def _destinations(
     return outs
 
 
-def _same_place(target: NDArray, inputs: Sequence[Any]) -> bool:
+def _same_place(target: NDArray, inputs: Sequence[object]) -> bool:
     """Whether every input either is the target's very memory or does not touch it."""
     view = target._data
     for item in inputs:
@@ -319,7 +319,7 @@ class EagerEntry(tape.Entry):
 
     __slots__ = ("_immediates", "_node", "_replayed", "_rng", "_values", "name", "op", "program")
 
-    def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: Any = None):
+    def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: tuple[int, int] | None = None):
         self.op, self.name, self._rng = op, op.name, rng
         self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
         needed = tuple([held is not None for held in links])
@@ -369,7 +369,7 @@ class EagerEntry(tape.Entry):
         values = [_raw_value(value) for value in self._values]
         return self._program_for(douts, needed).run(values + douts, apply_raw)
 
-    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+    def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
         first = len(self._immediates)
         node = self._node()
         assert node is not None  # whoever goes backward holds it
@@ -392,7 +392,7 @@ class EagerEntry(tape.Entry):
         """A hidden output, or a copied state, as an NDArray."""
         return NDArray.wrap(value)
 
-    def _replay(self, values: list[Any], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+    def _replay(self, values: list[object], douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
         op = self.op
         if type(op).lower is Operator.lower:
             raise AutogradError(f"{op.name} has no gradient of its gradient (create_graph=True)")
@@ -410,7 +410,7 @@ class EagerEntry(tape.Entry):
 
         return replay(lowered, inputs, douts, needed)
 
-    def _program_for(self, douts: list[Any], needed: tuple[bool, ...]) -> GradientProgram:
+    def _program_for(self, douts: list[object], needed: tuple[bool, ...]) -> GradientProgram:
         given = tuple([dout is not None for dout in douts])
         program = gradient_program(self.op, self._immediates, needed, given)
         if not program.reads <= self.program.reads:
@@ -433,7 +433,7 @@ def _raw_value(value: Any) -> Any:
     return stand_in(*value) if kind is tuple else value
 
 
-def apply_nd(op: Operator, inputs: Sequence[Any]) -> list[NDArray]:
+def apply_nd(op: Operator, inputs: Sequence[object]) -> list[NDArray]:
     """The visible outputs of a gradient's step on NDArrays, recorded if the tape records: a gradient does not depend on
     that of which it takes the mere shape, as `F.reshape_like(dy, x)` does of x.
     """
@@ -449,7 +449,7 @@ N = Namespace(lambda op, inputs: invoke(op, inputs, cast=False))
 """F over NDArrays: `N.softmax(x, axis=1)`, hidden operators included; no input is converted."""
 
 
-def note_operator(op: Operator, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
+def note_operator(op: Operator, inputs: Sequence[object], outputs: Sequence[NDArray]) -> None:
     """Record that `outputs` are what `op` gives for `inputs`, for results that were made without running it (views)."""
     if not state.recording:
         return

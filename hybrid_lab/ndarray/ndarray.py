@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class NDArray(Overloads):
@@ -70,7 +73,7 @@ class NDArray(Overloads):
         return NDArray.view_of(buffer, host)
 
     @classmethod
-    def wrap_device(cls, tensor: Any, context: Context) -> NDArray:
+    def wrap_device(cls, tensor: object, context: Context) -> NDArray:
         """Take over a contiguous torch tensor on a GPU; the host's copy follows when it is read."""
         array = _new(cls)
         array.buffer = buffer = Buffer.on_device(tensor, context)
@@ -113,7 +116,7 @@ class NDArray(Overloads):
         """How often the memory was written to."""
         return self.buffer.version
 
-    def raw(self, device: Any = None) -> Any:
+    def raw(self, device: object = None) -> Any:
         """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
         if device is None or device == "cpu":
             return self._data
@@ -130,7 +133,7 @@ class NDArray(Overloads):
             place.copy_(tensor)
         self.buffer.written_on_device()
 
-    def place_on(self, device: Any) -> Any:
+    def place_on(self, device: str | None) -> Any:
         """The array's memory on a device, for a caller who writes to all of it."""
         buffer, view = self.buffer, self.host_view
         if view.size == buffer.host.size:
@@ -214,7 +217,7 @@ class NDArray(Overloads):
         copies.reads += 1
         return self._data.tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         copies.reads += 1
         values = self._data
         if dtype is not None and np.dtype(dtype) != values.dtype:
@@ -289,7 +292,7 @@ class NDArray(Overloads):
     def __copy__(self) -> NDArray:
         return self.copy()
 
-    def __deepcopy__(self, memo: Any) -> NDArray:
+    def __deepcopy__(self, memo: object) -> NDArray:
         made = NDArray.from_host(self._data.copy(), self.context)
         if type(self.tape_link) is tape.Leaf:
             made.attach_grad(self.tape_link.req)
@@ -301,7 +304,7 @@ class NDArray(Overloads):
         """A copy on the same device; recorded."""
         return calls.invoke(get("identity").bind(), (self,))
 
-    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+    def astype(self, dtype: DTypeLike | None, copy: bool = True) -> NDArray:
         """The array with another dtype; recorded. `copy=False` returns the array itself where it has that dtype."""
         wanted = check_dtype(dtype)
         if not copy and wanted == self.host_view.dtype:
@@ -394,7 +397,7 @@ class NDArray(Overloads):
     def __setitem__(self, key: Any, value: Any) -> None:
         calls.setitem(self, key, value)
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         return bool(np.any(self._data == (value._data if isinstance(value, NDArray) else value)))
 
     # -- autograd ----------------------------------------------------------------------------------------------
@@ -482,7 +485,7 @@ def _check_req(grad_req: str) -> None:
         raise AttributeSpecError(f"grad_req must be 'write', 'add' or 'null', not {grad_req!r}")
 
 
-def check_dtype(dtype: Any) -> np.dtype:
+def check_dtype(dtype: DTypeLike | None) -> np.dtype:
     """The NumPy dtype of a dtype argument. Raises DTypeError for what arrays cannot hold."""
     try:
         if dtype is None:  # NumPy's float64

@@ -9,7 +9,7 @@ from typing import Any
 Format = Any
 
 
-def flatten(item: Any, what: str) -> tuple[list[Any], Format]:
+def flatten(item: object, what: str) -> tuple[list[Any], Format]:
     """The arrays (or Symbols) in nested lists, and their arrangement. Raises TypeError for anything else."""
     if hasattr(item, "_is_symbol") or hasattr(item, "_data"):
         return [item], None
@@ -24,6 +24,6 @@ def flatten(item: Any, what: str) -> tuple[list[Any], Format]:
     raise TypeError(f"{what} must be a tensor or a list of tensors, not {type(item).__name__}")
 
 
-def regroup(leaves: Iterator[Any], form: Format) -> Any:
+def regroup(leaves: Iterator[object], form: Format) -> Any:
     """The arrangement with other leaves."""
     return next(leaves) if form is None else [regroup(leaves, part) for part in form]

@@ -33,7 +33,7 @@ _kept: OrderedDict[Any, Any] = OrderedDict()
 _lock = forks.rlock()
 
 
-def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[int, int] | None) -> Any:
+def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: tuple[int, int] | None) -> Any:
     """`invoke` where an input is on a GPU context, or where there is no input and the current context is one.
 
     Raises DTypeError where the arrays are on several contexts, and what `invoke` raises.
@@ -92,7 +92,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[i
     return results[0] if op.signature.visible == 1 else results
 
 
-def _context(op: Operator, inputs: Sequence[Any]) -> Context:
+def _context(op: Operator, inputs: Sequence[object]) -> Context:
     """The one context of all arrays that are read."""
     arrays = [item for index, item in enumerate(inputs) if type(item) is NDArray and op.reads_values(index)]
     found = list(dict.fromkeys(item.context for item in arrays or inputs if type(item) is NDArray))
@@ -108,7 +108,7 @@ def _context(op: Operator, inputs: Sequence[Any]) -> Context:
     return context
 
 
-def _infer(op: Operator, operands: Sequence[Any]) -> Any:
+def _infer(op: Operator, operands: Sequence[object]) -> Any:
     shapes = tuple([item.host_view.shape if type(item) is NDArray else () for item in operands])
     dtypes = tuple([item.host_view.dtype if type(item) is NDArray else None for item in operands])
     inferred = op.inferred.get((shapes, dtypes))
@@ -164,7 +164,7 @@ def _kind_of(item: Any) -> Any:
     return type(item), item
 
 
-def apply_on_device(device: Any) -> Any:
+def apply_on_device(device: str | None) -> Any:
     """Apply, for gradient programs, on tensors of this device."""
 
     def apply(op: Operator, inputs: list[Any]) -> Sequence[Any]:
@@ -175,7 +175,7 @@ def apply_on_device(device: Any) -> Any:
     return apply
 
 
-def _is_large(item: Any, op: Operator, index: int) -> bool:
+def _is_large(item: object, op: Operator, index: int) -> bool:
     return isinstance(item, np.ndarray) and any(item.strides) and item.size > 64 and op.reads_values(index)
 
 
@@ -197,5 +197,5 @@ class DeviceEntry(calls.EagerEntry):
     def _copied(self, array: NDArray) -> Any:
         return array.raw(self.device).clone()
 
-    def _wrapped(self, value: Any) -> NDArray:
+    def _wrapped(self, value: object) -> NDArray:
         return NDArray.wrap_device(value, resolve("gpu"))

@@ -12,7 +12,7 @@ from hybrid_lab.ops.framework.operator import get
 def _forward(name: str) -> Any:
     op = get(name).bind()
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: object, other: object) -> Any:
         return calls.invoke_pair(op, self, other)
 
     return method
@@ -21,7 +21,7 @@ def _forward(name: str) -> Any:
 def _reflected(name: str) -> Any:
     op = get(name).bind()
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: object, other: object) -> Any:
         return calls.invoke(op, (other, self))
 
     return method
@@ -30,7 +30,7 @@ def _reflected(name: str) -> Any:
 def _in_place(name: str) -> Any:
     op = get(name).bind()
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: object, other: object) -> Any:
         return calls.invoke(op, (self, other), self)
 
     return method
@@ -39,7 +39,7 @@ def _in_place(name: str) -> Any:
 def _unary(name: str) -> Any:
     op = get(name).bind()
 
-    def method(self: Any) -> Any:
+    def method(self: object) -> Any:
         return calls.invoke(op, (self,))
 
     return method
@@ -48,7 +48,7 @@ def _unary(name: str) -> Any:
 def _floored(name: str, reflected: bool = False) -> Any:
     op, floor = get(name).bind(), get("floor").bind()
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: object, other: object) -> Any:
         quotient = calls.invoke(op, (other, self) if reflected else (self, other))
         return calls.invoke(floor, (quotient,))
 

@@ -6,7 +6,7 @@ The same seed gives the same numbers eagerly, in compiled graphs and on GPUs; th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import get
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 __all__ = [
     "exponential",
@@ -43,7 +47,12 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def _draw(
-    name: str, shape: tuple[int, ...], dtype: Any, ctx: Context | None, out: NDArray | None, **attributes: Any
+    name: str,
+    shape: tuple[int, ...],
+    dtype: DTypeLike | None,
+    ctx: Context | None,
+    out: NDArray | None,
+    **attributes: object,
 ) -> Any:
     if dtype is not None:
         attributes["dtype"] = dtype_of(dtype).name
@@ -55,11 +64,13 @@ def _draw(
         return invoke(op, (), out)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, NDArray) or getattr(value, "_is_symbol", False)
 
 
-def located(apply: Callable[..., Any], kind: str, first: Any, second: Any, shape: Any, dtype: Any) -> Any:
+def located(
+    apply: Callable[..., object], kind: str, first: object, second: object, shape: object, dtype: DTypeLike | None
+) -> Any:
     """first + second * standard numbers, one (shape)-sized block for each element of the parameters, so that gradients
     reach them.
 
@@ -80,7 +91,9 @@ def located(apply: Callable[..., Any], kind: str, first: Any, second: Any, shape
     return made if dtype is None else apply(get("Cast").bind(dtype=dtype_of(dtype).name), (made,))
 
 
-def sampled(apply: Callable[..., Any], kind: str, parameters: Mapping[str, Any], shape: Any, dtype: Any) -> Any:
+def sampled(
+    apply: Callable[..., object], kind: str, parameters: Mapping[str, object], shape: object, dtype: DTypeLike | None
+) -> Any:
     """A block of `shape` numbers for each element of the parameters, of which some are arrays; see `located`."""
     array = next(value for value in parameters.values() if _is_array(value))
     multiply = get("broadcast_mul").bind()
@@ -92,7 +105,7 @@ def sampled(apply: Callable[..., Any], kind: str, parameters: Mapping[str, Any],
     return apply(get(f"_sample_{kind}").bind(shape=() if shape is None else _shape(shape), dtype=kept), arrays)
 
 
-def _filled(made: Any, out: NDArray | None) -> Any:
+def _filled(made: object, out: NDArray | None) -> Any:
     if out is None:
         return made
     out[:] = made
@@ -103,7 +116,7 @@ def uniform(
     low: Any = 0,
     high: Any = 1,
     shape: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -121,7 +134,7 @@ def normal(
     loc: Any = 0,
     scale: Any = 1,
     shape: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -136,7 +149,7 @@ def randn(
     *shape: int,
     loc: float = 0,
     scale: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -145,7 +158,12 @@ def randn(
 
 
 def randint(
-    low: int, high: int, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+    low: int,
+    high: int,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
 ) -> NDArray:
     """Whole numbers in [low, high), int32 unless dtype says int64."""
     shape = (out.shape if out is not None else (1,)) if shape is None else _shape(shape)
@@ -153,7 +171,12 @@ def randint(
 
 
 def _distribution(
-    kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, ctx: Context | None, out: NDArray | None
+    kind: str,
+    parameters: dict[str, object],
+    shape: object,
+    dtype: DTypeLike | None,
+    ctx: Context | None,
+    out: NDArray | None,
 ) -> Any:
     """Numbers of one distribution; where a parameter is an array, a block of `shape` for each of its elements."""
     if any(map(_is_array, parameters.values())):
@@ -163,7 +186,11 @@ def _distribution(
 
 
 def exponential(
-    scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+    scale: object = 1,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
 ) -> NDArray:
     """Exponentially distributed numbers with mean `scale`; shape and parameters as for `uniform`."""
     return _distribution("exponential", {"lam": rate(scale)}, shape, dtype, ctx, out)
@@ -177,10 +204,10 @@ def rate(scale: Any) -> Any:
 
 
 def gamma(
-    alpha: Any = 1,
-    beta: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
+    alpha: object = 1,
+    beta: object = 1,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -189,17 +216,21 @@ def gamma(
 
 
 def poisson(
-    lam: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: NDArray | None = None
+    lam: object = 1,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
+    ctx: Context | None = None,
+    out: NDArray | None = None,
 ) -> NDArray:
     """Poisson distributed numbers with mean `lam`; shape and parameters as for `uniform`."""
     return _distribution("poisson", {"lam": lam}, shape, dtype, ctx, out)
 
 
 def negative_binomial(
-    k: Any = 1,
-    p: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
+    k: object = 1,
+    p: object = 1,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -208,10 +239,10 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Any = 1,
-    alpha: Any = 1,
-    shape: Any = None,
-    dtype: Any = None,
+    mu: object = 1,
+    alpha: object = 1,
+    shape: object = None,
+    dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
 ) -> NDArray:
@@ -219,7 +250,9 @@ def generalized_negative_binomial(
     return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out)
 
 
-def multinomial(data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32") -> Any:
+def multinomial(
+    data: NDArray, shape: object = None, get_prob: bool = False, out: object = None, dtype: DTypeLike | None = "int32"
+) -> Any:
     """Class numbers drawn with the probabilities in data, (..., classes): (..., shape) of them for every row.
 
     get_prob : a list with the logarithms of their probabilities too, through which a gradient reaches data

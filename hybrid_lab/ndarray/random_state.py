@@ -35,7 +35,7 @@ class RandomState:
         self._inner = _Inner()
         self._seed, self._draws, self._initializer_draws = seed, 0, 0
 
-    def seed(self, seed: int, ctx: Any = "all") -> None:
+    def seed(self, seed: int, ctx: object = "all") -> None:
         """Start both streams anew. `seed` is any int; its lowest 64 bits count. `ctx` is accepted for MXNet's sake."""
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise AttributeSpecError(f"the seed must be an int, not {seed!r}")

@@ -66,9 +66,9 @@ def unfold(node: Node, compute: Callable[[list[NDArray]], Sequence[NDArray]], in
 
 
 def replay(
-    compute: Callable[[list[Any]], Sequence[NDArray]],
-    inputs: Sequence[Any],
-    douts: Sequence[Any],
+    compute: Callable[[list[object]], Sequence[NDArray]],
+    inputs: Sequence[object],
+    douts: Sequence[object],
     needed: Sequence[bool],
 ) -> list[Any]:
     """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.

@@ -70,7 +70,7 @@ def module_stub(module_name: str, array: str, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_instance(value: Any) -> bool:
+def _is_instance(value: object) -> bool:
     return not isinstance(value, (type, types.FunctionType, types.ModuleType))
 
 
@@ -135,7 +135,7 @@ def _parameter(record: type[Operator], parameter: inspect.Parameter, array: str)
     return f"{parameter.name}: {kind} = {parameter.default!r}"
 
 
-def _type(annotation: Any) -> str:
+def _type(annotation: object) -> str:
     for known, name in _NAMES.items():
         if annotation == known:
             return name

@@ -74,7 +74,6 @@ class Leaf:
         buffer.written()
         self.fresh = True
 
-
     def _receive_on_device(self, gradient: Any) -> None:
         """`receive`, where the gradient or the place for it is on a device: it stays or goes there."""
         grad = self.grad
@@ -146,7 +145,7 @@ class Entry:
         """`finish` for ones as the gradient of the only output; None where the entry has no shorter way to do it."""
         return None
 
-    def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+    def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
         """The same on NDArrays, through recorded calls, for create_graph=True."""
         raise AutogradError(
             f"{self.name} has no gradient of its gradient (create_graph=True). "
@@ -177,7 +176,7 @@ class Node:
         self.order: float = next(_order)
 
 
-def link(array: Any) -> Link:
+def link(array: object) -> Link:
     """What a step that reads `array` links to: None for constants, and for results whose history was used up."""
     held = getattr(array, "tape_link", None)
     if type(held) is Output and held.node.entry is None:
@@ -237,7 +236,7 @@ class Saved:
             self.buffer.pull()
         return self.view
 
-    def tensor(self, device: Any) -> Any:
+    def tensor(self, device: str | None) -> Any:
         """The value on a device."""
         from hybrid_lab.ndarray.buffer import tensor_of
 
@@ -260,7 +259,7 @@ class Mode:
         if self._training is not None:
             state.training = self._training
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         state.recording, state.training = self._before
 
 

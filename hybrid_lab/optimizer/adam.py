@@ -145,7 +145,7 @@ class Adamax(Optimizer):
         return lr / (1.0 - self.beta1**count)
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         mean, norm = states
         mean *= self.beta1

@@ -23,7 +23,7 @@ class AdaGrad(Optimizer):
         self.float_stable_eps = eps
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         history = states[0]
         temporary = scratch(0)
@@ -51,7 +51,7 @@ class AdaDelta(Optimizer):
         self.epsilon = epsilon
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         squares, deltas = states
         temporary = scratch(0)
@@ -117,7 +117,7 @@ class RMSProp(Optimizer):
         return get("rmsprop_update").bind(**settings)
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         squares = states[0]
         temporary = scratch(0)
@@ -168,7 +168,7 @@ class Ftrl(Optimizer):
         return get("ftrl_update").bind(lamda1=self.lamda1, beta=self.beta, clip_gradient=self._limit())
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         z, squares = states
         root, temporary = scratch(0), scratch(1)

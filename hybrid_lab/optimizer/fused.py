@@ -182,7 +182,9 @@ class _Arrays:
             return None
         return first.device if all(each.device is not None and not each.device_stale for each in held) else None
 
-    def serves(self, op: Operator, weights: Sequence[NDArray], gradients: Sequence[NDArray], states: list[Any]) -> bool:
+    def serves(
+        self, op: Operator, weights: Sequence[NDArray], gradients: Sequence[NDArray], states: list[object]
+    ) -> bool:
         """Whether these are the same arrays."""
         if op is not self.op or len(weights) != len(self.weights):
             return False
@@ -211,7 +213,7 @@ class _Arrays:
         return self._blocks[position]
 
 
-def _group(kind: Any, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
+def _group(kind: object, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
     if half is not None:
         return _Group(_mixed_graph(kind, op, half, numbers), None)
     if is_narrow(dtype):
@@ -235,7 +237,7 @@ class _DeviceSteps:
         self._tensors: list[Any] = []
 
     @classmethod
-    def of(cls, held: _Arrays, device: Any) -> _DeviceSteps | None:
+    def of(cls, held: _Arrays, device: object) -> _DeviceSteps | None:
         """None where one of the updates is not one kernel."""
         from hybrid_lab.engines.triton.run.update import DeviceStep
 
@@ -259,7 +261,7 @@ class _DeviceSteps:
         made._tensors = [buffer.device for buffer in held.buffers]
         return made
 
-    def follow(self, held: _Arrays, device: Any) -> None:
+    def follow(self, held: _Arrays, device: str | None) -> None:
         """Write the tables again where arrays have moved."""
         for buffer in held.buffers:
             if buffer.device_stale or buffer.device is None:
@@ -339,7 +341,7 @@ class FusedUpdate:
                 buffer.written()
         return True
 
-    def _on_device(self, held: _Arrays, numbers: list[list[float]], device: Any) -> bool:
+    def _on_device(self, held: _Arrays, numbers: list[list[float]], device: object) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
         from hybrid_lab.engines.triton.run.availability import torch_device
 
@@ -363,7 +365,11 @@ class FusedUpdate:
         return True
 
     def _prepare(
-        self, indices: Sequence[int], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[int, Any]
+        self,
+        indices: Sequence[int],
+        gradients: Sequence[NDArray],
+        weights: Sequence[NDArray],
+        states: dict[int, object],
     ) -> _Arrays | None:
         """The arrays of this step; None, with `refusal` saying why, where they cannot be fused."""
         optimizer = self.optimizer
@@ -392,7 +398,7 @@ class FusedUpdate:
             return None
         return held
 
-    def _half_precision_on(self, device: Any, held: _Arrays) -> bool:
+    def _half_precision_on(self, device: str | None, held: _Arrays) -> bool:
         """Whether weights of half precision, with float32 copies or without, can be updated together there."""
         if device is None:
             return False

@@ -114,7 +114,7 @@ class Optimizer:
         return klass
 
     @staticmethod
-    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
+    def create_optimizer(name: str, **kwargs: object) -> Optimizer:
         """As `optimizer.create`."""
         return create(name, **kwargs)
 
@@ -150,7 +150,7 @@ class Optimizer:
         attributes, names = self.sym_info
         return {name: float(attributes[name][key]) for name in names if key in attributes.get(name, ())}
 
-    def _multiplier(self, index: int, table: Mapping[Any, float], attribute: str) -> float:
+    def _multiplier(self, index: int, table: Mapping[object, float], attribute: str) -> float:
         if index in self.param_dict:
             return getattr(self.param_dict[index], attribute)
         if index in table:
@@ -209,7 +209,7 @@ class Optimizer:
         else:
             self.update(index, weight, grad, state)
 
-    def update(self, index: int, weight: NDArray, grad: NDArray, state: Any) -> None:
+    def update(self, index: int, weight: NDArray, grad: NDArray, state: object) -> None:
         """One step: change `weight` (NDArray) and its `state` in place from `grad`."""
         self._update_count(index)
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
@@ -259,7 +259,7 @@ class Optimizer:
         return lr
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         """Update a piece in place.
 
@@ -342,7 +342,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     return klass(**kwargs)
 
 
-def _check_number(optimizer: str, key: str, value: Any) -> None:
+def _check_number(optimizer: str, key: str, value: object) -> None:
     """Raise SettingError for what cannot be a number: it would only fail at the first step."""
     if not hasattr(value, "__float__"):
         meant = "; give a schedule as lr_scheduler=..." if callable(value) and key == "learning_rate" else ""

@@ -56,7 +56,7 @@ class SGD(_Momentum):
     scaled_numbers = _Momentum.absorbed
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
     ) -> None:
         if wd:
             g += np.multiply(w, wd, out=scratch(0))

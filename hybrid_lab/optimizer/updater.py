@@ -64,7 +64,7 @@ def get_updater(optimizer: Optimizer) -> Updater:
     return Updater(optimizer)
 
 
-def _flatten(name: str, state: Any, found: dict[str, np.ndarray]) -> None:
+def _flatten(name: str, state: object, found: dict[str, np.ndarray]) -> None:
     if isinstance(state, NDArray):
         found[name] = state.asnumpy()
     elif isinstance(state, (list, tuple)):
@@ -72,7 +72,7 @@ def _flatten(name: str, state: Any, found: dict[str, np.ndarray]) -> None:
             _flatten(f"{name}.{place}", each, found)
 
 
-def _refill(name: str, state: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def _refill(name: str, state: object, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(state, NDArray):
         return nd_array(arrays[name], ctx=state.ctx, dtype=state.dtype)
     if isinstance(state, Sequence):

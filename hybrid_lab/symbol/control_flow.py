@@ -80,7 +80,7 @@ def while_loop(
     return regroup(iter(made[: len(leaves)]), output_form), regroup(iter(made[len(leaves) :]), form)
 
 
-def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
+def cond(pred: object, then_func: Callable[[], object], else_func: Callable[[], object], name: str = "cond") -> Any:
     """`then_func()` where pred is true, else `else_func()`; see nd.contrib.cond."""
     sketch = _Sketch(name)
     forms = []
@@ -110,7 +110,7 @@ class _Sketch:
         self.outputs: list[list[Value]] = []
         self.spans: list[tuple[int, int]] = []
 
-    def inputs(self, kind: str, given: Sequence[Any], entry: bool = False) -> list[Symbol]:
+    def inputs(self, kind: str, given: Sequence[object], entry: bool = False) -> list[Symbol]:
         """What the bodies see for these Symbols: fresh variables of the same types, or of one entry of them."""
         made = []
         for index, item in enumerate(given):
@@ -139,7 +139,7 @@ class _Sketch:
         finally:
             trace.draws = outside
 
-    def ends(self, outputs: Sequence[Any]) -> None:
+    def ends(self, outputs: Sequence[object]) -> None:
         """The body that was traced last returns these. Each becomes a value of its own, computed inside."""
         found: list[Value] = []
         for item in outputs:
@@ -189,7 +189,7 @@ class _Sketch:
             new.update(zip(node.outputs, made.outputs, strict=True))
         return Graph(inputs, [new[value] for value in outputs], draws=span[1] - span[0], name=self.name)
 
-    def node(self, op: ControlFlow, inputs: Sequence[Any], captures: Sequence[Value]) -> list[Symbol]:
+    def node(self, op: ControlFlow, inputs: Sequence[object], captures: Sequence[Value]) -> list[Symbol]:
         """The finished node; its visible outputs, one Symbol each."""
         trace = self.trace
         made = Node(
@@ -206,7 +206,7 @@ class _Sketch:
         return [whole[index] for index in range(len(whole.outputs))]
 
 
-def _value(item: Any) -> Value:
+def _value(item: object) -> Value:
     if not isinstance(item, Symbol):
         raise tracing.refuse("HL164", tensor="an output of a body")
     if len(item.outputs) != 1:
@@ -252,10 +252,10 @@ def leaked(node: Node) -> Exception:
     )
 
 
-def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+def recorded(function: Callable[..., object]) -> Callable[..., Any]:
     """`nd.contrib.<function>` on traced arrays: part of the graph in 2.x-style code, refused in hybrid_forward."""
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         trace = tracing.current()
         if trace is not None and not trace.arrays:
             name = f"contrib.{function.__name__}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hybrid_lab.symbol.symbol import Symbol
 
 
-def index_operators(symbol: Symbol, key: Any) -> list[Operator]:
+def index_operators(symbol: Symbol, key: object) -> list[Operator]:
     """The operators that one after the other compute `symbol[key]`: `x[i]`, `x[a:b]`, `x[:, None, -1]`; never none.
 
     Raises HybridizeError HL132/HL133 for what has no fixed meaning in a graph.
@@ -64,7 +64,7 @@ def index_operators(symbol: Symbol, key: Any) -> list[Operator]:
     return operators or [get("identity").bind()]
 
 
-def _int(symbol: Symbol, item: Any) -> int | None:
+def _int(symbol: Symbol, item: object) -> int | None:
     if item is None:
         return None
     if isinstance(item, (int, np.integer)):
@@ -72,7 +72,7 @@ def _int(symbol: Symbol, item: Any) -> int | None:
     raise tracing.refuse("HL132", tensor=symbol)
 
 
-def _operators_with_ellipsis(symbol: Symbol, keys: tuple[Any, ...]) -> list[Operator]:
+def _operators_with_ellipsis(symbol: Symbol, keys: tuple[object, ...]) -> list[Operator]:
     """`x[..., i, a:b]` counts axes from the end, so the number of axes need not be known."""
     place = next(index for index, item in enumerate(keys) if item is Ellipsis)
     head, tail = keys[:place], keys[place + 1 :]

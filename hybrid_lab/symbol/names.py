@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 
 class NameManager:
@@ -24,7 +23,7 @@ class NameManager:
         _stack().append(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         _stack().pop()
 
 

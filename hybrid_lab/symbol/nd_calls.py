@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 from hybrid_lab.ndarray import composed, creation, function
 from hybrid_lab.ndarray import control_flow as eager
@@ -16,7 +15,7 @@ from hybrid_lab.symbol import control_flow, tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 
-def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Symbol:
+def dispatch_traced(op: Operator, inputs: Sequence[object], name: str | None) -> Symbol:
     """Hooked into ndarray.invoke. Raises HybridizeError HL163."""
     trace = tracing.current()
     if trace is not None and not trace.arrays:
@@ -26,19 +25,15 @@ def dispatch_traced(op: Operator, inputs: Sequence[Any], name: str | None) -> Sy
     return compose(op, inputs, name)
 
 
-def create_traced(name: str, arguments: dict[str, Any]) -> Symbol:
+def create_traced(name: str, arguments: dict[str, object]) -> Symbol:
     """Hooked into ndarray.creation: nd.ones(...) and the like in 2.x-style code are part of the graph."""
     from hybrid_lab.symbol import surface
 
-    known = {
-        key: value
-        for key, value in arguments.items()
-        if value is not None and key not in ("ctx", "stype", "out")
-    }
+    known = {key: value for key, value in arguments.items() if value is not None and key not in ("ctx", "stype", "out")}
     return getattr(surface, name)(**known)
 
 
-def refuse_function(name: str, inputs: Sequence[Any]) -> None:
+def refuse_function(name: str, inputs: Sequence[object]) -> None:
     """Hooked into ndarray.function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:
@@ -51,7 +46,7 @@ def refuse_function(name: str, inputs: Sequence[Any]) -> None:
         )
 
 
-def refuse_numbers(name: str, inputs: Sequence[Any]) -> None:
+def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
     """Hooked into ndarray.composed. Raises HybridizeError HL133: the function reads the numbers of a tensor."""
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:

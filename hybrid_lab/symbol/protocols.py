@@ -52,7 +52,7 @@ def _unpacks(location: Location | None) -> bool:
 
 
 def _inplace(binary: str) -> Callable[[Any, Any], Any]:
-    def refuse_inplace(self: Any, other: Any) -> Any:
+    def refuse_inplace(self: Any, other: object) -> Any:
         self._refuse_protocol("HL142", operator=f"{binary}=", binary=binary)
 
     return refuse_inplace
@@ -64,7 +64,7 @@ class Refusals:
     __slots__ = ()
     __array_priority__ = 1000.0  # `np.float64(2) * x` is x's business
 
-    def _refuse_protocol(self, code: str, **facts: Any) -> NoReturn:
+    def _refuse_protocol(self, code: str, **facts: object) -> NoReturn:
         raise refuse(code, tensor=cast("Symbol", self), **facts)
 
     def __bool__(self) -> bool:
@@ -82,19 +82,19 @@ class Refusals:
     def __index__(self) -> int:
         self._refuse_protocol("HL126")
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         self._refuse_protocol("HL121")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._refuse_protocol("HL141")
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         self._refuse_protocol("HL141", change="deleted", construct="del")
 
-    def __array_function__(self, function: Any, *args: Any) -> Any:
+    def __array_function__(self, function: Any, *args: object) -> Any:
         self._refuse_protocol("HL162", call=f"np.{function.__name__}")
 
-    def __array__(self, *args: Any, **keywords: Any) -> Any:
+    def __array__(self, *args: object, **keywords: object) -> Any:
         self._refuse_protocol("HL162")
 
     __iadd__, __isub__, __imul__ = _inplace("+"), _inplace("-"), _inplace("*")

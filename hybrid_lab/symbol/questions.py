@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.infer import PartialShapes, infer, is_complete
 from hybrid_lab.graph.node import Input, Node, Value
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.context import Context
 
 
 class GraphQuestions:
@@ -67,7 +70,7 @@ class GraphQuestions:
     def num_outputs(self) -> int:
         return len(self.outputs)
 
-    def infer_shape(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+    def infer_shape(self, *args: object, **known: object) -> tuple[Any, Any, Any]:
         """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all
         follow.
         """
@@ -79,7 +82,7 @@ class GraphQuestions:
             )
         return arguments, outputs, states
 
-    def infer_shape_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+    def infer_shape_partial(self, *args: object, **known: object) -> tuple[Any, Any, Any]:
         """As infer_shape, with None for what is not known. A 0 among the given sizes means unknown, as in MXNet."""
         shapes = self._partial(args, known).shapes
         by_name = {value.node.name: shapes.get(value) for value in _variables(self.outputs)}
@@ -123,7 +126,7 @@ class GraphQuestions:
             [by_name[name] for name in self.list_auxiliary_states()],
         )
 
-    def eval(self, ctx: Any = None, **inputs: Any) -> list[Any]:
+    def eval(self, ctx: Context | Sequence[Context] | None = None, **inputs: Any) -> list[Any]:
         """Run the graph eagerly on arrays given by input name; returns a list of NDArrays."""
         from hybrid_lab.ndarray.interpret import interpret
 
@@ -145,7 +148,7 @@ class GraphQuestions:
 
         symbol_json.save(fname, self.graph())
 
-    def inferred(self, **shapes: Any) -> Graph:
+    def inferred(self, **shapes: object) -> Graph:
         """The graph with shapes and float32 dtypes on every node, for printing and inspection."""
         graph = self.graph()
         found = self._partial((), shapes).shapes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,13 @@ from hybrid_lab.ops.framework.operator import Operator, find, get, registered_na
 from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.ndarray.context import Context
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -61,7 +68,9 @@ def _apply(op: Operator, inputs: Any) -> Symbol:
     return compose(op, list(inputs), None)
 
 
-def _distribution(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, name: str | None) -> Symbol:
+def _distribution(
+    kind: str, parameters: dict[str, object], shape: object, dtype: DTypeLike | None, name: str | None
+) -> Symbol:
     """Numbers of one distribution, as nd.random has them: parameters may be Symbols."""
     if any(isinstance(value, Symbol) for value in parameters.values()):
         return draws.sampled(_apply, kind, parameters, shape, dtype)
@@ -71,7 +80,12 @@ def _distribution(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any,
 
 
 def _uniform(
-    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, ctx: Any = None, name: str | None = None
+    low: Any = 0,
+    high: Any = 1,
+    shape: Any = None,
+    dtype: DTypeLike | None = None,
+    ctx: Context | Sequence[Context] | None = None,
+    name: str | None = None,
 ) -> Symbol:
     """Numbers in [low, high); see nd.random.uniform."""
     if isinstance(low, Symbol) or isinstance(high, Symbol):
@@ -80,7 +94,12 @@ def _uniform(
 
 
 def _normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Any = None, name: str | None = None
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: Any = None,
+    dtype: DTypeLike | None = None,
+    ctx: Context | Sequence[Context] | None = None,
+    name: str | None = None,
 ) -> Symbol:
     """Normally distributed numbers; see nd.random.normal."""
     if isinstance(loc, Symbol) or isinstance(scale, Symbol):
@@ -88,33 +107,41 @@ def _normal(
     return _distribution("normal", {"loc": float(loc), "scale": float(scale)}, shape, dtype, name)
 
 
-def _randn(*shape: int, loc: Any = 0, scale: Any = 1, dtype: Any = None, name: str | None = None) -> Symbol:
+def _randn(
+    *shape: int, loc: object = 0, scale: object = 1, dtype: DTypeLike | None = None, name: str | None = None
+) -> Symbol:
     """`randn(2, 3)`: a (2, 3) array of normally distributed numbers."""
     return _normal(loc, scale, shape or None, dtype, name=name)
 
 
-def _exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+def _exponential(
+    scale: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Symbol:
     """Exponentially distributed numbers with mean `scale`."""
     return _distribution("exponential", {"lam": draws.rate(scale)}, shape, dtype, name)
 
 
-def _gamma(alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+def _gamma(
+    alpha: object = 1, beta: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Symbol:
     """Gamma distributed numbers with shape `alpha` and scale `beta`."""
     return _distribution("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, name)
 
 
-def _poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+def _poisson(lam: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None) -> Symbol:
     """Poisson distributed numbers with mean `lam`."""
     return _distribution("poisson", {"lam": lam}, shape, dtype, name)
 
 
-def _negative_binomial(k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None) -> Symbol:
+def _negative_binomial(
+    k: object = 1, p: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Symbol:
     """Failures before `k` successes of probability `p`."""
     return _distribution("negative_binomial", {"k": k, "p": p}, shape, dtype, name)
 
 
 def _generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, name: str | None = None
+    mu: object = 1, alpha: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Symbol:
     """Negative binomial numbers with mean `mu` and dispersion `alpha`."""
     return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, name)
@@ -142,7 +169,7 @@ def split_v2(
     return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [ary], name)
 
 
-def histogram(a: Symbol, bins: Any = 10, range: Any = None, name: str | None = None) -> Symbol:
+def histogram(a: Symbol, bins: object = 10, range: object = None, name: str | None = None) -> Symbol:
     """Counts and edges; see nd.histogram. `range` must be given with a number of bins."""
     if isinstance(bins, Symbol):
         return compose(get("_histogram").bind(), [a, bins], name)
@@ -162,17 +189,33 @@ def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
 contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
 
 
-def zeros(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+def zeros(
+    shape: object,
+    dtype: DTypeLike | None = "float32",
+    ctx: Context | Sequence[Context] | None = None,
+    name: str | None = None,
+) -> Symbol:
     """An array of zeros inside the graph."""
     return compose(get("_zeros").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
 
 
-def ones(shape: Any, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+def ones(
+    shape: object,
+    dtype: DTypeLike | None = "float32",
+    ctx: Context | Sequence[Context] | None = None,
+    name: str | None = None,
+) -> Symbol:
     """An array of ones inside the graph."""
     return compose(get("_ones").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
 
 
-def full(shape: Any, val: float, dtype: Any = "float32", ctx: Any = None, name: str | None = None) -> Symbol:
+def full(
+    shape: object,
+    val: float,
+    dtype: DTypeLike | None = "float32",
+    ctx: Context | Sequence[Context] | None = None,
+    name: str | None = None,
+) -> Symbol:
     """An array filled with `val` inside the graph."""
     return compose(get("_full").bind(shape=_shape(shape), value=float(val), dtype=dtype or "float32"), [], name)
 
@@ -182,8 +225,8 @@ def arange(
     stop: float | None = None,
     step: float = 1.0,
     repeat: int = 1,
-    dtype: Any = "float32",
-    ctx: Any = None,
+    dtype: DTypeLike | None = "float32",
+    ctx: Context | Sequence[Context] | None = None,
     name: str | None = None,
     infer_range: bool | None = None,
 ) -> Symbol:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
 from hybrid_lab.symbol.trace_types import known_type, note_types
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
@@ -56,7 +60,7 @@ class Symbol(GraphQuestions, Refusals):
     def __copy__(self) -> Symbol:
         return Symbol(self.outputs)
 
-    def __deepcopy__(self, memo: Any) -> Symbol:
+    def __deepcopy__(self, memo: object) -> Symbol:
         return Symbol(self.outputs)
 
     def attr(self, key: str) -> str | None:
@@ -118,60 +122,60 @@ class Symbol(GraphQuestions, Refusals):
 
     # -- arithmetic ------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return _binary("broadcast_add", "_plus", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return _binary("broadcast_add", "_plus", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return _binary("broadcast_sub", "_minus", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return _binary("broadcast_sub", "_rminus", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return _binary("broadcast_mul", "_mul", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return _binary("broadcast_mul", "_mul", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return _binary("broadcast_div", "_div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return _binary("broadcast_div", "_rdiv", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return _binary("broadcast_mod", "_mod", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return _binary("broadcast_mod", "_rmod", other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         return _binary("broadcast_power", "_power", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return _binary("broadcast_power", "_rpower", other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         quotient = _binary("broadcast_div", "_div", self, other)
         return quotient if quotient is NotImplemented else quotient.floor()
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         quotient = _binary("broadcast_div", "_rdiv", other, self)
         return quotient if quotient is NotImplemented else quotient.floor()
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Any:
         return _binary("dot", "dot", self, other)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return _binary("broadcast_logical_and", "_logical_and", self, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return _binary("broadcast_logical_or", "_logical_or", self, other)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> Any:
         return _binary("broadcast_logical_xor", "_logical_xor", self, other)
 
     def __neg__(self) -> Symbol:
@@ -186,22 +190,22 @@ class Symbol(GraphQuestions, Refusals):
     def __invert__(self) -> Symbol:
         return compose(get("logical_not").bind(), [self], None)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return _binary("broadcast_equal", "_equal", self, other)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return _binary("broadcast_not_equal", "_not_equal", self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return _binary("broadcast_greater", "_greater", self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return _binary("broadcast_greater_equal", "_greater_equal", self, other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return _binary("broadcast_lesser", "_lesser", self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return _binary("broadcast_lesser_equal", "_lesser_equal", self, other)
 
     def reshape(self, *shape: Any, **attributes: Any) -> Symbol:
@@ -220,7 +224,7 @@ class Symbol(GraphQuestions, Refusals):
             axes = tuple(axes[0])
         return compose(get("transpose").bind(axes=tuple(axes)), [self], None)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Symbol:
+    def astype(self, dtype: DTypeLike | None, copy: bool = True) -> Symbol:
         return compose(get("Cast").bind(dtype=dtype), [self], None, hint="cast")
 
 
@@ -332,7 +336,7 @@ def Group(symbols: Sequence[Symbol]) -> Symbol:  # noqa: N802 - MXNet's name
     return Symbol([value for symbol in symbols for value in symbol.outputs])
 
 
-def compose(op: Operator, inputs: Sequence[Any], name: str | None, hint: str | None = None) -> Symbol:
+def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str | None = None) -> Symbol:
     """A new node on Symbols and immediates; inputs left out become variables `<name>_<input>`."""
     trace = tracing.current()
     node_name = names.current().get(name, hint or op.name.lower())
@@ -386,7 +390,7 @@ def free_draw(count: int = 1) -> int:
     return first
 
 
-def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
+def _operand(op: Operator, input_name: str, item: object, node_name: str) -> Any:
     if item is MISSING:
         role = "aux" if input_name in op.signature.aux else "param"
         return input_node(f"{node_name}_{input_name}", role)
@@ -405,12 +409,12 @@ def _operand(op: Operator, input_name: str, item: Any, node_name: str) -> Any:
     )
 
 
-def _kind(item: Any) -> str:
+def _kind(item: object) -> str:
     """What kind of array an array is, with its article."""
     return "a NumPy array" if isinstance(item, np.ndarray) else "an NDArray"
 
 
-def _binary(operator: str, hint: str, lhs: Any, rhs: Any) -> Any:
+def _binary(operator: str, hint: str, lhs: object, rhs: object) -> Any:
     other = rhs if isinstance(lhs, Symbol) else lhs
     if isinstance(other, Symbol):
         return compose(get(operator).bind(), [lhs, rhs], None, hint=hint)
@@ -434,7 +438,7 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     return make_symbol(value.node)
 
 
-def dispatch(op: Operator, inputs: list[Any], out: Any, name: str | None) -> Symbol:
+def dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> Symbol:
     """How the functions of `sym` call: see ops.surface."""
     if out is not None:
         raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")

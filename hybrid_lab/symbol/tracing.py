@@ -56,7 +56,7 @@ class Trace:
             self.owners[found.outputs[0]] = parameter
         return found
 
-    def child_name(self, children: Mapping[str, Any], child: Any) -> str | None:
+    def child_name(self, children: Mapping[str, object], child: object) -> str | None:
         """The name of a child among a Block's children; None where it is none of them."""
         names = self._child_names.get(id(children))
         if names is None or len(names) != len(children):
@@ -80,7 +80,7 @@ class Trace:
         return bool(self.styles) and self.styles[-1] == "2.x"
 
     @contextmanager
-    def inside(self, block: Any, path: str, style: str) -> Iterator[None]:
+    def inside(self, block: object, path: str, style: str) -> Iterator[None]:
         """Run a Block's code: nodes made inside carry its path."""
         self.blocks.append(block)
         self.scopes.append(path)
@@ -143,7 +143,7 @@ def tracing(trace: Trace) -> Iterator[Trace]:
     trace.finish()
 
 
-def refuse(code: str, tensor: Symbol | str | None = None, value: Any = None, **facts: Any) -> HybridizeError:
+def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, **facts: Any) -> HybridizeError:
     """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is
     found out.
 
@@ -173,11 +173,11 @@ def _same(value: Any, wanted: Any) -> bool:
     return value is wanted
 
 
-def _is_symbol(value: Any) -> bool:
+def _is_symbol(value: object) -> bool:
     return getattr(type(value), "_is_symbol", False)
 
 
-def _holds_symbols(value: Any) -> bool:
+def _holds_symbols(value: object) -> bool:
     if isinstance(value, dict):
         value = tuple(value.values())
     return _is_symbol(value) or (isinstance(value, list | tuple) and any(map(_is_symbol, value)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from hybrid_lab.symbol import Group, Symbol
 
 from .mode import low_dtype
 
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.context import Context
+
 
 def convert_hybrid_block(
     block: HybridBlock,
@@ -28,7 +31,7 @@ def convert_hybrid_block(
     fp32_ops: Iterable[str] | None = None,
     conditional_fp32_ops: Iterable[Sequence[Any]] | None = None,
     excluded_sym_names: Collection[str] | None = None,
-    ctx: Any = None,
+    ctx: Context | Sequence[Context] | None = None,
     cast_optional_params: bool = False,
 ) -> SymbolBlock:
     """A SymbolBlock that computes what `block` does, in mixed precision; `block` stays as it is.
@@ -86,10 +89,10 @@ def convert_hybrid_block(
 
 def convert_symbol(
     sym: Symbol,
-    target_dtype: Any = "float16",
+    target_dtype: object = "float16",
     target_dtype_ops: Iterable[str] | None = None,
     fp32_ops: Iterable[str] | None = None,
-    conditional_fp32_ops: Iterable[Sequence[Any]] | None = None,
+    conditional_fp32_ops: Iterable[Sequence[object]] | None = None,
     excluded_sym_names: Collection[str] | None = None,
     data_names: Collection[str] | None = None,
     cast_optional_params: bool = False,
@@ -116,10 +119,10 @@ def convert_model(
     sym: Symbol,
     arg_params: Mapping[str, NDArray],
     aux_params: Mapping[str, NDArray],
-    target_dtype: Any = "float16",
+    target_dtype: object = "float16",
     target_dtype_ops: Iterable[str] | None = None,
     fp32_ops: Iterable[str] | None = None,
-    conditional_fp32_ops: Iterable[Sequence[Any]] | None = None,
+    conditional_fp32_ops: Iterable[Sequence[object]] | None = None,
     excluded_sym_names: Collection[str] | None = None,
     cast_optional_params: bool = False,
 ) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:

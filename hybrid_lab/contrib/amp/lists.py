@@ -11,45 +11,45 @@ from hybrid_lab.ops.framework.precision import CONDITIONAL, OWN_GRADIENT, SINGLE
 from .mode import low_dtype
 
 
-def _precision(target_dtype: Any) -> Precision:
+def _precision(target_dtype: object) -> Precision:
     return Precision(low_dtype(target_dtype, "amp"))
 
 
-def list_lp16_ops(target_dtype: Any = "float16") -> list[str]:
+def list_lp16_ops(target_dtype: object = "float16") -> list[str]:
     """The operators that compute in the low precision."""
     return sorted(_precision(target_dtype).low)
 
 
-def list_fp32_ops(target_dtype: Any = "float16") -> list[str]:
+def list_fp32_ops(target_dtype: object = "float16") -> list[str]:
     """The operators that compute in float32."""
     return sorted(_public(_precision(target_dtype).float32))
 
 
-def list_conditional_fp32_ops(target_dtype: Any = "float16") -> list[tuple[str, str, list[str]]]:
+def list_conditional_fp32_ops(target_dtype: object = "float16") -> list[tuple[str, str, list[str]]]:
     """(operator, attribute, values): those that compute in float32 where the attribute has one of the values."""
     low_dtype(target_dtype, "amp")
     return [(name, attribute, list(values)) for name, attribute, values in CONDITIONAL]
 
 
-def list_widest_type_cast(target_dtype: Any = "float16") -> list[str]:
+def list_widest_type_cast(target_dtype: object = "float16") -> list[str]:
     """The operators that need inputs of one dtype: they compute in float32 where one input is float32."""
     precision = _precision(target_dtype)
     return sorted(name for name in _others(precision) if _is_strict(name, precision))
 
 
-def list_lp16_fp32_ops(target_dtype: Any = "float16") -> list[str]:
+def list_lp16_fp32_ops(target_dtype: object = "float16") -> list[str]:
     """The operators that compute in whatever their inputs are."""
     precision = _precision(target_dtype)
     return sorted(name for name in _others(precision) if not _is_strict(name, precision))
 
 
-def list_loss_output_functions(target_dtype: Any = "float16") -> list[str]:
+def list_loss_output_functions(target_dtype: object = "float16") -> list[str]:
     """The operators that start a gradient of their own, which `scale_loss` does not scale."""
     low_dtype(target_dtype, "amp")
     return list(OWN_GRADIENT)
 
 
-def list_lp16_use_fp32_params(target_dtype: Any = "float16") -> None:
+def list_lp16_use_fp32_params(target_dtype: object = "float16") -> None:
     """None: no operator of low precision keeps parameters in float32, as in MXNet with float16."""
     low_dtype(target_dtype, "amp")
 

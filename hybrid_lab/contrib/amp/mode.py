@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,9 @@ from hybrid_lab.ops.framework.precision import Precision
 
 
 def init(
-    target_dtype: Any = "float16",
+    target_dtype: object = "float16",
     target_precision_ops: Iterable[str] | None = None,
-    conditional_fp32_ops: Iterable[Sequence[Any]] | None = None,
+    conditional_fp32_ops: Iterable[Sequence[object]] | None = None,
     fp32_ops: Iterable[str] | None = None,
 ) -> None:
     """Compute in mixed precision from now on, eagerly and hybridized. Compiled calls are compiled anew.
@@ -56,7 +55,7 @@ def disable() -> None:
             trainer._amp_loss_scaler, trainer._scale = None, trainer._amp_original_scale
 
 
-def low_dtype(dtype: Any, what: str) -> np.dtype:
+def low_dtype(dtype: object, what: str) -> np.dtype:
     """The low dtype that is asked for. Raises SettingError."""
     try:
         found = dtype_of(dtype)

@@ -78,6 +78,6 @@ def _scaler(trainer: Trainer, what: str) -> LossScaler:
     return found
 
 
-def _check(trainer: Any, what: str) -> None:
+def _check(trainer: Trainer, what: str) -> None:
     if not isinstance(trainer, Trainer):
         raise TypeError(f"{what} takes a gluon.Trainer, not {type(trainer).__name__}")

@@ -138,7 +138,7 @@ class Checking(Protocol):
         portability: bool | None = None,
         message: str | None = None,
         rewrite: str | None = None,
-        **facts: Any,
+        **facts: object,
     ) -> Mark:
         """An objection to `node`."""
         ...

@@ -52,7 +52,7 @@ class Rule:
 
     at: Callable[[Any, Checking], Iterator[Mark]] | None = None
 
-    def format(self, template: str, tensor: str | None = None, **facts: Any) -> str:
+    def format(self, template: str, tensor: str | None = None, **facts: object) -> str:
         """Fill a message or rewrite; a name without a fact stands as it is written."""
         values = _Facts(self.defaults)
         values.update({key: value for key, value in facts.items() if value is not None})
@@ -60,11 +60,11 @@ class Rule:
         values["x"] = tensor or "x"
         return template.format_map(values)
 
-    def message_for(self, tensor: str | None = None, **facts: Any) -> str:
+    def message_for(self, tensor: str | None = None, **facts: object) -> str:
         """The message about one place."""
         return self.format(self.message, tensor, **facts)
 
-    def rewrite_for(self, tensor: str | None = None, **facts: Any) -> str:
+    def rewrite_for(self, tensor: str | None = None, **facts: object) -> str:
         """What to write instead in one place."""
         keys = (facts.get("call"), facts.get("attribute"), facts.get("construct"))
         template = next((self.rewrites[key] for key in keys if key in self.rewrites), self.rewrite)
@@ -137,6 +137,6 @@ def _escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _node_types(at: Callable[..., Any]) -> tuple[type, ...]:
+def _node_types(at: Callable[..., object]) -> tuple[type, ...]:
     annotation = next(value for key, value in inspect.get_annotations(at, eval_str=False).items() if key == "node")
     return annotation.__args__ if isinstance(annotation, types.UnionType) else (annotation,)

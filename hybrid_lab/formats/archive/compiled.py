@@ -28,7 +28,7 @@ _OWN = ("format", "schema", "reader", "members")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-def binaries_of(model: Any) -> list[Binary]:
+def binaries_of(model: object) -> list[Binary]:
     """The binaries of what net.compile_for() gave. Raises HybridLabError for anything else."""
     kernels = getattr(model, "kernels", None)
     if kernels is None:
@@ -46,9 +46,7 @@ def write_binaries(writer: ContainerWriter, binaries: Iterable[Binary]) -> int:
         by_target.setdefault(binary.target, {})[binary.key] = binary
     for target in sorted(by_target):
         found = dict(sorted(by_target[target].items()))
-        kernels = {
-            key: {"name": each.name, "log": each.log, "files": list(each.files)} for key, each in found.items()
-        }
+        kernels = {key: {"name": each.name, "log": each.log, "files": list(each.files)} for key, each in found.items()}
         head = {"binaries": stored.FORMAT, "triton": internals.version(), "kernels": kernels}
         writer.add_json(f"{FOLDER}{target}/kernels.json", head)
         for key, each in found.items():
@@ -130,7 +128,7 @@ def _heads(archive: Container) -> Iterator[tuple[str, dict[str, Any]]]:
         yield match[1], head
 
 
-def _is_entry(item: tuple[str, Any]) -> bool:
+def _is_entry(item: tuple[str, object]) -> bool:
     from hybrid_lab.engines.triton.build.binaries import KINDS
 
     key, entry = item

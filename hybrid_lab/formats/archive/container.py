@@ -48,7 +48,7 @@ class ContainerWriter:
         """Add a member of these bytes. Raises ArchiveError for a bad or repeated name."""
         self._stream(name, len(content), (content,), lambda: zlib.crc32(content), _record(content))
 
-    def add_json(self, name: str, value: Any) -> None:
+    def add_json(self, name: str, value: object) -> None:
         """Add a member holding `value` as deterministic JSON."""
         self.add(name, strict_json.render(value))
 
@@ -97,7 +97,7 @@ class ContainerWriter:
         size: int,
         chunks: Iterable[bytes | memoryview],
         crc_of_all: Callable[[], int],
-        record: dict[str, Any],
+        record: dict[str, object],
     ) -> None:
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
@@ -275,7 +275,7 @@ class Container:
         self._check_members(manifest.get("members"))
         return manifest
 
-    def _check_version(self, manifest: dict[str, Any]) -> None:
+    def _check_version(self, manifest: dict[str, object]) -> None:
         schema, reader = (self._version(manifest.get(key), key) for key in ("schema", "reader"))
         if schema[0] != SCHEMA[0] or reader > SCHEMA:
             raise self.error(
@@ -284,7 +284,7 @@ class Container:
                 MANIFEST,
             )
 
-    def _version(self, text: Any, key: str) -> tuple[int, int]:
+    def _version(self, text: object, key: str) -> tuple[int, int]:
         match = re.fullmatch(r"(\d{1,4})\.(\d{1,4})", text, re.ASCII) if isinstance(text, str) else None
         if match is None:
             raise self.error(
@@ -292,7 +292,7 @@ class Container:
             )
         return int(match[1]), int(match[2])
 
-    def _check_members(self, records: Any) -> None:
+    def _check_members(self, records: object) -> None:
         names = list(self._entries)[:-1]
         if not isinstance(records, dict) or list(records) != names:
             listed = set(records) if isinstance(records, dict) else set()

@@ -62,7 +62,7 @@ def _members(first: Container, second: Container) -> Iterator[Difference]:
             yield Difference(kind, shown, "/".join(_changes(first.read_json(name), second.read_json(name))))
 
 
-def _changes(one: Any, two: Any) -> list[str]:
+def _changes(one: object, two: object) -> list[str]:
     """Where two JSON values differ, in words: the nodes of a graph, else the top-level fields."""
     if not (isinstance(one, dict) and isinstance(two, dict)):
         return ["the contents differ"]

@@ -109,7 +109,7 @@ def write(
 
 
 def parse(
-    data: bytes, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, Any], path: str | None = None
+    data: bytes, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, object], path: str | None = None
 ) -> SavedGraph:
     """The graph in the bytes of a member. Raises ArchiveError.
 
@@ -160,7 +160,7 @@ def parse(
     return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested, named)
 
 
-def _depth(data: Any) -> int:
+def _depth(data: object) -> int:
     depth, level = 0, [data]
     while level:
         depth += 1
@@ -173,7 +173,7 @@ def _depth(data: Any) -> int:
     return depth
 
 
-def _guard(types: tuple[Any, ...] | None, training: bool | None, recording: bool | None) -> Guard:
+def _guard(types: tuple[object, ...] | None, training: bool | None, recording: bool | None) -> Guard:
     if types is training is recording is None:
         return UNGUARDED
     places = [("shape", None)] if types is not None else []
@@ -216,7 +216,7 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
     return [*lines, f"return {', '.join([_label(value, labels) for value in graph.outputs])}"]
 
 
-def _label(value: Value, labels: Mapping[Any, str]) -> str:
+def _label(value: Value, labels: Mapping[object, str]) -> str:
     return f"{labels[value.node]}:{value.index}" if value.index else labels[value.node]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
 from hybrid_lab.engines.collector import without_collecting
@@ -160,7 +160,7 @@ class _Loading:
         return not problems
 
     def _report(
-        self, aux: dict[str, Any], states: TrainerStates | None, restored: bool, parameters: int, count: int
+        self, aux: dict[str, object], states: TrainerStates | None, restored: bool, parameters: int, count: int
     ) -> LoadReport:
         path, notes = os.path.abspath(self.archive.path or ""), self.match.notes
         report = LoadReport(path, len(self.seen), parameters, count, self.differences, notes, aux, states, restored)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from hybrid_lab.ops.framework.operator import find
 from . import layout
 from .archive import Archive
 from .tree import BlockRecord, ParameterRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hybrid_lab.ndarray.context import Context
+
 
 _PLAIN = (bool, int, float, str, type(None))
 _FLAG_TYPES: dict[str, Any] = {
@@ -112,7 +118,7 @@ class _StubParent(HybridBlock):
     __repr__ = BlockStub.__repr__
 
 
-def load(path: str | PathLike[str], ctx: Any = None) -> Block:
+def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None) -> Block:
     """The model in an archive, without its code.
 
     Registered gluon.nn layers are made again; other HybridBlocks run their saved graphs, eagerly and hybridized, train,
@@ -123,7 +129,7 @@ def load(path: str | PathLike[str], ctx: Any = None) -> Block:
         return _build(Archive(layout.archive_path(path, "")), ctx)
 
 
-def _build(archive: Archive, ctx: Any) -> Block:
+def _build(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
     """The archive's model. A function of its own, so that the collector does not go through what is freed here."""
     differences = archive.example_differences()
     if differences:
@@ -139,7 +145,7 @@ def _build(archive: Archive, ctx: Any) -> Block:
 class _Builder:
     """Makes each block and each parameter once."""
 
-    def __init__(self, archive: Archive, ctx: Any) -> None:
+    def __init__(self, archive: Archive, ctx: Context | Sequence[Context] | None) -> None:
         self.archive, self.ctx = archive, ctx
         self.blocks: dict[int, Block] = {}
         self.parameters: dict[str, Parameter] = {}
@@ -264,7 +270,7 @@ class _Builder:
             object.__setattr__(block, name, parameter)
 
 
-def _check_function(config: dict[str, Any]) -> None:
+def _check_function(config: dict[str, object]) -> None:
     """Lambda layers name a function: from a file only an operator will do."""
     name = config.get("function")
     if name is not None and (not isinstance(name, str) or find(name) is None):

@@ -34,15 +34,16 @@ from .traces import passing, trace_called
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
+    from hybrid_lab.gluon.parameter import Parameter
 
 
 def save_cached_graphs(
     net: Block,
     path: str | PathLike[str] | None = None,
-    inputs: Any = None,
+    inputs: object = None,
     trainer: Trainer | None = None,
-    aux: Mapping[str, Any] | None = None,
-    compiled: Any = None,
+    aux: Mapping[str, object] | None = None,
+    compiled: object = None,
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
@@ -179,13 +180,13 @@ class _Contents:
         writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_name})
 
 
-def _values_of(parameter: Any) -> np.ndarray:
+def _values_of(parameter: Parameter) -> np.ndarray:
     """The values without a copy where there is one context."""
     arrays = parameter.list_data()
     return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
 
 
-def _as_json(data: Any, what: str) -> Any:
+def _as_json(data: object, what: str) -> Any:
     import json
 
     try:
@@ -197,7 +198,7 @@ def _as_json(data: Any, what: str) -> Any:
 # -- calling the model on `inputs` ---------------------------------------------------------------------------------
 
 
-def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
+def _call(net: Block, inputs: object, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
     """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
     arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     given: dict[int, Sequence[np.ndarray]] = {}
@@ -216,7 +217,7 @@ def _call(net: Block, inputs: Any, blocks: Sequence[HybridBlock]) -> dict[int, S
     return given
 
 
-def _complete(net: Block, arguments: tuple[Any, ...]) -> None:
+def _complete(net: Block, arguments: tuple[object, ...]) -> None:
     """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
     if any(access.arrays(parameter) is None for parameter in net.collect_params().values()):
         with autograd.pause():

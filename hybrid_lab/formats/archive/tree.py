@@ -178,7 +178,7 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         if access.deferred_init(parameter)
         else "uninitialized"
     )
-    init = parameter.init
+    init: object = parameter.init
     return ParameterRecord(
         identity,
         parameter.name,
@@ -188,7 +188,7 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         parameter.grad_req,
         float(parameter.lr_mult),
         float(parameter.wd_mult),
-        init if isinstance(init, str) else init.dumps() if callable(getattr(init, "dumps", None)) else None,
+        init if isinstance(init, str) else dumps() if callable(dumps := getattr(init, "dumps", None)) else None,
         isinstance(parameter, Constant),
         parameter.differentiable,
     )
@@ -210,7 +210,7 @@ def forward_digest(cls: type) -> str | None:
     return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
-def _is_data(value: Any) -> bool:
+def _is_data(value: object) -> bool:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -275,7 +275,7 @@ class _Fields:
     def error(self, message: str) -> ArchiveError:
         return ArchiveError(f"damaged archive: {self.what} {message}", path=self.path, member=layout.TREE)
 
-    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+    def take(self, key: str, kind: type | tuple[type, ...], default: object = ...) -> Any:
         value = self.data.get(key, default)
         if type(value) is kind:
             return value
@@ -293,7 +293,7 @@ class _Fields:
         return list(value)
 
 
-def from_json(data: Any, path: str | None = None) -> Tree:
+def from_json(data: object, path: str | None = None) -> Tree:
     """The tree in parsed JSON, checked: ids, references, no cycle. Raises ArchiveError. Unknown fields are ignored."""
     top = _Fields(data, "the tree", path)
     parameters = {key: _read_parameter(key, value, path) for key, value in top.take("parameters", dict).items()}
@@ -334,7 +334,7 @@ def _check_shape(tree: Tree, top: _Fields) -> None:
         raise top.error(f"has {len(tree.blocks) - len(depth)} blocks outside of the root")
 
 
-def _read_block(index: int, data: Any, parameters: dict[str, ParameterRecord], path: str | None) -> BlockRecord:
+def _read_block(index: int, data: object, parameters: dict[str, ParameterRecord], path: str | None) -> BlockRecord:
     fields = _Fields(data, f"block {index}", path)
     if fields.take("id", int) != index:
         raise fields.error("is not in its place")

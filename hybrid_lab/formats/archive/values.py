@@ -15,7 +15,7 @@ from ..safetensors import tag_of
 DEPTH_LIMIT = 100
 
 
-def encode(value: Any, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> Any:
+def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> Any:
     """`value` as JSON data, its arrays put into `tensors`. Raises HybridLabError naming what is not data.
 
     Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with
@@ -47,7 +47,7 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str = "aux", depth
     )
 
 
-def _encode_array(value: Any, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
+def _encode_array(value: object, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
     array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
     if tag_of(array.dtype) is None:
         raise HybridLabError(f"{where} is an array of {array.dtype}, which cannot be saved")
@@ -62,10 +62,10 @@ class Decoder:
     def __init__(self, tensors: dict[str, np.ndarray], path: str | None, member: str) -> None:
         self.tensors, self.path, self.member = tensors, path, member
 
-    def error(self, data: Any) -> ArchiveError:
+    def error(self, data: object) -> ArchiveError:
         return ArchiveError(f"damaged archive: {str(data)[:80]!r} is not a value", path=self.path, member=self.member)
 
-    def decode(self, data: Any, depth: int = 0) -> Any:
+    def decode(self, data: object, depth: int = 0) -> Any:
         """The value."""
         if depth > 2 * DEPTH_LIMIT:
             raise self.error("nested too deeply")

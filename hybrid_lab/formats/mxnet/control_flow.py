@@ -41,7 +41,7 @@ class Written(NamedTuple):
     subgraphs: list[dict[str, Any]]
 
 
-def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, Any]]) -> Written:
+def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, object]]) -> Written:
     """The node's form in the file. document : makes the JSON of a graph. Raises Unmappable for what MXNet lacks."""
     op: Any = node.op
     parts = [_Part(graph, portable, document) for _, graph in op.subgraphs]
@@ -106,7 +106,7 @@ def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> Wr
     return Written("_while_loop", attributes, used, [condition.json, body.json])
 
 
-def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph], dict[str, Any]]) -> Written:
+def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph], dict[str, object]]) -> Written:
     number = input_node("number")
     decides = document(Graph([number], Node(get("identity").bind(), [number], name="condition").outputs))
     decides.pop("attrs", None)

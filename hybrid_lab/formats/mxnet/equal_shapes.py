@@ -41,7 +41,7 @@ def shape_classes(graph: Graph) -> dict[Value, Any]:
     classes: dict[Value, Any] = {}
     numbers: dict[Any, int] = {}
 
-    def number(key: Any) -> int:
+    def number(key: object) -> int:
         """Keys as small numbers, so that they do not grow with the depth of the graph."""
         return numbers.setdefault(key, len(numbers))
 
@@ -93,5 +93,5 @@ def _image(op: Any, data: Any, number: Any) -> Any:
     return (batch, channels, extent)
 
 
-def _rows(data: Any) -> Any:
+def _rows(data: object) -> Any:
     return data[0] if isinstance(data, tuple) else ("batch", data)

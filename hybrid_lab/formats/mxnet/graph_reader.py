@@ -97,7 +97,7 @@ class GraphReader:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def _node(self, index: int, node: Any) -> tuple[Operator | None, str, dict[str, str], list[Any]]:
+    def _node(self, index: int, node: Node) -> tuple[Operator | None, str, dict[str, str], list[Any]]:
         """Operator (None for a variable), name, all attributes, raw inputs."""
         if not isinstance(node, dict):
             raise self.error(f"node {index} is not an object")
@@ -122,7 +122,7 @@ class GraphReader:
         return self._bind(name, kind, attributes), name, attributes, inputs
 
     def _control_flow(
-        self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: Any, count: int
+        self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object, count: int
     ) -> control_flow.Read:
         if kind not in control_flow.KINDS or not isinstance(subgraphs, list):
             raise self.error(f"node {name!r} ({kind}) has subgraphs: no such control flow is known")
@@ -171,7 +171,7 @@ class GraphReader:
             return False
         return key in record.fields or not any(key == hidden or key.endswith("_" + hidden) for hidden in HIDDEN_KEYS)
 
-    def _check_size(self, name: str, key: str, value: Any) -> None:
+    def _check_size(self, name: str, key: str, value: object) -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int) and not isinstance(number, bool):
                 low, high = (1, 2**31 - 1) if key in POSITIVE_ATTRIBUTES else (-(2**63), 2**63 - 1)
@@ -222,7 +222,7 @@ class GraphReader:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}") from None
 
-    def _constant(self, name: str, shape: Any, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
+    def _constant(self, name: str, shape: object, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
         found = self.constants.get(name)
         if found is None:
             try:
@@ -266,7 +266,7 @@ class GraphReader:
         node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
         return node, missing
 
-    def _complete(self, name: str, op: Operator, inputs: list[Any]) -> tuple[list[Any], list[Value]]:
+    def _complete(self, name: str, op: Operator, inputs: list[object]) -> tuple[list[Any], list[Value]]:
         """Check the number of inputs; files of MXNet 0.8 leave the auxiliary states out."""
         if op.variadic:
             if not inputs:
@@ -308,7 +308,7 @@ class GraphReader:
         except ValueError:
             raise self.error(f"node {name!r}: scalar is {text[:60]!r}") from None
 
-    def _scalars(self, name: str, op: Operator, inputs: list[Any], attributes: Mapping[str, str]) -> list[Any]:
+    def _scalars(self, name: str, op: Operator, inputs: list[object], attributes: Mapping[str, str]) -> list[Any]:
         """The inputs with the numbers that the file has as attributes behind them."""
         if len(inputs) + len(op.scalars) != len(op.signature.inputs):
             return inputs
@@ -338,7 +338,7 @@ class GraphReader:
 
 
 def read_graph(
-    document: Any,
+    document: object,
     constants: Mapping[str, np.ndarray] | None = None,
     *,
     name: str = "",

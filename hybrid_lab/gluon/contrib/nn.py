@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import nd
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 __all__ = [
     "Concurrent",
@@ -27,7 +36,7 @@ class Concurrent(Sequential):
     axis : where the outputs are concatenated; all other dimensions must agree (ShapeError otherwise)
     """
 
-    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None) -> None:
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
@@ -38,18 +47,18 @@ class Concurrent(Sequential):
 class HybridConcurrent(HybridSequential):
     """Concurrent as a HybridBlock."""
 
-    def __init__(self, axis: int = -1, prefix: str | None = None, params: Any = None) -> None:
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return F.concat(*(child(x) for child in self._children.values()), dim=self.axis)
 
 
 class Identity(HybridBlock):
     """The input, unchanged: the short way of a residual connection in a HybridConcurrent."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return x
 
 
@@ -59,7 +68,7 @@ class SyncBatchNorm(BatchNorm):
     num_devices : accepted and ignored
     """
 
-    def __init__(self, in_channels: int = 0, num_devices: int | None = None, **keywords: Any) -> None:
+    def __init__(self, in_channels: int = 0, num_devices: int | None = None, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(axis=1, in_channels=in_channels, **keywords)
         self.num_devices = num_devices
 
@@ -69,14 +78,16 @@ class _PixelShuffle(HybridBlock):
 
     _rank = 0
 
-    def __init__(self, factor: int | Sequence[int], prefix: str | None = None, params: Any = None) -> None:
+    def __init__(
+        self, factor: int | Sequence[int], prefix: str | None = None, params: ParameterDict | None = None
+    ) -> None:
         super().__init__(prefix=prefix, params=params)
         factors = (factor,) * self._rank if isinstance(factor, (int, Integral)) else tuple(factor)
         if len(factors) != self._rank:
             raise ValueError(f"{type(self).__name__}: factor needs {self._rank} numbers, got {factors}")
         self._factors = factors
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         rank, factors = self._rank, self._factors
         # (n, c f1..fk, d1..dk) -> (n, c, f1..fk, d1..dk), one factor at a time: -4 splits, -2 keeps what follows.
         for factor in reversed(factors):

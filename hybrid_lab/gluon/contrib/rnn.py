@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
@@ -14,6 +14,14 @@ from ..nn.registry import layer
 from ..rnn.cell import HybridRecurrentCell, RecurrentCell, StateInfo
 from ..rnn.modifier import ModifierCell
 from ..rnn.sequence import functions_of, masked, merged, steps_of
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.gluon.rnn.types import Step, Tensors
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 __all__ = [
     "Conv1DGRUCell",
@@ -57,14 +65,14 @@ class VariationalDropoutCell(ModifierCell):
 
     _masks: dict[str, Any]
 
-    def _dropped(self, F: Any, what: str, rate: float, x: Any) -> Any:
+    def _dropped(self, F: Functions, what: str, rate: float, x: Tensor) -> Tensor:
         if not rate:
             return x
         if what not in self._masks:
             self._masks[what] = F.Dropout(F.ones_like(x), p=rate)
         return x * self._masks[what]
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor]) -> Step:  # type: ignore[override]
         if tracing.current() is not None and not self._unrolling:
             raise hybridize_error(
                 "HL171",
@@ -122,14 +130,14 @@ class LSTMPCell(HybridRecurrentCell):
         self,
         hidden_size: int,
         projection_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        h2r_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        h2r_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         input_size: int = 0,
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size, self._projection_size = hidden_size, projection_size
@@ -152,11 +160,11 @@ class LSTMPCell(HybridRecurrentCell):
             {"shape": (batch_size, units), "__layout__": "NC"} for units in (self._projection_size, self._hidden_size)
         ]
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         rows = 4 * self._hidden_size
         i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
         h2h = F.FullyConnected(states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
-        gates = F.SliceChannel(i2h + h2h, num_outputs=4, name="slice")
+        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
         i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
         c = f * states[1] + i * F.tanh(gates[2])
         output = F.FullyConnected(
@@ -194,14 +202,14 @@ class _Convolved(HybridRecurrentCell):
         i2h_pad: int | Sequence[int] = 0,
         i2h_dilate: int | Sequence[int] = 1,
         h2h_dilate: int | Sequence[int] = 1,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         conv_layout: str | None = None,
         activation: str = "tanh",
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         name, rank = type(self).__name__, self._rank
@@ -243,7 +251,7 @@ class _Convolved(HybridRecurrentCell):
         shape = (batch_size, self._channels, *self._extent)
         return [{"shape": shape, "__layout__": self._layout} for _ in range(self._num_states)]
 
-    def _convolved(self, F: Any, x: Any, state: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    def _convolved(self, F: Functions, x: Tensor, state: Tensor, params: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """What input and state contribute to the gates."""
         rows = self._gates * self._channels
         i2h = F.Convolution(x, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name="i2h", **self._i2h)
@@ -256,7 +264,7 @@ class _Convolved(HybridRecurrentCell):
 
 
 class _ConvolvedRNN(_Convolved):
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         i2h, h2h = self._convolved(F, x, states[0], params)
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
@@ -265,9 +273,9 @@ class _ConvolvedRNN(_Convolved):
 class _ConvolvedLSTM(_Convolved):
     _gates, _num_states, _short_name = 4, 2, "conv_lstm"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         i2h, h2h = self._convolved(F, x, states[0], params)
-        gates = F.SliceChannel(i2h + h2h, num_outputs=4, axis=1, name="slice")
+        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, axis=1, name="slice"))
         i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
         c = f * states[1] + i * F.Activation(gates[2], act_type=self._activation)
         output = o * F.Activation(c, act_type=self._activation)
@@ -277,11 +285,11 @@ class _ConvolvedLSTM(_Convolved):
 class _ConvolvedGRU(_Convolved):
     _gates, _short_name = 3, "conv_gru"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         h = states[0]
         i2h, h2h = self._convolved(F, x, h, params)
-        inner = F.SliceChannel(i2h, num_outputs=3, axis=1, name="i2h_slice")
-        outer = F.SliceChannel(h2h, num_outputs=3, axis=1, name="h2h_slice")
+        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, axis=1, name="i2h_slice"))
+        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, axis=1, name="h2h_slice"))
         r, z = (F.sigmoid(inner[index] + outer[index]) for index in (0, 1))
         n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
         output = (1.0 - z) * n + z * h

@@ -12,7 +12,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
 
-def default_batchify_fn(data: Sequence[Any]) -> Any:
+def default_batchify_fn(data: Sequence[object]) -> Any:
     """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them.
 
     NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError where shapes
@@ -28,7 +28,7 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
     return as_batch(np.stack(arrays))
 
 
-def _as_array(item: Any) -> np.ndarray:
+def _as_array(item: object) -> np.ndarray:
     """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape."""
     if isinstance(item, NDArray):
         return item.raw()

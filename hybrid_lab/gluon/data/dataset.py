@@ -19,7 +19,7 @@ class Dataset:
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} does not define __len__()")
 
-    def filter(self, fn: Callable[[Any], bool]) -> Dataset:
+    def filter(self, fn: Callable[[object], bool]) -> Dataset:
         """The samples for which `fn(sample)` is true; every sample is read once, now."""
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
@@ -42,12 +42,12 @@ class Dataset:
         """The samples whose numbers `sampler` gives, in its order."""
         return _Chosen(self, list(sampler))
 
-    def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
+    def transform(self, fn: Callable[..., object], lazy: bool = True) -> Dataset:
         """`fn` on every sample (`fn(*sample)` where samples are tuples): on access, or all at once where not lazy."""
         view = _Transformed(self, fn)
         return view if lazy else SimpleDataset([view[index] for index in range(len(view))])
 
-    def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
+    def transform_first(self, fn: Callable[[object], object], lazy: bool = True) -> Dataset:
         """`fn` on the first part of every sample, usually the data; labels stay as they are."""
         return self.transform(_First(fn), lazy)
 

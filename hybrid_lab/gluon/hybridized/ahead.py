@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter import Parameter
 
 
-def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, Graph]:
+def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str, Graph]:
     """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
     parameters alone; in training "forward", "backward" and "update".
 
@@ -62,7 +62,7 @@ def graphs_of(net: HybridBlock, inputs: Any, train: bool = False) -> dict[str, G
     return graphs | update_graphs(trained) if train else graphs
 
 
-def arguments(inputs: Any) -> tuple[Any, ...]:
+def arguments(inputs: object) -> tuple[Any, ...]:
     """Arrays, or zeros in the place of shapes."""
     if isinstance(inputs, (NDArray, np.ndarray)) or _is_shape(inputs):
         inputs = (inputs,)
@@ -75,11 +75,11 @@ def arguments(inputs: Any) -> tuple[Any, ...]:
     return tuple(_array(item) for item in inputs)
 
 
-def _is_shape(item: Any) -> bool:
+def _is_shape(item: object) -> bool:
     return isinstance(item, (list, tuple)) and bool(item) and all(_is_size(size) for size in item)
 
 
-def _is_size(item: Any) -> bool:
+def _is_size(item: object) -> bool:
     return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
 
 

@@ -35,8 +35,11 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
+
 
 _modes = tape.state
 _link = tape.link
@@ -183,19 +186,19 @@ class GraphCache:
         """The first compile and the latest ones, in order."""
         return self.history.kept
 
-    def kind_of_call(self, args: tuple[Any, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
+    def kind_of_call(self, args: tuple[object, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
         """Structure and types of an eager call: a block that was never hybridized is traced for them when saved."""
         leaves, spec = flatten(args, f"the input of {self.block.name}")
         if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
             return None
         return spec, tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
 
-    def note_call(self, kind: tuple[Spec, tuple[Any, ...]] | None) -> None:
+    def note_call(self, kind: tuple[Spec, tuple[object, ...]] | None) -> None:
         """Remember the kind of an eager call that came to its end: the first since parameters were made or cast."""
         if kind is not None:
             self.called, self.called_at = kind, changes.count
 
-    def note_cast(self, dtype: Any) -> None:
+    def note_cast(self, dtype: DTypeLike | None) -> None:
         """From now on the block is called with floating numbers of this type, until a call shows otherwise."""
         if self.called is not None:
             spec, types = self.called
@@ -275,7 +278,7 @@ class GraphCache:
             held |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "_current")}
             return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
 
-    def restore(self, held: dict[str, Any]) -> None:
+    def restore(self, held: dict[str, object]) -> None:
         """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
         with self._lock:
             self._latest = None
@@ -285,7 +288,7 @@ class GraphCache:
     def _live_pinned_tree(self) -> list[Block]:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
 
-    def pinned_for(self, spec: Spec, types: tuple[Any, ...] | None, training: bool) -> NeutralGraph:
+    def pinned_for(self, spec: Spec, types: tuple[object, ...] | None, training: bool) -> NeutralGraph:
         """The loaded graph for these inputs. Raises HybridLabError listing what there is.
 
         types : (shape, dtype name) of the input tensors, or None where they are not known
@@ -450,9 +453,7 @@ class GraphCache:
             block = self.block
             if self._shared is None:
                 self._shared = self._new_shared()
-            program = program_for(
-                block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared
-            )
+            program = program_for(block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared)
             seconds = time.perf_counter() - start
             self._keep(short, program, seconds, place)
             return program

@@ -95,12 +95,12 @@ def _functions(kind: type) -> list[FunctionType]:
     return list(found.values())
 
 
-def of_user(module: Any) -> bool:
+def of_user(module: object) -> bool:
     """Whether a module of this name is the user's: neither this package's nor Python's built-ins."""
     return not (isinstance(module, str) and (module == "builtins" or module.partition(".")[0] == _PACKAGE))
 
 
-def _function(item: Any) -> FunctionType | None:
+def _function(item: object) -> FunctionType | None:
     """The plain function in a class attribute: a method, a static or class method, a property's getter."""
     item = getattr(item, "__func__", None) or getattr(item, "fget", None) or item
     if not isinstance(item, FunctionType):

@@ -69,7 +69,7 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[Any]:
         return self._run(douts, True, leaves)
 
-    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[np.ndarray | None]:
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[object]) -> list[np.ndarray | None]:
         """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
@@ -88,7 +88,7 @@ class CompiledEntry(tape.Entry):
 
     def _run(
         self,
-        douts: list[Any],
+        douts: list[object],
         last: bool,
         leaves: Sequence[tape.Leaf | None] | None = None,
     ) -> Sequence[Any]:
@@ -130,7 +130,7 @@ class CompiledEntry(tape.Entry):
         self.program = program
         return program
 
-    def _head(self, dout: Any) -> Any:
+    def _head(self, dout: object) -> Any:
         """An output gradient as the backward takes it."""
         return np.asarray(dout, order="C")
 
@@ -210,7 +210,7 @@ class CompiledEntry(tape.Entry):
         unfold(node, self._run_eagerly, inputs)
         return True
 
-    def _replayed(self, inputs: list[NDArray], douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
+    def _replayed(self, inputs: list[NDArray], douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
         return replay(self._run_eagerly, inputs, douts, needed)
 

@@ -154,8 +154,8 @@ class DeviceProgram(Program):
     def _tensors_for_backward(
         self,
         leaves: Sequence[NDArray],
-        data: list[Any],
-        parameters: list[Any],
+        data: list[object],
+        parameters: list[object],
         outputs: list[NDArray],
         kept: Kept | None,
     ) -> tuple[list[Any], list[Buffer]]:
@@ -170,9 +170,7 @@ class DeviceProgram(Program):
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
 
-    def run_again(
-        self, leaves: Sequence[NDArray], rng: tuple[int, int]
-    ) -> tuple[list[Any], list[Buffer], Kept | None]:
+    def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:
         data = [leaf.raw(self.device) for leaf in leaves]
         parameters = [array.raw(self.device) for array in self._arrays]
         inputs = [*data, *parameters]
@@ -209,7 +207,7 @@ class DeviceCompiledEntry(CompiledEntry):
     def _head(self, dout: Any) -> Any:
         return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
 
-    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[object]) -> list[Any]:
         """Per gradient the memory on the device that may take it."""
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]

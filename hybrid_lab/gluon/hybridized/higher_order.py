@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
@@ -18,7 +17,11 @@ from hybrid_lab.ops.framework.precision import Precision
 
 
 def _bound_graph(
-    neutral: NeutralGraph, shapes: Sequence[Any], dtypes: Sequence[Any], training: bool, precision: Precision | None
+    neutral: NeutralGraph,
+    shapes: Sequence[object],
+    dtypes: Sequence[object],
+    training: bool,
+    precision: Precision | None,
 ) -> Graph:
     """The graph of a call: inferred, in its mode, with the conversions of its mixed precision."""
     graph = neutral.graph
@@ -30,8 +33,8 @@ def _bound_graph(
 
 def one_step(
     neutral: NeutralGraph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any],
+    shapes: Sequence[object],
+    dtypes: Sequence[object],
     training: bool,
     wrt: Sequence[int],
     precision: Precision | None = None,
@@ -45,8 +48,8 @@ def one_step(
 
 def gradient_graph(
     neutral: NeutralGraph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any],
+    shapes: Sequence[object],
+    dtypes: Sequence[object],
     training: bool,
     wrt: Sequence[int],
     precision: Precision | None = None,

@@ -49,7 +49,7 @@ class Guard:
         """Whether the code asked for this: "shape", "dtype", "mode" or "recording"."""
         return any(kind == what for kind, _ in self.places)
 
-    def holds(self, types: tuple[Any, ...], training: bool, recording: bool) -> bool:
+    def holds(self, types: tuple[object, ...], training: bool, recording: bool) -> bool:
         if self.types is not None and self.types != types:
             return False
         return self.training in (None, training) and self.recording in (None, recording)
@@ -144,7 +144,7 @@ def run_traced(block: HybridBlock, trace: tracing.Trace, passed: Passed, path: s
     return result
 
 
-def _refused_change(block: HybridBlock, spec: Spec, args: Any) -> HybridizeError:
+def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeError:
     """For code that changes a list or dict which the compiled call cannot reach."""
     try:
         became = f"became {describe(flatten(args)[1])}"
@@ -161,7 +161,7 @@ def _refused_change(block: HybridBlock, spec: Spec, args: Any) -> HybridizeError
     )
 
 
-def flatten_outputs(result: Any, block: HybridBlock) -> tuple[list[Symbol], Spec]:
+def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], Spec]:
     """The Symbols of a result and its structure; a Symbol with several outputs counts as a list of them."""
     leaves, spec = flatten(spread(result), f"the output of {block.name}")
     if any(not isinstance(leaf, Symbol) for leaf in leaves):
@@ -211,7 +211,7 @@ def _guard(
 
 
 def extract_nested(
-    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: Any, observed: int
+    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int
 ) -> NeutralGraph | None:
     """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not
     its inputs.

@@ -38,7 +38,7 @@ class Passed:
     def enter(self) -> list[Any]:
         """The arguments as the callee sees them; called in its scope."""
 
-        def done(container: Any) -> bool:
+        def done(container: object) -> bool:
             self.twice |= id(container) in self._given
             return id(container) in self._given
 
@@ -47,11 +47,11 @@ class Passed:
 
         return [_converted(item, self._entering, done, note) for item in self._args]
 
-    def leave(self, result: Any = None) -> Any:
+    def leave(self, result: object = None) -> Any:
         """The result as the caller sees it, and with it every container that was passed; called in its scope."""
         seen: dict[int, Any] = {}
 
-        def done(container: Any) -> bool:
+        def done(container: object) -> bool:
             return id(container) in seen
 
         def note(container: Any) -> None:

@@ -106,7 +106,7 @@ class Program:
         self._bind(len(leaves))
         self.head_sets = HeadSets(self) if self.backward is not None else None
 
-    def _specialize(self, shapes: Sequence[Any], dtypes: Sequence[Any], wrt: Sequence[int]) -> Specialized:
+    def _specialize(self, shapes: Sequence[object], dtypes: Sequence[object], wrt: Sequence[int]) -> Specialized:
         neutral = self.neutral
         options: dict[str, Any] = {"precision": self.precision, "heads": self.differentiated}
         arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))

@@ -68,7 +68,7 @@ def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def changed_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Names whose values differ."""
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
@@ -105,7 +105,7 @@ def _by_value(value: Any, depth: int = _DEEP) -> Any:
     return _object(value, depth)
 
 
-def _object(value: Any, depth: int) -> Any:
+def _object(value: object, depth: int) -> Any:
     """An object or class of the user's by its attributes."""
     kind = value if isinstance(value, type) else type(value)
     root = str(kind.__module__).partition(".")[0]
@@ -120,7 +120,7 @@ def _object(value: Any, depth: int) -> Any:
     return kind.__qualname__, _parts(held.items(), depth)
 
 
-def _parts(items: Any, depth: int) -> tuple[Any, ...]:
+def _parts(items: object, depth: int) -> tuple[Any, ...]:
     return tuple(_some(items, depth))
 
 

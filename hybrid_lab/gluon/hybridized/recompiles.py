@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.program import Program
     from hybrid_lab.graph.specialized import Specialized
 
+
 MANY = 8
 """Recompiles of one Block after which a warning says why, and what helps; again each time they have doubled."""
 KEPT = 64
@@ -110,7 +111,7 @@ class Retired:
         return cls(**values)
 
 
-def _gone(inputs: Any, rng: Any) -> Any:
+def _gone(inputs: object, rng: tuple[int, int] | None) -> Any:
     raise EngineError("this program was removed to make room for another one")
 
 
@@ -198,6 +199,4 @@ class History:
         if avoidable >= self._warn_at:
             self._warn_at *= 2
             kind = max(_REMEDIES, key=lambda kind: self.kinds[kind])
-            logger.warning(
-                f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}"
-            )
+            logger.warning(f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}")

@@ -39,12 +39,12 @@ class Exactly:
         return repr(self.value)
 
 
-def is_tensor(item: Any) -> bool:
+def is_tensor(item: object) -> bool:
     """NDArrays and Symbols are leaves."""
     return hasattr(item, "_is_symbol") or hasattr(item, "_data")
 
 
-def flatten(item: Any, where: str = "the input") -> tuple[list[Any], Spec]:
+def flatten(item: object, where: str = "the input") -> tuple[list[Any], Spec]:
     """The tensors in `item`, in order, and the structure around them.
 
     Raises HybridLabError for what is neither a tensor, a container of tensors nor a plain value.
@@ -53,7 +53,7 @@ def flatten(item: Any, where: str = "the input") -> tuple[list[Any], Spec]:
     return leaves, _flatten(item, leaves, where)
 
 
-def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
+def _flatten(item: object, leaves: list[object], where: str) -> Spec:
     if is_tensor(item):
         leaves.append(item)
         return LEAF
@@ -69,7 +69,7 @@ def _flatten(item: Any, leaves: list[Any], where: str) -> Spec:
     raise _refused(item, where)
 
 
-def _refused(item: Any, where: str) -> HybridLabError:
+def _refused(item: object, where: str) -> HybridLabError:
     kind = type(item)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(item, (np.ndarray, np.generic)):
@@ -81,7 +81,7 @@ def _refused(item: Any, where: str) -> HybridLabError:
     )
 
 
-def is_named(item: Any) -> bool:
+def is_named(item: object) -> bool:
     """Whether it is a namedtuple."""
     return isinstance(item, tuple) and hasattr(item, "_fields") and hasattr(item, "_make")
 
@@ -95,11 +95,11 @@ def plain(spec: Spec) -> Spec:
     return spec
 
 
-def _value(item: Any) -> Spec:
+def _value(item: object) -> Spec:
     return ("value", type(item).__name__, Exactly(item) if isinstance(item, float) else item)
 
 
-def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
+def unflatten(spec: Spec, leaves: Iterator[object]) -> Any:
     """The structure with `leaves` put back in order."""
     kind = spec[0]
     if kind == "tensor":
@@ -129,7 +129,7 @@ def to_json(spec: Spec) -> Any:
     return {"value": number} if math.isfinite(number) else {"float": repr(number)}
 
 
-def from_json(data: Any) -> Spec:
+def from_json(data: object) -> Spec:
     """The structure that `to_json` wrote. Raises HybridLabError for anything else."""
     if data == "tensor":
         return LEAF
@@ -173,7 +173,7 @@ def describe(spec: Spec) -> str:
     return repr(spec[2])
 
 
-def map_leaves(item: Any, function: Callable[[Any], Any]) -> Any:
+def map_leaves(item: object, function: Callable[[object], object]) -> Any:
     """The same structure with every tensor replaced."""
     leaves, spec = flatten(item)
     return unflatten(spec, iter([function(leaf) for leaf in leaves]))

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.gluon.block import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hybrid_lab.ndarray.context import Context
+
 
 ROOT = "~/.mxnet/models"
 """Where MXNet kept what it had downloaded: `<name>-<first eight digits of the file's SHA-1>.params`."""
 
 
-def load_pretrained(net: Block, name: str, root: str | PathLike[str] = ROOT, ctx: Any = None) -> None:
+def load_pretrained(
+    net: Block, name: str, root: str | PathLike[str] = ROOT, ctx: Context | Sequence[Context] | None = None
+) -> None:
     """Load `<root>/<name>.params`, or the file `<name>-<hash>.params` that MXNet left there, into `net`.
 
     Raises FileNotFoundError that says where to put the file; several files of one name: the newest is taken.

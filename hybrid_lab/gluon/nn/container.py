@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 class _Stack(Block):
@@ -69,7 +73,7 @@ class Sequential(_Stack):
 class HybridSequential(_Stack, HybridBlock):
     """Calls its HybridBlocks one after the other; hybridized, they become one graph."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         for block in self._children.values():
             x = block(x)
         return x

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import ShapeError
 
 from ..hybrid import HybridBlock
 from .activation import Activation
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 Size = int | Sequence[int]
 
@@ -41,10 +50,10 @@ class _Conv(HybridBlock):
         layout: str,
         activation: str | None,
         use_bias: bool,
-        weight_initializer: Any,
-        bias_initializer: Any,
+        weight_initializer: InitializerLike,
+        bias_initializer: InitializerLike,
         in_channels: int,
-        **more: Any,
+        **more: object,
     ) -> None:
         """`more` : further attributes of the operator."""
         if layout not in self.layouts:
@@ -86,7 +95,7 @@ class _Conv(HybridBlock):
     def _alias(self) -> str:
         return "conv"
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         y = getattr(F, self.operator)(x, weight, bias, name="fwd", **self._kwargs)
         return y if self.act is None else self.act(y)
 
@@ -136,10 +145,10 @@ class Conv1D(_Conv):
         layout: str = "NCW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(
@@ -172,10 +181,10 @@ class Conv2D(_Conv):
         layout: str = "NCHW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(
@@ -207,10 +216,10 @@ class Conv3D(_Conv):
         layout: str = "NCDHW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .conv import Size, _Conv, window
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.initializer import InitializerLike
 
 
 class _ConvTranspose(_Conv):
@@ -50,10 +56,10 @@ class Conv1DTranspose(_ConvTranspose):
         layout: str = "NCW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(
@@ -85,10 +91,10 @@ class Conv2DTranspose(_ConvTranspose):
         layout: str = "NCHW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(
@@ -120,10 +126,10 @@ class Conv3DTranspose(_ConvTranspose):
         layout: str = "NCDHW",
         activation: str | None = None,
         use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
@@ -16,12 +23,12 @@ class Dropout(HybridBlock):
     x : any shape -> the same
     """
 
-    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any) -> None:
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._rate = rate
         self._axes = tuple(axes)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         if self._rate > 0:
             return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd")
         return F.identity(x)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
@@ -25,10 +35,10 @@ class Embedding(HybridBlock):
         self,
         input_dim: int,
         output_dim: int,
-        dtype: Any = "float32",
-        weight_initializer: Any = None,
+        dtype: DTypeLike | None = "float32",
+        weight_initializer: InitializerLike | None = None,
         sparse_grad: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype_of(dtype).name}
@@ -36,7 +46,7 @@ class Embedding(HybridBlock):
             "weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype, allow_deferred_init=True
         )
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor, weight: Tensor) -> Tensor:
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:

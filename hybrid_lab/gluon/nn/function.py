@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import ndarray as nd
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
@@ -46,21 +50,21 @@ class HybridLambda(HybridBlock):
             self._func = _checked(function)
             self._func_name = getattr(function, "__name__", repr(function))
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor, *args: Tensor) -> Tensor:
         return self._func(F, x, *args)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._func_name})"
 
 
-def _named(namespace: Any, name: str) -> Callable[..., Any]:
+def _named(namespace: object, name: str) -> Callable[..., Any]:
     function = getattr(namespace, name, None)
     if function is None:
         raise ValueError(f"there is no function {name!r} in nd")
     return function
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(function: Callable[..., object]) -> Callable[..., Any]:
     if not callable(function):
         raise TypeError(f"a layer's function must be a callable or the name of an operator, not {function!r}")
     return function

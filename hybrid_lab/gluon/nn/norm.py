@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 
 from ..hybrid import HybridBlock
 from ..parameter import Parameter
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
@@ -37,12 +48,12 @@ class BatchNorm(HybridBlock):
         center: bool = True,
         scale: bool = True,
         use_global_stats: bool = False,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        running_mean_initializer: Any = "zeros",
-        running_variance_initializer: Any = "ones",
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        running_mean_initializer: InitializerLike = "zeros",
+        running_variance_initializer: InitializerLike = "ones",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {
@@ -70,11 +81,13 @@ class BatchNorm(HybridBlock):
             )
             setattr(self, name, parameter)
 
-    def cast(self, dtype: Any) -> None:
+    def cast(self, dtype: DTypeLike | None) -> None:
         """Statistics stay float32 where the model becomes float16 or bfloat16."""
         super().cast("float32" if is_narrow(dtype_of(dtype)) else dtype)
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
+    def hybrid_forward(
+        self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor
+    ) -> Tensor:
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -86,8 +99,12 @@ class BatchNorm(HybridBlock):
 class BatchNormReLU(BatchNorm):
     """BatchNorm with max(y, 0) behind it, in one operator; arguments and parameters are BatchNorm's."""
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
-        return F.contrib.BatchNormWithReLU(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+    def hybrid_forward(
+        self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor
+    ) -> Tensor:
+        return cast(Any, F).contrib.BatchNormWithReLU(
+            x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs
+        )
 
 
 class _Affine(HybridBlock):
@@ -95,7 +112,14 @@ class _Affine(HybridBlock):
 
     gamma: Parameter
 
-    def _set_up(self, size: int, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any) -> None:
+    def _set_up(
+        self,
+        size: int,
+        center: bool,
+        scale: bool,
+        beta_initializer: InitializerLike,
+        gamma_initializer: InitializerLike,
+    ) -> None:
         for name, init, learned in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center)):
             parameter = self.params.get(
                 name,
@@ -126,11 +150,11 @@ class LayerNorm(_Affine):
         epsilon: float = 1e-5,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
         in_channels: int = 0,
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
@@ -138,7 +162,7 @@ class LayerNorm(_Affine):
         self._epsilon = epsilon
         self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
 
-    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def hybrid_forward(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
 
     def __repr__(self) -> str:
@@ -163,10 +187,10 @@ class GroupNorm(_Affine):
         epsilon: float = 1e-5,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
@@ -174,7 +198,7 @@ class GroupNorm(_Affine):
         self._epsilon = epsilon
         self._set_up(num_groups, center, scale, beta_initializer, gamma_initializer)
 
-    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
+    def hybrid_forward(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self) -> str:
@@ -200,10 +224,10 @@ class InstanceNorm(_Affine):
         epsilon: float = 1e-5,
         center: bool = True,
         scale: bool = False,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
         in_channels: int = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
@@ -211,7 +235,7 @@ class InstanceNorm(_Affine):
         self._epsilon = epsilon
         self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
         turned = F.SwapAxis(x, dim1=1, dim2=self._axis)

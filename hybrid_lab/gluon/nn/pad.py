@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics import ShapeError
 
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
@@ -21,7 +28,7 @@ class ReflectionPad2D(HybridBlock):
     x : (batch, channels, height, width) -> (batch, channels, height + 2 padding, width + 2 padding)
     """
 
-    def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Any) -> None:
+    def __init__(self, padding: int | Sequence[int] = 0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         if isinstance(padding, (int, Integral)):
             padding = (0, 0, 0, 0, *(padding,) * 4)
@@ -30,5 +37,5 @@ class ReflectionPad2D(HybridBlock):
             raise ShapeError(f"padding must be a number or eight numbers, not {padding}")
         self._padding = widths
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return F.pad(x, mode="reflect", pad_width=self._padding)

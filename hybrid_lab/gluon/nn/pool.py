@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..hybrid import HybridBlock
 from .conv import Size, window
 from .registry import layer
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 class _Pool(HybridBlock):
@@ -44,7 +51,7 @@ class _Pool(HybridBlock):
     def _alias(self) -> str:
         return "pool"
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return F.Pooling(x, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -82,7 +89,7 @@ class MaxPool1D(_MaxPool):
         padding: Size = 0,
         layout: str = "NCW",
         ceil_mode: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode)
@@ -102,7 +109,7 @@ class MaxPool2D(_MaxPool):
         padding: Size = 0,
         layout: str = "NCHW",
         ceil_mode: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode)
@@ -122,7 +129,7 @@ class MaxPool3D(_MaxPool):
         padding: Size = 0,
         layout: str = "NCDHW",
         ceil_mode: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode)
@@ -146,7 +153,7 @@ class AvgPool1D(_AvgPool):
         layout: str = "NCW",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
@@ -167,7 +174,7 @@ class AvgPool2D(_AvgPool):
         ceil_mode: bool = False,
         layout: str = "NCHW",
         count_include_pad: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
@@ -188,7 +195,7 @@ class AvgPool3D(_AvgPool):
         ceil_mode: bool = False,
         layout: str = "NCDHW",
         count_include_pad: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
@@ -206,7 +213,7 @@ class GlobalMaxPool1D(_Global, _MaxPool):
     dims = 1
     layouts = ("NCW", "NWC")
 
-    def __init__(self, layout: str = "NCW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)
 
@@ -218,7 +225,7 @@ class GlobalMaxPool2D(_Global, _MaxPool):
     dims = 2
     layouts = ("NCHW", "NHWC")
 
-    def __init__(self, layout: str = "NCHW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCHW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)
 
@@ -230,7 +237,7 @@ class GlobalMaxPool3D(_Global, _MaxPool):
     dims = 3
     layouts = ("NCDHW", "NDHWC")
 
-    def __init__(self, layout: str = "NCDHW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCDHW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)
 
@@ -242,7 +249,7 @@ class GlobalAvgPool1D(_Global, _AvgPool):
     dims = 1
     layouts = ("NCW", "NWC")
 
-    def __init__(self, layout: str = "NCW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)
 
@@ -254,7 +261,7 @@ class GlobalAvgPool2D(_Global, _AvgPool):
     dims = 2
     layouts = ("NCHW", "NHWC")
 
-    def __init__(self, layout: str = "NCHW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCHW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)
 
@@ -266,6 +273,6 @@ class GlobalAvgPool3D(_Global, _AvgPool):
     dims = 3
     layouts = ("NCDHW", "NDHWC")
 
-    def __init__(self, layout: str = "NCDHW", **kwargs: Any) -> None:
+    def __init__(self, layout: str = "NCDHW", **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._set_up_global(layout)

@@ -9,12 +9,16 @@ import functools
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.initializer import Initializer
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
+
 
 __all__ = ["build", "classes", "layer"]
 
@@ -49,7 +53,7 @@ def layer(cls: BlockClass) -> BlockClass:
     return cls
 
 
-def config(block: Any) -> dict[str, Any] | None:
+def config(block: Block) -> dict[str, Any] | None:
     """The arguments of a layer's constructor as JSON-able data; None where one is not data (a function), and for a
     Block whose class is no registered layer.
     """
@@ -66,7 +70,7 @@ def classes() -> Mapping[str, type]:
     return MappingProxyType(_classes)
 
 
-def build(name: str, config: Mapping[str, Any], prefix: str | None = None) -> Any:
+def build(name: str, config: Mapping[str, object], prefix: str | None = None) -> Any:
     """The layer `name` with the arguments that `config()` gave.
 
     Raises HybridLabError for an unknown name or argument.
@@ -87,7 +91,7 @@ def _arguments_of(cls: Any) -> frozenset[str]:
     return frozenset(inspect.signature(cls.__init__).parameters) - {"self", "kwargs", *_NOT_CONFIG}
 
 
-def _as_data(value: Any) -> Any:
+def _as_data(value: object) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..hybrid import HybridBlock
 from .registry import layer
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 @layer
 class Flatten(HybridBlock):
     """x : (batch, a, b ...) -> (batch, a * b * ...)."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return F.flatten(x)
 
     def __repr__(self) -> str:

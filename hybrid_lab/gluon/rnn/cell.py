@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
@@ -13,6 +13,14 @@ from ..block import Block
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
 from .sequence import last_states, masked, merged, steps_of, zeros_for
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.gluon.rnn.types import Step, Tensors
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 StateInfo = dict[str, Any]
 
@@ -37,7 +45,7 @@ class RecurrentCell(Block):
         """{"shape": ..., "__layout__": ...} of every state."""
         raise NotImplementedError(f"{type(self).__name__} does not define state_info()")
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
         """The states before the first step.
 
         func : makes one, `func(shape=..., **kwargs)`: nd.zeros, nd.ones, nd.random.normal ...
@@ -51,7 +59,7 @@ class RecurrentCell(Block):
                 f"{self.name} is wrapped by a modifier cell (ZoneoutCell, ResidualCell ...); call that cell instead"
             )
 
-    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
         """States of zeros for inputs whose batch is axis number `batch` of x, an array or a Symbol."""
         self._refuse_modified()
         return [
@@ -99,12 +107,12 @@ class RecurrentCell(Block):
 
     @staticmethod
     def _finished(
-        outputs: list[Any],
-        states: list[Any],
-        history: list[list[Any]],
+        outputs: list[object],
+        states: list[object],
+        history: list[list[object]],
         layout: str,
         merge_outputs: bool | None,
-        valid_length: Any,
+        valid_length: object,
     ) -> tuple[Any, list[Any]]:
         if valid_length is not None:
             states = last_states(history, valid_length) if states else states
@@ -123,11 +131,11 @@ class CellOfCells(RecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return [info for cell in self._cells for info in cell.state_info(batch_size)]
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
         self._refuse_modified()
         return [state for cell in self._cells for state in cell.begin_state(batch_size, func, **kwargs)]
 
-    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
         self._refuse_modified()
         return [state for cell in self._cells for state in cell.zero_state(x, batch)]
 
@@ -135,7 +143,7 @@ class CellOfCells(RecurrentCell):
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """Base of cells that become graphs. A subclass defines `hybrid_forward(F, inputs, states, **params)`."""
 
-    def _declare(self, **parameters: tuple[tuple[int, ...], Any]) -> None:
+    def _declare(self, **parameters: tuple[tuple[int, ...], object]) -> None:
         """Make parameters, each `name=(shape, initializer)`; a size of 0 is found at the first call."""
         for name, (shape, init) in parameters.items():
             setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
@@ -156,13 +164,13 @@ class _Gated(HybridRecurrentCell):
     def __init__(
         self,
         hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         input_size: int = 0,
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
@@ -181,7 +189,9 @@ class _Gated(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]
 
-    def _projections(self, F: Any, inputs: Any, state: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    def _projections(
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """What input and state contribute to the gates, (N, gates * hidden_size) each."""
         rows = self._gates * self._hidden_size
         i2h = F.FullyConnected(inputs, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
@@ -206,19 +216,19 @@ class RNNCell(_Gated):
         self,
         hidden_size: int,
         activation: str = "tanh",
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         input_size: int = 0,
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
     ) -> None:
         weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation = activation
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         i2h, h2h = self._projections(F, x, states[0], params)
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
@@ -233,13 +243,13 @@ class _TwoActivations(_Gated):
     def __init__(
         self,
         hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         input_size: int = 0,
         prefix: str | None = None,
-        params: Any = None,
+        params: ParameterDict | None = None,
         activation: str = "tanh",
         recurrent_activation: str = "sigmoid",
     ) -> None:
@@ -257,9 +267,9 @@ class LSTMCell(_TwoActivations):
 
     _gates, _num_states, _short_name = 4, 2, "lstm"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         i2h, h2h = self._projections(F, x, states[0], params)
-        gates = F.SliceChannel(i2h + h2h, num_outputs=4, name="slice")
+        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
         i, f, o = (F.Activation(gates[index], act_type=self._recurrent_activation) for index in (0, 1, 3))
         g = F.Activation(gates[2], act_type=self._activation)
         c = f * states[1] + i * g
@@ -276,11 +286,11 @@ class GRUCell(_TwoActivations):
 
     _gates, _short_name = 3, "gru"
 
-    def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
         h = states[0]
         i2h, h2h = self._projections(F, x, h, params)
-        inner = F.SliceChannel(i2h, num_outputs=3, name="i2h_slice")
-        outer = F.SliceChannel(h2h, num_outputs=3, name="h2h_slice")
+        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, name="i2h_slice"))
+        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, name="h2h_slice"))
         r = F.Activation(inner[0] + outer[0], act_type=self._recurrent_activation)
         z = F.Activation(inner[1] + outer[1], act_type=self._recurrent_activation)
         n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
@@ -16,6 +16,17 @@ from .cell import GRUCell, LSTMCell, RNNCell, StateInfo
 from .modifier import BidirectionalCell, DropoutCell
 from .sequence import axes_of, is_tensor, zeros_for
 from .stack import HybridSequentialRNNCell
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.gluon.rnn.types import Step
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 class _Layer(HybridBlock):
@@ -43,7 +54,7 @@ class _Layer(HybridBlock):
         bidirectional: bool,
         input_size: int,
         initializers: dict[str, Any],
-        dtype: Any,
+        dtype: DTypeLike | None,
         use_sequence_length: bool,
         clip: dict[str, Any] | None = None,
     ) -> None:
@@ -83,7 +94,7 @@ class _Layer(HybridBlock):
         shape = (self._num_layers * self._directions, batch_size, self._hidden_size)
         return [{"shape": shape, "__layout__": "LNC", "dtype": self._dtype} for _ in range(self._num_states)]
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
         """States to begin with. func : makes one, `func(shape=..., dtype=..., **kwargs)`; default nd.zeros."""
         return [
             func(**{"shape": info["shape"], "dtype": info["dtype"], **kwargs}) for info in self.state_info(batch_size)
@@ -111,19 +122,24 @@ class _Layer(HybridBlock):
         return super().__call__(*given)
 
     def hybrid_forward(  # type: ignore[override]
-        self, F: Any, x: Any, states: Any = None, sequence_length: Any = None, **params: Any
-    ) -> Any:
+        self,
+        F: Functions,
+        x: Tensor,
+        states: Tensor | list[Tensor] | None = None,
+        sequence_length: Tensor | None = None,
+        **params: Tensor,
+    ) -> Tensor | Step:
         batch = axes_of(self._layout)[1]
         if states is None:
-            begin = [zeros_for(x, info["shape"], batch, 1) for info in self.state_info()]
+            begin: list[Any] = [zeros_for(x, info["shape"], batch, 1) for info in self.state_info()]
         else:
-            begin = [states] if is_tensor(states) else list(states)
+            begin = [states] if is_tensor(states) else list(cast(list[Any], states))
             self._check_states(x, begin, batch)
         if batch == 0:
             x = F.SwapAxis(x, dim1=0, dim2=1)
         ordered = sorted(self._names(), key=lambda entry: entry[1].endswith("bias"))
         flat = [F.Reshape(params[name], shape=(-1,)) for name, _, _ in ordered]
-        outputs = F.RNN(
+        outputs: Any = F.RNN(
             x,
             F._rnn_param_concat(*flat, dim=0),
             sequence_length=sequence_length if self._use_sequence_length else None,
@@ -198,7 +214,7 @@ class _Layer(HybridBlock):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-def _initializers(i2h: Any, h2h: Any, i2h_bias: Any, h2h_bias: Any) -> dict[str, Any]:
+def _initializers(i2h: object, h2h: object, i2h_bias: object, h2h_bias: object) -> dict[str, Any]:
     return {"i2h_weight": i2h, "h2h_weight": h2h, "i2h_bias": i2h_bias, "h2h_bias": h2h_bias}
 
 
@@ -219,14 +235,14 @@ class RNN(_Layer):
         layout: str = "TNC",
         dropout: float = 0,
         bidirectional: bool = False,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         input_size: int = 0,
-        dtype: Any = "float32",
+        dtype: DTypeLike | None = "float32",
         use_sequence_length: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         if activation not in ("relu", "tanh"):
@@ -264,18 +280,18 @@ class LSTM(_Layer):
         dropout: float = 0,
         bidirectional: bool = False,
         input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
         projection_size: int | None = None,
-        h2r_weight_initializer: Any = None,
+        h2r_weight_initializer: InitializerLike | None = None,
         state_clip_min: float | None = None,
         state_clip_max: float | None = None,
         state_clip_nan: bool = False,
-        dtype: Any = "float32",
+        dtype: DTypeLike | None = "float32",
         use_sequence_length: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         if projection_size is not None:
@@ -316,13 +332,13 @@ class GRU(_Layer):
         dropout: float = 0,
         bidirectional: bool = False,
         input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        dtype: Any = "float32",
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
+        dtype: DTypeLike | None = "float32",
         use_sequence_length: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
         inits = _initializers(

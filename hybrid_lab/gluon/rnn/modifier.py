@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
@@ -14,6 +14,12 @@ from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo
 from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
 
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.gluon.rnn.types import Step
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 @layer
 class DropoutCell(HybridRecurrentCell):
@@ -22,7 +28,9 @@ class DropoutCell(HybridRecurrentCell):
     Unrolled over one tensor it draws one mask for all steps together.
     """
 
-    def __init__(self, rate: float, axes: tuple[int, ...] = (), prefix: str | None = None, params: Any = None) -> None:
+    def __init__(
+        self, rate: float, axes: tuple[int, ...] = (), prefix: str | None = None, params: ParameterDict | None = None
+    ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._rate, self._axes = rate, tuple(axes)
 
@@ -32,7 +40,7 @@ class DropoutCell(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return []
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+    def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         if self._rate > 0:
             inputs = F.Dropout(inputs, p=self._rate, axes=self._axes, name="fwd")
         return inputs, list(states)
@@ -81,15 +89,15 @@ class ModifierCell(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return self.base_cell.state_info(batch_size)
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
         self._refuse_modified()
         return self._unmodified(lambda: self.base_cell.begin_state(batch_size, func, **kwargs))
 
-    def zero_state(self, x: Any, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
         self._refuse_modified()
         return self._unmodified(lambda: self.base_cell.zero_state(x, batch))
 
-    def _unmodified(self, call: Callable[[], Any]) -> Any:
+    def _unmodified(self, call: Callable[[], object]) -> Any:
         """Call something of the wrapped cell that only its wrapper may."""
         object.__setattr__(self.base_cell, "_modified", False)
         try:
@@ -124,7 +132,7 @@ class ZoneoutCell(ModifierCell):
 
     _previous: Any
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+    def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         output, after = self.base_cell(inputs, states)
         if self._zoneout_states:
             rate = self._zoneout_states
@@ -155,7 +163,7 @@ class ZoneoutCell(ModifierCell):
         return f"{type(self).__name__}({rates}, {self.base_cell!r})"
 
 
-def _mixed(F: Any, rate: float, new: Any, old: Any) -> Any:
+def _mixed(F: Functions, rate: float, new: Tensor, old: Tensor) -> Tensor:
     """The new value where a dropout mask keeps it, else the old one."""
     return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
 
@@ -163,7 +171,7 @@ def _mixed(F: Any, rate: float, new: Any, old: Any) -> Any:
 class ResidualCell(ModifierCell):
     """Adds the input to the output of the wrapped cell (arXiv 1609.08144); both have the same size."""
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+    def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         output, states = self.base_cell(inputs, states)
         return output + inputs, states
 
@@ -195,7 +203,7 @@ class BidirectionalCell(CellOfCells, HybridRecurrentCell):
         self,
         l_cell: RecurrentCell,
         r_cell: RecurrentCell,
-        params: Any = None,
+        params: ParameterDict | None = None,
         output_prefix: str = "bi_",
     ) -> None:
         super().__init__(prefix="", params=params)

@@ -12,7 +12,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
 
-def functions_of(*items: Any) -> Any:
+def functions_of(*items: object) -> Any:
     """`nd` or `sym`, whichever the first tensor belongs to."""
     for item in items:
         if isinstance(item, (list, tuple)):
@@ -24,7 +24,7 @@ def functions_of(*items: Any) -> Any:
     return None
 
 
-def is_tensor(item: Any) -> bool:
+def is_tensor(item: object) -> bool:
     """Whether it is one array or Symbol, not a list of steps."""
     return isinstance(item, NDArray) or (isinstance(item, Symbol) and item.num_outputs == 1)
 
@@ -61,13 +61,13 @@ def merged(steps: Any, layout: str) -> Any:
     return functions_of(steps).stack(*steps, axis=axes_of(layout)[0])
 
 
-def masked(outputs: Any, valid_length: Any, layout: str) -> Any:
+def masked(outputs: object, valid_length: object, layout: str) -> Any:
     """One tensor with zeros behind the end of every sequence."""
     outputs = merged(outputs, layout)
     return functions_of(outputs).SequenceMask(outputs, valid_length, use_sequence_length=True, axis=axes_of(layout)[0])
 
 
-def last_states(states: Sequence[Sequence[Any]], valid_length: Any) -> list[Any]:
+def last_states(states: Sequence[Sequence[object]], valid_length: object) -> list[Any]:
     """Each state as it was at the last step of every sequence. states : one list of states per step"""
     F = functions_of(states)
     return [
@@ -76,7 +76,7 @@ def last_states(states: Sequence[Sequence[Any]], valid_length: Any) -> list[Any]
     ]
 
 
-def backwards(steps: list[Any], valid_length: Any) -> list[Any]:
+def backwards(steps: list[object], valid_length: object) -> list[Any]:
     """The steps in reverse order; with lengths only those before the end of each sequence change places."""
     if valid_length is None:
         return steps[::-1]
@@ -85,7 +85,7 @@ def backwards(steps: list[Any], valid_length: Any) -> list[Any]:
     return steps_of(len(steps), turned, "TNC")
 
 
-def zeros_for(x: Any, shape: Sequence[int], batch: int, place: int) -> Any:
+def zeros_for(x: object, shape: Sequence[int], batch: int, place: int) -> Any:
     """Zeros of `shape`, whose entry number `place` is the size of x along its axis `batch`; with x's dtype.
 
     On a Symbol the size is not known: the zeros are made from x by operators that read its shape only.

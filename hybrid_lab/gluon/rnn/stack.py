@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell
 from .sequence import steps_of
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.rnn.types import Step
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 class _Stack(CellOfCells):
@@ -73,5 +78,5 @@ class SequentialRNNCell(_Stack):
 class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
     """Hybrid cells on top of one another; hybridized, a step becomes one graph."""
 
-    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+    def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         return self._step(inputs, states)

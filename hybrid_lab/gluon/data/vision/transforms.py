@@ -15,6 +15,10 @@ from hybrid_lab.ndarray import NDArray
 from ...block import Block
 from ...nn import Sequential
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+
 __all__ = ["Cast", "Compose", "Normalize", "ToTensor"]
 
 
@@ -38,7 +42,7 @@ class _Function(Block):
 class Cast(Block):
     """To another dtype."""
 
-    def __init__(self, dtype: Any = "float32") -> None:
+    def __init__(self, dtype: DTypeLike | None = "float32") -> None:
         super().__init__()
         self._dtype = dtype
 
@@ -81,11 +85,11 @@ class Normalize(Block):
         return nd.array((values - self._mean) / self._std, dtype="float32")
 
 
-def _host(x: Any) -> np.ndarray:
+def _host(x: object) -> np.ndarray:
     return x.raw() if isinstance(x, NDArray) else np.asarray(x)
 
 
-def _array(x: Any) -> NDArray:
+def _array(x: object) -> NDArray:
     return x if isinstance(x, NDArray) else nd.array(x, dtype=np.asarray(x).dtype)
 
 

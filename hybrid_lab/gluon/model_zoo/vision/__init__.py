@@ -91,7 +91,7 @@ MODELS: dict[str, Callable[..., HybridBlock]] = {
 """Every network by the name `get_model` takes."""
 
 
-def get_model(name: str, **options: Any) -> HybridBlock:
+def get_model(name: str, **options: object) -> HybridBlock:
     """The network called `name`; options go to its constructor (`classes`, `pretrained`, `root`, `ctx`, `prefix` ...).
 
     Raises ValueError, naming the nearest names, for an unknown one.

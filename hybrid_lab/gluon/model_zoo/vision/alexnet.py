@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
 
 
 class AlexNet(HybridBlock):
@@ -16,7 +25,7 @@ class AlexNet(HybridBlock):
     classes : number of outputs
     """
 
-    def __init__(self, classes: int = 1000, **keywords: Any) -> None:
+    def __init__(self, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -36,11 +45,16 @@ class AlexNet(HybridBlock):
                     self.features.add(nn.Dense(4096, activation="relu"), nn.Dropout(0.5))
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
-def alexnet(pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any) -> AlexNet:
+def alexnet(
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
+) -> AlexNet:
     """AlexNet. pretrained : take the weights from `root` (see model_zoo.pretrained)."""
     net = AlexNet(**options)
     if pretrained:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent, Identity
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 #: Depth -> (first channels, growth rate, layers per stage).
 _VARIANTS = {
@@ -65,7 +74,7 @@ class DenseNet(HybridBlock):
         bn_size: int = 4,
         dropout: float = 0,
         classes: int = 1000,
-        **keywords: Any,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         with self.name_scope():
@@ -86,12 +95,16 @@ class DenseNet(HybridBlock):
             self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(pool_size=7), nn.Flatten())
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
 def get_densenet(
-    num_layers: int, pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
 ) -> DenseNet:
     """DenseNet with 121, 161, 169 or 201 layers."""
     if num_layers not in _VARIANTS:

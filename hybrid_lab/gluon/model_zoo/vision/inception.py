@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 Size = int | tuple[int, int]
 #: A convolution of a branch: (channels, kernel), then stride and padding where they are not 1 and 0.
@@ -102,7 +112,7 @@ def _module_e(prefix: str) -> HybridConcurrent:
 class Inception3(HybridBlock):
     """Branches of different receptive fields side by side; images of 299 x 299."""
 
-    def __init__(self, classes: int = 1000, **keywords: Any) -> None:
+    def __init__(self, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -121,12 +131,15 @@ class Inception3(HybridBlock):
             )  # fmt: skip
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
 def inception_v3(
-    pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
 ) -> Inception3:
     """Inception v3. pretrained : take the weights from `root` (see model_zoo.pretrained)."""
     net = Inception3(**options)

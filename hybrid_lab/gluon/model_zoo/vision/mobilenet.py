@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 #: MobileNet's depthwise separable convolutions: (input channels, output channels, stride).
 _SEPARABLE = (
@@ -23,7 +33,7 @@ _BOTTLENECKS = (
 class RELU6(HybridBlock):
     """min(max(x, 0), 6)."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return F.clip(x, 0, 6, name="fwd")
 
 
@@ -50,7 +60,7 @@ class LinearBottleneck(HybridBlock):
     in_channels, channels : of input and output; t : expansion factor. The input is added where the shapes agree.
     """
 
-    def __init__(self, in_channels: int, channels: int, t: int, stride: int, **keywords: Any) -> None:
+    def __init__(self, in_channels: int, channels: int, t: int, stride: int, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         self.use_shortcut = stride == 1 and in_channels == channels
         with self.name_scope():
@@ -59,7 +69,7 @@ class LinearBottleneck(HybridBlock):
             _add_convolution(self.out, in_channels * t, 3, stride, 1, groups=in_channels * t, relu6=True)
             _add_convolution(self.out, channels, active=False, relu6=True)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         out = self.out(x)
         return F.elemwise_add(out, x) if self.use_shortcut else out
 
@@ -67,7 +77,7 @@ class LinearBottleneck(HybridBlock):
 class MobileNet(HybridBlock):
     """Depthwise separable convolutions. multiplier : factor on the width of every layer."""
 
-    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Any) -> None:
+    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -80,14 +90,14 @@ class MobileNet(HybridBlock):
                 self.features.add(nn.GlobalAvgPool2D(), nn.Flatten())
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
 class MobileNetV2(HybridBlock):
     """Inverted residuals with linear bottlenecks. multiplier : factor on the width of every layer."""
 
-    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Any) -> None:
+    def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="features_")
@@ -107,7 +117,7 @@ class MobileNetV2(HybridBlock):
             with self.output.name_scope():
                 self.output.add(nn.Conv2D(classes, 1, use_bias=False, prefix="pred_"), nn.Flatten())
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
@@ -118,7 +128,11 @@ def _text(multiplier: float) -> str:
 
 
 def get_mobilenet(
-    multiplier: float, pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+    multiplier: float,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
 ) -> MobileNet:
     """MobileNet with all widths times `multiplier`."""
     net = MobileNet(multiplier, **options)
@@ -128,7 +142,11 @@ def get_mobilenet(
 
 
 def get_mobilenet_v2(
-    multiplier: float, pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+    multiplier: float,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
 ) -> MobileNetV2:
     """MobileNetV2 with all widths times `multiplier`."""
     net = MobileNetV2(multiplier, **options)

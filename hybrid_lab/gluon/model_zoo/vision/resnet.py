@@ -6,11 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 #: Depth -> (kind of block, blocks per stage, channels of the stem and of the stages).
 _DEPTHS: dict[int, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
@@ -33,7 +42,12 @@ class BasicBlockV1(HybridBlock):
     """
 
     def __init__(
-        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **keywords: Any
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         self.body = nn.HybridSequential(prefix="")
@@ -41,7 +55,7 @@ class BasicBlockV1(HybridBlock):
         self.body.add(_conv3x3(channels, 1, channels), nn.BatchNorm())
         self.downsample = _projection(channels, stride, in_channels) if downsample else None
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(residual + self.body(x), act_type="relu")
 
@@ -50,7 +64,12 @@ class BottleneckV1(HybridBlock):
     """relu(x + three convolutions of x, the middle one 3 x 3 on a quarter of the channels), for 50 layers and more."""
 
     def __init__(
-        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **keywords: Any
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         inner = channels // 4
@@ -60,7 +79,7 @@ class BottleneckV1(HybridBlock):
         self.body.add(nn.Conv2D(channels, kernel_size=1, strides=1), nn.BatchNorm())
         self.downsample = _projection(channels, stride, in_channels) if downsample else None
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(self.body(x) + residual, act_type="relu")
 
@@ -77,7 +96,12 @@ class BasicBlockV2(HybridBlock):
     """x + two 3 x 3 convolutions, BatchNorm and relu before each."""
 
     def __init__(
-        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **keywords: Any
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         self.bn1 = nn.BatchNorm()
@@ -88,7 +112,7 @@ class BasicBlockV2(HybridBlock):
             nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels) if downsample else None
         )
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         active = F.Activation(self.bn1(x), act_type="relu")
         residual = x if self.downsample is None else self.downsample(active)
         x = F.Activation(self.bn2(self.conv1(active)), act_type="relu")
@@ -99,7 +123,12 @@ class BottleneckV2(HybridBlock):
     """x + three convolutions, the middle one 3 x 3 on a quarter of the channels, BatchNorm and relu before each."""
 
     def __init__(
-        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **keywords: Any
+        self,
+        channels: int,
+        stride: int,
+        downsample: bool = False,
+        in_channels: int = 0,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         inner = channels // 4
@@ -113,7 +142,7 @@ class BottleneckV2(HybridBlock):
             nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels) if downsample else None
         )
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         active = F.Activation(self.bn1(x), act_type="relu")
         residual = x if self.downsample is None else self.downsample(active)
         x = F.Activation(self.bn2(self.conv1(active)), act_type="relu")
@@ -131,7 +160,7 @@ class _ResNet(HybridBlock):
         channels: Sequence[int],
         classes: int = 1000,
         thumbnail: bool = False,
-        **keywords: Any,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         if len(layers) != len(channels) - 1:
@@ -168,7 +197,7 @@ class _ResNet(HybridBlock):
                 stage.add(block(channels, 1, downsample=False, in_channels=channels, prefix=""))
         return stage
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
@@ -205,7 +234,7 @@ def get_resnet(
     version: int,
     num_layers: int,
     pretrained: bool = False,
-    ctx: Any = None,
+    ctx: Context | Sequence[Context] | None = None,
     root: str | PathLike[str] = ROOT,
     **options: Any,
 ) -> _ResNet:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 _POOL = None
 #: Version -> (channels, kernel of the first convolution, then fire modules by their squeeze width, None a pooling).
@@ -37,7 +47,7 @@ def _fire(squeeze: int) -> nn.HybridSequential:
 class SqueezeNet(HybridBlock):
     """Convolutions only; images of 224 x 224. version : "1.0" or "1.1" (2.4 times less work, the same accuracy)."""
 
-    def __init__(self, version: str, classes: int = 1000, **keywords: Any) -> None:
+    def __init__(self, version: str, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
         super().__init__(**keywords)
         if version not in _VERSIONS:
             raise ValueError(f"there is no SqueezeNet {version!r}; the versions are {', '.join(_VERSIONS)}")
@@ -57,12 +67,16 @@ class SqueezeNet(HybridBlock):
                 self.output.add(nn.Conv2D(classes, kernel_size=1), nn.Activation("relu"))
                 self.output.add(nn.AvgPool2D(13), nn.Flatten())
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
 def get_squeezenet(
-    version: str, pretrained: bool = False, ctx: Any = None, root: str | PathLike[str] = ROOT, **options: Any
+    version: str,
+    pretrained: bool = False,
+    ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
+    **options: Any,
 ) -> SqueezeNet:
     """SqueezeNet of a version, "1.0" or "1.1"."""
     net = SqueezeNet(version, **options)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import initializer
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.types import Tensor
+
 
 #: Depth -> convolutions per stage; the stages' widths are the same for all.
 _LAYERS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
@@ -28,7 +37,7 @@ class VGG(HybridBlock):
         filters: Sequence[int],
         classes: int = 1000,
         batch_norm: bool = False,
-        **keywords: Any,
+        **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
         if len(layers) != len(filters):
@@ -54,14 +63,14 @@ class VGG(HybridBlock):
             self.features.add(nn.BatchNorm())
         self.features.add(nn.Activation("relu"))
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return self.output(self.features(x))
 
 
 def get_vgg(
     num_layers: int,
     pretrained: bool = False,
-    ctx: Any = None,
+    ctx: Context | Sequence[Context] | None = None,
     root: str | PathLike[str] = ROOT,
     **options: Any,
 ) -> VGG:
