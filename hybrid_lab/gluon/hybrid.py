@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.ops.protocols import Functions
+    from hybrid_lab.ops.framework.protocols import Functions
 
 
 compile_for: Provided[..., Any] = Provided("compile_for")

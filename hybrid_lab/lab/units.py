@@ -15,7 +15,7 @@ from hybrid_lab.insight.reference import region_in
 from hybrid_lab.lab.messages import GraphGroup, GroupKind
 
 if TYPE_CHECKING:
-    from hybrid_lab.ops.operator import Operator
+    from hybrid_lab.ops.framework.operator import Operator
 
 
 PROLOGUE: Final = "prologue"

@@ -11,8 +11,8 @@ from ..hybrid import HybridBlock
 from .registry import layer
 
 if TYPE_CHECKING:
-    from hybrid_lab.ops.protocols import Functions
-    from hybrid_lab.ops.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions
+    from hybrid_lab.ops.framework.types import Tensor
 
 
 class _Stack(Block):
