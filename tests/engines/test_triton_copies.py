@@ -7,7 +7,7 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 from hybrid_lab import engines
-from hybrid_lab.engines.triton.plan import fusion, traffic
+from hybrid_lab.engines.triton.plan import prices, traffic
 from hybrid_lab.engines.triton.plan.fusion import fuse
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.support import refusal
@@ -28,7 +28,7 @@ from tests.ops.cases import close
 @pytest.fixture(autouse=True)
 def nothing_is_small(monkeypatch):
     """Arrays of tests are weighed as large ones are."""
-    monkeypatch.setattr(fusion, "SMALL", 0)
+    monkeypatch.setattr(prices, "SMALL", 0)
 
 
 def lowered(graph: Graph) -> Graph:
@@ -225,7 +225,7 @@ def norms():
 
 @pytest.mark.parametrize("build", [convolutions, norms])
 def test_training_graphs_move_little_more_than_they_must(build, monkeypatch):
-    monkeypatch.setattr(fusion, "SMALL", 1 << 16)
+    monkeypatch.setattr(prices, "SMALL", 1 << 16)
     net, shape = build()
     net.initialize()
     graphs = graphs_of(net, shape, train=True)

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
-from hybrid_lab.engines.triton.plan import fusion
+from hybrid_lab.engines.triton.plan import joining
 from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
@@ -75,7 +75,7 @@ def test_one_product_a_kernel_and_no_costly_factors():
 
 
 def test_long_chains_are_cut(monkeypatch):
-    monkeypatch.setattr(fusion, "MAX_NODES", 4)
+    monkeypatch.setattr(joining, "MAX_NODES", 4)
 
     def function(F, x):
         for _ in range(10):
@@ -86,7 +86,7 @@ def test_long_chains_are_cut(monkeypatch):
 
 
 def test_kernels_take_so_many_arrays(monkeypatch):
-    monkeypatch.setattr(fusion, "MAX_POINTERS", 4)
+    monkeypatch.setattr(joining, "MAX_POINTERS", 4)
     names = groups(lambda F, a, b, c, d, e: ((a + b) + c) + (d + e), *[(2, 3)] * 5)
     assert sum(map(len, names)) == 4 and len(names) > 1
 

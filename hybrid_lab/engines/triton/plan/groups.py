@@ -1,11 +1,11 @@
-"""Groups: operators that share a kernel while fusion puts them together, and what runs after what.
+"""Groups: the operators that share a kernel while fusion puts them together, and the order in which groups run.
 
 An operator can be in several groups: each of them computes it, and the first one stores it if somebody else needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -16,6 +16,9 @@ from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
+
+#: Writes the kernels of a group: one, or several that run one after the other.
+Write = Callable[[Region], "tuple[KernelSource, ...]"]
 
 
 @dataclass(eq=False)
@@ -64,16 +67,26 @@ def views_for_each_reader(graph: Graph) -> Graph:
     )
 
 
-class Groups:
-    """Those of a graph. of : operator -> its groups"""
+class Grouping:
+    """The groups of a graph while fusion puts them together.
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    refusal : operator -> None, or why no kernel can hold it; write : writes the kernels of a region, or raises Refused
+    of : operator -> its groups; refused : operator -> why it is in no kernel; apart : operator -> why it is not in the
+        kernel of a reader; closed : operators whose kernel takes no others; tried : form of a region -> why `write`
+        refuses it, or ""
+    """
+
+    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
+        self.graph, self.write = graph, write
         self.users, self.roots = graph.users(), set(graph.roots)
         self.nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
         self.position = {node: index for index, node in enumerate(self.nodes)}
         self.of: dict[Node, list[Group]] = {}
         self.groups: list[Group] = []
+        self.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
+        self.apart: dict[Node, str] = {}
+        self.closed: set[Node] = set()
+        self.tried: dict[Any, str] = {}
 
     def new_group(self, kernel: bool = True) -> Group:
         self.groups.append(Group(1 << len(self.groups), set(), kernel=kernel))
