@@ -51,10 +51,11 @@ def graphs_of(title: str, batch: int | None = None) -> dict[str, Any]:
 
 def measure(title: str, targets: list[str]) -> dict[str, Any]:
     """What one workload's kernels are, and what they are on each target."""
+    import traffic
+
     from hybrid_lab.engines.triton.build import compiling
     from hybrid_lab.engines.triton.build.targets import CHIPS
     from hybrid_lab.engines.triton.kernels import kernels_in
-    from hybrid_lab.engines.triton.plan import traffic
     from hybrid_lab.engines.triton.plan.plans import kernels_of
 
     row: dict[str, Any] = {"title": title, "batch": WORKLOADS[title][1], "parts": [], "targets": [], "missing": []}
@@ -296,7 +297,7 @@ def _head() -> str:
         f"{machine()}. No GPU is in the machine: `make bench-aot` compiles.\n\n"
         "Training steps: forward, backward, and an update by SGD with momentum. Operators are counted without views. "
         "Bytes: what kernels read and write in one run, and what is unavoidable between the cuts named in "
-        "engines/triton/plan/traffic.py (attention in one kernel does without one, so a ratio may be below 1). The "
+        "benchmarks/traffic.py (attention in one kernel does without one, so a ratio may be below 1). The "
         "estimate is the sum of max(bytes / bandwidth, operations / peak) by the data sheet of one chip of the kind; "
         "nothing was measured on a GPU. Spilled registers are in memory. AMD's scalar registers that are moved aside "
         "are in lanes of vector registers, at the cost of an instruction each way and no memory; the last column has "

@@ -7,9 +7,9 @@ pytest.importorskip("triton")
 pytest.importorskip("torch")
 
 import hybrid_lab as mx
+from benchmarks import traffic
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.build.compiling import compile_all
-from hybrid_lab.engines.triton.plan import traffic
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.gluon.hybridized import ahead
 from tests.engines.test_triton import interpreter  # noqa: F401

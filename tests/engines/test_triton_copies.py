@@ -6,8 +6,9 @@ import pytest
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+from benchmarks import traffic
 from hybrid_lab import engines
-from hybrid_lab.engines.triton.plan import prices, traffic
+from hybrid_lab.engines.triton.plan import prices
 from hybrid_lab.engines.triton.plan.fusion import fuse
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.support import refusal

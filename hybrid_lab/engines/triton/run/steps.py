@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.torch_kernels import rules
-from hybrid_lab.engines.triton.plan.fusion import Fusion
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource
 from hybrid_lab.engines.triton.write.source import KernelSource
-from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region, contract
+from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.signature import Signature
@@ -65,33 +61,6 @@ class KernelOperator(Operator):
 
     def __repr__(self) -> str:
         return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What a device program is written from.
-
-    graph : with one operator in the place of each group
-    groups : with the names of their operators, and their kernels
-    refused : operators without a kernel, with reasons; operators : how many there are, those in kernels included
-    """
-
-    graph: Graph
-    groups: list[tuple[Region, list[str], tuple[KernelSource | VendorSource, ...]]]
-    refused: dict[Node, str]
-    operators: int
-
-    @staticmethod
-    def of(fusion: Fusion, kernels: Mapping[Region, tuple[KernelSource | VendorSource, ...]]) -> Steps:
-        """Of a graph with its groups. kernels : of each"""
-        graph = contract(fusion.graph, fusion.groups, lambda group: KernelOperator(group, kernels[group]))
-        groups = [(group, _names(group), kernels[group]) for group in fusion.groups]
-        return Steps(graph, groups, fusion.refused, len(fusion.graph.operators))
-
-
-def _names(group: Region) -> list[str]:
-    """The names of a group's operators, without views where there is anything else."""
-    return [node.op.name for node in group.nodes if not node.op.view] or [node.op.name for node in group.nodes]
 
 
 def on_torch(node: Node) -> bool:

@@ -21,13 +21,13 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.triton.build import internals
-from hybrid_lab.engines.triton.plan.traffic import element_wise
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.index import Variable
+from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, function
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.graph.decompose import decompose
@@ -91,7 +91,7 @@ class Rule:
         lowered = simplify(decompose(part, lambda node: refusal(node) is None))
         nodes = [node for node in lowered.operators if not isinstance(node.op, Constant)]
         # Programs write over what they read: an element may depend on no other.
-        apart = [element_wise(node) or isinstance(node.op, Cast) for node in nodes]
+        apart = [is_pointwise(node) or isinstance(node.op, Cast) for node in nodes]
         if not all(apart) or any(refusal(node) is not None for node in nodes):
             raise EngineError(f"the update {graph.name} is not one pointwise kernel")
         self.group = region_of(nodes, lowered.users(), set(lowered.roots))
