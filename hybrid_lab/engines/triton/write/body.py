@@ -58,6 +58,7 @@ Place = tuple[Index, ...]
 
 #: What arguments for sizes that vary are called (see reuse.shown).
 _SIZE = re.compile(r"size\d+")
+_WORD = re.compile(r"\w+")
 
 #: Longer masks and addresses of a load stand in a line of their own.
 _LONG = 56
@@ -165,6 +166,30 @@ class Body:
 
     def line(self, text: str, comment: Remark = "") -> None:
         self.scopes[-1].lines.append((text, comment))
+
+    def line_each(self, texts: Sequence[str]) -> None:
+        """Lines without comments."""
+        for text in texts:
+            self.line(text)
+
+    def mentions(self, name: str) -> bool:
+        """Whether a line of the outermost scope reads an argument."""
+        return any(name in _WORD.findall(text) for text, _ in self.scopes[0].lines)
+
+    def store_tile(self, pointer: str, where: Index, name: str, axes: Sequence[str], number: str = "") -> None:
+        """Store a tile at `where`. axes : the variables of the tile; number : `where` as text, if it is not printed
+
+        An axis of one element does not move the place in memory; its variable, 0 then, still gives the tile its shape.
+        """
+        moving = {variable.name for variable in where.variables}
+        address = [pointer, *([number or str(where)] if where.terms else [])]
+        address += [axis for axis in axes if axis not in moving]
+        self.line(f"tl.store({' + '.join(address)}, {name}, mask={' & '.join(f'{axis}_inside' for axis in axes)})")
+
+    def check_place(self, value: Value, place: Place, own: Place) -> None:
+        """Raise Refused if a value is read at other elements than those that the kernel has at hand."""
+        if linear(place, value.shape) != linear(own, value.shape):
+            raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
 
     def fresh(self, wanted: str) -> str:
         """A name that nothing else has."""

@@ -175,9 +175,37 @@ def and_more(nodes: Sequence[Node]) -> str:
     return f", and {others} more operator{'s' * (others > 1)}" if others > 0 else ""
 
 
+def lanes(name: str, length: str, block: str, start: str = "", down: bool = False) -> list[str]:
+    """Two lines: the places of a tile along one axis, from `start` on, and which of them are inside.
+
+    length, block : arguments; down : the tile's first axis, else the second one
+    """
+    axes = "[:, None]" if down else "[None, :]"
+    return [f"{name} = {start}tl.arange(0, {block}){axes}", f"{name}_inside = {name} < {length}"]
+
+
+#: The lines of a program's rows, along the launch's first axis.
+ROW_LANES = lanes("row", "rows", "ROWS", "tl.program_id(0) * ROWS + ", down=True)
+COLUMN_LANES = lanes("column", "columns", "COLUMNS")
+
+
 def output_pointers(body: Body, count: int) -> list[str]:
     """The arguments that the kernel stores to."""
     return [body.fresh("out_ptr" if count == 1 else f"out{index}_ptr") for index in range(count)]
+
+
+def kernel_source(
+    body: Body, kind: str, name: str, summary: str, pointers: Mapping[Value, str], head: Sequence[str],
+    sizes: Mapping[str, int], blocks: Mapping[str, int], tiled: Mapping[str, int], grid: tuple[tuple[str, str], ...],
+    **more: Any,
+) -> KernelSource:  # fmt: skip
+    """The kernel of a body's lines. pointers : output -> its argument; head : lines before those of the body
+
+    summary : the docstring; the other arguments are fields of KernelSource
+    """
+    text = function(name, body, list(pointers.values()), head, list(sizes), list(blocks), summary)
+    inputs, draws = tuple(body.inputs), tuple(body.draws)
+    return KernelSource(name, text, kind, inputs, tuple(pointers), draws, sizes, blocks, tiled, grid, **more)
 
 
 def function(

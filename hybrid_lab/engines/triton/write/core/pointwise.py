@@ -6,7 +6,7 @@ from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body
 from hybrid_lab.engines.triton.write.index import Variable
-from hybrid_lab.engines.triton.write.source import KernelSource, counted, function, kernel_name, output_pointers
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source, output_pointers
 from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
@@ -25,20 +25,17 @@ def write_pointwise(group: Region) -> KernelSource:
     body.counts = [(count, "") for count in (*_counts(group, elements), *_counts_of_sizes(group))]
     offsets = body.declare(Variable("offsets", elements), "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
-    pointers = output_pointers(body, len(names))
-    for pointer, name, value in zip(pointers, names, group.outputs, strict=True):
+    pointers = dict(zip(group.outputs, output_pointers(body, len(names)), strict=True))
+    for (value, pointer), name in zip(pointers.items(), names, strict=True):
         body.runs_along(offsets.whole(), value.dtype)
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
-    last = group.outputs[-1]
-    summary = f"{counted(group.nodes)} over {typed(last)}."
+    summary = f"{counted(group.nodes)} over {typed(group.outputs[-1])}."
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
-    name = kernel_name(group.nodes)
     sizes = {"n": elements} | {item: count for count, item in body.counts if item}
-    text = function(name, body, pointers, head, list(sizes), ["BLOCK"], summary)
     block = BLOCK if max(body.loads) <= MANY else BLOCK // 4
-    return KernelSource(
-        name, text, "pointwise", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
-        {"BLOCK": block}, {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),
+    return kernel_source(
+        body, "pointwise", kernel_name(group.nodes), summary, pointers, head, sizes, {"BLOCK": block},
+        {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),
     )  # fmt: skip
 
 

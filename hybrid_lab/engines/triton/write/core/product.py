@@ -23,8 +23,9 @@ from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
     and_more,
-    function,
     kernel_name,
+    kernel_source,
+    lanes,
     output_pointers,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
@@ -192,8 +193,7 @@ class ProductBody(Body):
             raise Refused("a second product or reduction")
         if not self.total:
             raise Refused("a product that reads its own result")
-        if linear(place, value.shape) != linear(self.place, value.shape):
-            raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
+        self.check_place(value, place, self.place)
         return self.total
 
     def sum(self, first: str = "0", end: str = "inner") -> None:
@@ -205,10 +205,8 @@ class ProductBody(Body):
         self.open()
         across = self.declare(Variable("across", prod(product.inner)), "across_inside")
         down = self.declare(Variable("down", prod(product.inner)), "down_inside")
-        self.line("across = start + tl.arange(0, INNER)[None, :]")
-        self.line(f"across_inside = across < {end}")
-        self.line("down = start + tl.arange(0, INNER)[:, None]")
-        self.line(f"down_inside = down < {end}")
+        self.line_each(lanes("across", end, "INNER", "start + "))
+        self.line_each(lanes("down", end, "INNER", "start + ", down=True))
         left = Factors(self, node, self.row, across, "[ROWS, INNER]")
         right = Factors(self, node, self.column, down, "[INNER, COLUMNS]")
         a = product.left(left, batch, rows, across.digits(product.inner))
@@ -242,11 +240,8 @@ class ProductBody(Body):
             place = unravel(where, value.shape)
             if prod(value.shape) != prod(shape) or place is None:
                 raise Refused("an output that has not one element for each of the product")
-            missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
             self.runs_along(where, value.dtype)
-            number = formula(where, self.lengths)
-            address = " + ".join([pointer, *([number] if where.terms else []), *missing])
-            self.line(f"tl.store({address}, {self.value(value, place)}, mask=row_inside & column_inside)")
+            self.store_tile(pointer, where, self.value(value, place), ("row", "column"), formula(where, self.lengths))
 
 
 def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
@@ -288,7 +283,7 @@ def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuratio
     body.sum()
     body.finish()
     summary = f"{described(sizes)}{and_more(group.nodes)}."
-    return _source(body, group, kernel_name(group.nodes), summary, "product", sizes, chosen)
+    return _source(body, kernel_name(group.nodes), summary, "product", sizes, chosen)
 
 
 def _parts(
@@ -309,7 +304,7 @@ def _parts(
     first = before(anchor, group.nodes)
     made = [node for node in group.nodes if node in first or node is anchor]
     return _source(
-        body, Region(group.nodes, group.inputs, (left,)), f"{kernel_name(made)}_parts",
+        body, f"{kernel_name(made)}_parts",
         f"{described(sizes)}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
         {"parts": parts, "per_part": per_part},
     )  # fmt: skip
@@ -325,13 +320,13 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     made = [node for node in group.nodes if node not in first]
     summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(made)}."
     return _source(
-        body, group, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        body, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},
     )  # fmt: skip
 
 
 def _source(
-    body: ProductBody, region: Region, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Configuration,
+    body: ProductBody, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Configuration,
     more: dict[str, int] | None = None,
 ) -> KernelSource:  # fmt: skip
     """The text of a kernel over tiles of rows and columns, and how it is launched."""
@@ -340,11 +335,9 @@ def _source(
     numbers = {**sizes, **more}
     if "per_part" in more:
         numbers["planes"] = sizes["batches"] * more["parts"]
-    pointers = list(body.pointers.values())
-    text = function(name, body, pointers, head, list(numbers), list(chosen.blocks), summary)
-    return KernelSource(
-        name, text, kind, tuple(body.inputs), region.outputs, tuple(body.draws), numbers, chosen.blocks,
-        {key: numbers[key.lower()] for key in chosen.blocks}, grid, chosen.warps, chosen.stages,
+    return kernel_source(
+        body, kind, name, summary, body.pointers, head, numbers, chosen.blocks,
+        {key: numbers[key.lower()] for key in chosen.blocks}, grid, warps=chosen.warps, stages=chosen.stages,
         together=body.together() | (body.together({"across": "per_part"}) if "per_part" in more else {}),
     )  # fmt: skip
 
@@ -367,10 +360,8 @@ def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[t
                 f"tl.num_programs(1), tl.num_programs(0), {NEAR}", ")"]  # fmt: skip
         number = {size: name for (size, _), name in zip(axes, names, strict=True)}
     head += [
-        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
-        "row_inside = row < rows",
-        f"column = {number['columns']} * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
-        "column_inside = column < columns",
+        *lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True),
+        *lanes("column", "columns", "COLUMNS", f"{number['columns']} * COLUMNS + "),
     ]
     if parts and sizes["batches"] > 1:
         head += ["batch = tl.program_id(2) % batches", "part = tl.program_id(2) // batches"]

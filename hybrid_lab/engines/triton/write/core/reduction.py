@@ -9,7 +9,6 @@ long rows are split: many programs leave a part each, and a second kernel puts t
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -31,12 +30,15 @@ from hybrid_lab.engines.triton.write.index import Index, Variable, formula, line
 from hybrid_lab.engines.triton.write.kinds import combine, is_reduction
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
+    COLUMN_LANES,
+    ROW_LANES,
     KernelSource,
     block_for,
     counted,
     covering,
-    function,
     kernel_name,
+    kernel_source,
+    lanes,
     output_pointers,
     power_of_two,
 )
@@ -295,18 +297,13 @@ def _rows(group: Region, looped: bool) -> tuple[KernelSource, int]:
         body.declare(body.column, "column_inside")
         body.store(group.outputs, True)
         body.store(group.outputs, False)
-    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
-    if not looped:
-        head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
-    name = kernel_name(group.nodes)
+    head = ROW_LANES if looped else [*ROW_LANES, *COLUMN_LANES]
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
-    outputs = list(body.pointers.values())
-    text = function(name, body, outputs, head, ["rows", "columns"], ["ROWS", "COLUMNS"], summary)
     blocks, warps = fitted(body, space.tile(0 if looped else covering(columns, 2), max(body.loads) > MANY))
-    source = KernelSource(
-        name, text, "rows in a loop" if looped else "rows", tuple(body.inputs), group.outputs, tuple(body.draws),
-        {"rows": rows, "columns": columns},
-        blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps, passes=body.passes, together=body.together(),
+    source = kernel_source(
+        body, "rows in a loop" if looped else "rows", kernel_name(group.nodes), summary, body.pointers, head,
+        {"rows": rows, "columns": columns}, blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps=warps,
+        passes=body.passes, together=body.together(),
     )  # fmt: skip
     return source, max(body.loads)
 
@@ -329,8 +326,7 @@ def _in_a_loop(body: RowBody, group: Region) -> None:
 def begin_loop(body: RowBody) -> None:
     body.open()
     body.declare(body.column, "column_inside")
-    body.line("column = start + tl.arange(0, COLUMNS)[None, :]")
-    body.line("column_inside = column < columns")
+    body.line_each(lanes("column", "columns", "COLUMNS", "start + "))
 
 
 def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", stored: Sequence[Value] = ()) -> None:
@@ -475,18 +471,16 @@ def _parts(
     for node, value in zip(nodes, spaces, strict=True):
         where = f"{body.pointers[value]} + part * rows + row"
         body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
-    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
-    head.append("part = tl.program_id(1)")
-    if any(re.search(r"\belements\b", text) for text, _ in body.scopes[0].lines):
+    head = [*ROW_LANES, "part = tl.program_id(1)"]
+    if body.mentions("elements"):
         head.append("elements = tl.minimum(per_part, columns - part * per_part)")
     name = f"{kernel_name(made.nodes)}_parts"
     summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
-    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
     tile, warps = fitted(body, tile)
-    return KernelSource(
-        name, text, "parts of rows", tuple(body.inputs), made.outputs, tuple(body.draws), sizes,
-        tile, {"ROWS": rows}, (("rows", "ROWS"), ("parts", "")), warps,
+    return kernel_source(
+        body, "parts of rows", name, summary, body.pointers, head, sizes, tile, {"ROWS": rows},
+        (("rows", "ROWS"), ("parts", "")), warps=warps,
         together=body.together() | body.together({"column": "per_part"}),
     )  # fmt: skip
 
@@ -522,18 +516,14 @@ def put_together(
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
         body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
-    head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
-    head += ["column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
-    name = kernel_name(made)
     summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
     # However many there are: more columns have more parts, in the same kernel.
     width = power_of_two(most or MOST_PARTS, 2)
     if parts > width:
         raise Refused("more parts than one tile has")
-    text = function(name, body, list(body.pointers.values()), head, list(sizes), ["ROWS", "COLUMNS"], summary)
-    return KernelSource(
-        name, text, "rows of parts", tuple(body.inputs), group.outputs, tuple(body.draws), sizes,
-        {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}, {"ROWS": rows}, (("rows", "ROWS"),),
-        together=body.together({"row": "rows"}),
+    blocks = {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}
+    return kernel_source(
+        body, "rows of parts", kernel_name(made), summary, body.pointers, [*ROW_LANES, *COLUMN_LANES], sizes, blocks,
+        {"ROWS": rows}, (("rows", "ROWS"),), together=body.together({"row": "rows"}),
     )  # fmt: skip

@@ -20,7 +20,14 @@ from hybrid_lab.engines.triton.write.body import Elements, Place, Refused, Scope
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, element_of, is_pointwise, is_product
-from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, power_of_two
+from hybrid_lab.engines.triton.write.source import (
+    COLUMN_LANES,
+    KernelSource,
+    kernel_name,
+    kernel_source,
+    lanes,
+    power_of_two,
+)
 from hybrid_lab.engines.triton.write.words import TYPES, Remark, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
@@ -162,8 +169,7 @@ class AttentionBody(ProductBody):
         if value.node in (self.found.maximum, self.found.total) and self.total:
             return self.most if value.node is self.found.maximum else self.sum_so_far
         if value.node is self.found.scores and self.score:
-            if linear(place, value.shape) != linear(self.score_place, value.shape):
-                raise Refused("scores are read at other places than their own")
+            self.check_place(value, place, self.score_place)
             return self.score
         return super().anchored(value, place)
 
@@ -186,10 +192,8 @@ class AttentionBody(ProductBody):
         first, scores = self.first, self.found.scores
         self.key = self.declare(Variable("key", prod(first.columns)), "key_inside")
         self.key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
-        self.line(f"key = {start}tl.arange(0, KEYS)[None, :]")
-        self.line("key_inside = key < keys")
-        self.line(f"key_down = {start}tl.arange(0, KEYS)[:, None]")
-        self.line("key_down_inside = key_down < keys")
+        self.line_each(lanes("key", "keys", "KEYS", start))
+        self.line_each(lanes("key_down", "keys", "KEYS", start, down=True))
         batches, indices = self.batch.digits(first.batch), self.key.digits(first.columns)
         keys = first.right(
             Factors(self, scores, self.key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
@@ -299,9 +303,7 @@ class WholeBody(AttentionBody):
             where = unravel(place, value.shape)
             if where is None or prod(value.shape) != prod(scores.shape):
                 raise Refused("a part of the softmax that has not one element for each query and key")
-            missing = [name for name in ("row", "key") if name not in {item.name for item in place.variables}]
-            address = " + ".join([self.pointers.pop(value), *([str(place)] if place.terms else []), *missing])
-            self.line(f"tl.store({address}, {self.value(value, where)}, mask=row_inside & key_inside)")
+            self.store_tile(self.pointers.pop(value), place, self.value(value, where), ("row", "key"))
 
 
 def is_statistic(value: Value, found: Attention) -> bool:
@@ -317,7 +319,7 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
     parts = [value for value in group.outputs if value.node in found.nodes and value.node is not found.mixed]
     stored = any(not is_statistic(value, found) for value in parts)
     body = (WholeBody if stored else AttentionBody)(group, found, precision)
-    pointers = list(body.pointers.values())
+    pointers = dict(body.pointers)
     first, second = body.first, body.product
     sizes = {
         "rows": prod(second.rows),
@@ -345,23 +347,18 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
         grid = grid[::-1]
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
     head = [
-        f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]",
-        "row_inside = row < rows",
-        "column = tl.arange(0, COLUMNS)[None, :]",
-        "column_inside = column < columns",
-        "across = tl.arange(0, INNER)[None, :]",
-        "across_inside = across < inner",
-        "down = tl.arange(0, INNER)[:, None]",
-        "down_inside = down < inner",
+        *lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True),
+        *COLUMN_LANES,
+        *lanes("across", "inner", "INNER"),
+        *lanes("down", "inner", "INNER", down=True),
     ]
     head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
     count, rows, keys = (f"{sizes[name]:,}" for name in ("batches", "rows", "keys"))
     summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
     around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
     name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
-    text = function(name, body, pointers, head, list(sizes), list(blocks), summary)
-    return KernelSource(
-        name, text, "whole attention" if stored else "attention", tuple(body.inputs), group.outputs, tuple(body.draws),
-        sizes, blocks, {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}, grid,
-        chosen.warps, chosen.stages,
+    tiled = {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}
+    return kernel_source(
+        body, "whole attention" if stored else "attention", name, summary, pointers, head, sizes, blocks, tiled, grid,
+        warps=chosen.warps, stages=chosen.stages,
     )  # fmt: skip

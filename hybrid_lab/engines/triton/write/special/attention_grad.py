@@ -18,7 +18,14 @@ from hybrid_lab.engines.triton.write.body import Body, Place, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
 from hybrid_lab.engines.triton.write.kinds import contraction_of, element_of, is_pointwise, is_product, is_reduction
-from hybrid_lab.engines.triton.write.source import KernelSource, function, kernel_name, output_pointers, power_of_two
+from hybrid_lab.engines.triton.write.source import (
+    KernelSource,
+    kernel_name,
+    kernel_source,
+    lanes,
+    output_pointers,
+    power_of_two,
+)
 from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH
 from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
@@ -241,8 +248,7 @@ class ChainedBody(Body):
             self.declared(called)
             self.blocks[block] = power_of_two(count, tiles.LEAST)
             self.counts_of[length] = count
-            shape = "[:, None]" if down else "[None, :]"
-            self.head += [f"{called} = tl.arange(0, {block}){shape}", f"{called}_inside = {called} < {length}"]
+            self.head += lanes(called, length, block, down=down)
         return Variable(called, count)
 
     def declared(self, name: str) -> None:
@@ -255,8 +261,7 @@ class ChainedBody(Body):
         if value.node not in self.tiles:
             raise Refused("another product or reduction")
         name, own = self.tiles[value.node]
-        if linear(place, value.shape) != linear(own, value.shape):
-            raise Refused("a product of tiles is read at other places than its own")
+        self.check_place(value, place, own)
         return name
 
     def write_all(self) -> None:
@@ -296,9 +301,8 @@ class ChainedBody(Body):
         self.open()
         step = self.declare(Variable(name, self.counts_of[self.along]), f"{name}_inside")
         down = self.declare(Variable(f"{name}_down", self.counts_of[self.along]), f"{name}_down_inside")
-        for item, shape in ((name, "[None, :]"), (f"{name}_down", "[:, None]")):
-            self.line(f"{item} = start + tl.arange(0, {block}){shape}")
-            self.line(f"{item}_inside = {item} < {self.along}")
+        self.line_each(lanes(name, self.along, block, "start + "))
+        self.line_each(lanes(f"{name}_down", self.along, block, "start + ", down=True))
         for node, factor in zip(self.found.inner, fixed, strict=True):
             self.tile(node, self._product(node), factor, step, block)
         for (node, product), (total, column, columns) in zip(self.ends, totals, strict=True):
@@ -349,9 +353,7 @@ class ChainedBody(Body):
             self.batch.digits(product.batch), self.row.digits(product.rows), column.digits(product.columns)
         )
         where = linear(place, node.outputs[0].shape)
-        missing = [name for name in ("row", column.name) if name not in {item.name for item in where.variables}]
-        address = " + ".join([self.pointers[node.outputs[0]], *([str(where)] if where.terms else []), *missing])
-        self.line(f"tl.store({address}, {total}, mask=row_inside & {column.name}_inside)")
+        self.store_tile(self.pointers[node.outputs[0]], where, total, ("row", column.name))
 
 
 def write_chained(group: Region, found: Chained, precision: str = "ieee") -> KernelSource:
@@ -366,7 +368,7 @@ def write_chained(group: Region, found: Chained, precision: str = "ieee") -> Ker
     if sizes["batches"] > MOST_PROGRAMS:
         grid = grid[::-1]
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
-    head = [f"row = {number['rows']} * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows", *body.head]
+    head = [*lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True), *body.head]
     head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
     what = "keys and values" if found.turned and len(found.ends) > 1 else "keys" if found.turned else "queries"
     what = "an attention" if len(found.inner) == 1 and len(found.ends) == 1 else what
@@ -374,8 +376,8 @@ def write_chained(group: Region, found: Chained, precision: str = "ieee") -> Ker
     around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
     name += f"_{kernel_name(around).removeprefix('k_')}" if around else ""
     summary = f"Gradients of {what}: {sizes['rows']:,} rows, {sizes['batches']:,} times; {len(group.nodes)} operators."
-    text = function(name, body, list(body.pointers.values()), head, list(sizes), list(blocks), summary)
-    return KernelSource(
-        name, text, "gradient of attention", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
-        {"ROWS": sizes["rows"], body.along.upper(): sizes[body.along]}, grid, chosen.warps, chosen.stages,
+    return kernel_source(
+        body, "gradient of attention", name, summary, body.pointers, head, sizes, blocks,
+        {"ROWS": sizes["rows"], body.along.upper(): sizes[body.along]}, grid,
+        warps=chosen.warps, stages=chosen.stages,
     )  # fmt: skip

@@ -16,8 +16,9 @@ from hybrid_lab.engines.triton.write.source import (
     KernelSource,
     and_more,
     block_for,
-    function,
     kernel_name,
+    kernel_source,
+    lanes,
     output_pointers,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
@@ -28,12 +29,11 @@ from hybrid_lab.ops.framework.kernel import Entries
 #: Elements of the tile of rows, the most rows and columns of one, and numbers that are looked at together.
 TILE, MOST_ROWS, COLUMNS, ENTRIES = 1024, 16, 512, 1024
 
-_HEAD = """\
-first_row = tl.program_id(0) * ROWS
-row = first_row + tl.arange(0, ROWS)[:, None]
-row_inside = row < rows
-column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-column_inside = column < columns"""
+_HEAD = [
+    "first_row = tl.program_id(0) * ROWS",
+    *lanes("row", "rows", "ROWS", "first_row + ", down=True),
+    *lanes("column", "columns", "COLUMNS", "tl.program_id(1) * COLUMNS + "),
+]
 
 
 class CollectBody(Body):
@@ -54,8 +54,7 @@ class CollectBody(Body):
     def anchored(self, value: Value, place: Place) -> str:
         if value.node is not self.anchor:
             raise Refused("rows by number, and a product or a reduction")
-        if linear(place, value.shape) != linear(self.place, value.shape):
-            raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
+        self.check_place(value, place, self.place)
         if not self.total:
             raise Refused("rows by number that depend on one another")
         return self.total
@@ -102,10 +101,7 @@ def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
         place = unravel(where, value.shape)
         if prod(value.shape) != prod(anchor.outputs[0].shape) or place is None:
             raise Refused("an output that has not one element for each of the rows'")
-        missing = [name for name in ("row", "column") if name not in {item.name for item in where.variables}]
-        address = " + ".join([body.pointers[value], *([str(where)] if where.terms else []), *missing])
-        body.line(f"tl.store({address}, {body.value(value, place)}, mask=row_inside & column_inside)")
-    name = kernel_name(group.nodes)
+        body.store_tile(body.pointers[value], where, body.value(value, place), ("row", "column"))
     summary = f"{sizes['rows']:,} rows of {sizes['columns']:,} collected from {sizes['entries']:,} entries"
     summary += f"{and_more(group.nodes)}."
     width = block_for(sizes["columns"], 1, COLUMNS)
@@ -114,9 +110,8 @@ def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
         "COLUMNS": width,
         "ENTRIES": block_for(sizes["entries"], 16, ENTRIES),
     }
-    text = function(name, body, list(body.pointers.values()), _HEAD.splitlines(), list(sizes), list(blocks), summary)
-    return KernelSource(
-        name, text, "collect", tuple(body.inputs), group.outputs, tuple(body.draws), sizes, blocks,
+    return kernel_source(
+        body, "collect", kernel_name(group.nodes), summary, body.pointers, _HEAD, sizes, blocks,
         {key: sizes[key.lower()] for key in blocks}, (("rows", "ROWS"), ("columns", "COLUMNS")),
         together=body.together({"row": "rows", "column": "columns"}),
     )  # fmt: skip

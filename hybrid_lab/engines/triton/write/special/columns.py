@@ -23,7 +23,15 @@ from hybrid_lab.engines.triton.write.core.reduction import (
 )
 from hybrid_lab.engines.triton.write.index import linear
 from hybrid_lab.engines.triton.write.kinds import combine
-from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, covering, function, kernel_name
+from hybrid_lab.engines.triton.write.source import (
+    COLUMN_LANES,
+    KernelSource,
+    counted,
+    covering,
+    kernel_name,
+    kernel_source,
+    lanes,
+)
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -95,13 +103,15 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
         for node in down
     ]
     body = _Body(Region(group.nodes, group.inputs, (*first, *spaces)), space, down)
-    text, name = _text(body, first, spaces, early, f"{rows:,} rows of {columns:,} elements")
+    _write(body, first, spaces)
     blocks, warps = fitted(body, blocks)
+    summary = f"{counted(early)} over {rows:,} rows of {columns:,} elements, with parts of the sums down their columns."
+    head = ["part = tl.program_id(0)", *COLUMN_LANES]
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
-    rows_kernel = KernelSource(
-        name, text, "rows and columns", tuple(body.inputs), (*first, *spaces), tuple(body.draws), sizes, blocks,
-        {"ROWS": blocks["ROWS"]}, (("parts", ""),), warps,  # a larger tile would go into the next program's rows
-        together=body.together(),
+    rows_kernel = kernel_source(
+        body, "rows and columns", kernel_name(early), summary, body.pointers, head, sizes, blocks,
+        {"ROWS": blocks["ROWS"]}, (("parts", ""),),  # a larger tile would go into the next program's rows
+        warps=warps, together=body.together(),
     )  # fmt: skip
     second = Region(group.nodes, group.inputs, tuple(results))
     return rows_kernel, put_together(second, late, Rows.of(down[0]), spaces, per_part, PROGRAMS)
@@ -121,14 +131,13 @@ def _behind(down: list[Node], group: Region) -> set[Node]:
     return found
 
 
-def _text(body: _Body, first: list[Value], spaces: list[Value], nodes: list[Node], over: str) -> tuple[Text, str]:
-    """The text of the first kernel, and its name."""
+def _write(body: _Body, first: list[Value], spaces: list[Value]) -> None:
+    """The lines of the first kernel. first : outputs of the rows; spaces : memory for parts of the sums"""
     totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in body.down}
     for node, total in totals.items():
         body.line(f"{total} = tl.full([ROWS, COLUMNS], {neutral(node)}, {TYPES[wide(node.outputs[0].dtype)]})")
     body.open()
-    body.line("row = start + tl.arange(0, ROWS)[:, None]")
-    body.line("row_inside = row < rows")
+    body.line_each(lanes("row", "rows", "ROWS", "start + ", down=True))
     body.store(first, True)
     body.store(first, False)
     for node, total in totals.items():
@@ -137,8 +146,3 @@ def _text(body: _Body, first: list[Value], spaces: list[Value], nodes: list[Node
     for (node, total), value in zip(totals.items(), spaces, strict=True):
         part = body.named(f"tl.sum({total}, axis=0, keep_dims=True)", short(node.op.name))
         body.line(f"tl.store({body.pointers[value]} + part * columns + column, {part}, mask=column_inside)")
-    head = ["part = tl.program_id(0)", "column = tl.arange(0, COLUMNS)[None, :]", "column_inside = column < columns"]
-    name = kernel_name(nodes)
-    sizes = ["rows", "columns", "parts", "per_part"]
-    summary = f"{counted(nodes)} over {over}, with parts of the sums down their columns."
-    return function(name, body, list(body.pointers.values()), head, sizes, ["ROWS", "COLUMNS"], summary), name

@@ -17,7 +17,15 @@ from typing import Any, cast
 from hybrid_lab.engines.triton.write.body import TOGETHER, Body, Refused
 from hybrid_lab.engines.triton.write.core.product import is_exact, multiplied
 from hybrid_lab.engines.triton.write.index import Variable
-from hybrid_lab.engines.triton.write.source import KernelSource, block_for, function, output_pointers, power_of_two
+from hybrid_lab.engines.triton.write.source import (
+    ROW_LANES,
+    KernelSource,
+    block_for,
+    kernel_source,
+    lanes,
+    output_pointers,
+    power_of_two,
+)
 from hybrid_lab.engines.triton.write.words import TYPES, label, wide
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.graph.partition import Region
@@ -67,21 +75,19 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
     for name in ("n", "BLOCK"):
         body.fresh(name)
     offsets = body.declare(Variable("offsets", batch * hidden), "inside")
-    pointers = output_pointers(body, len(states))
-    for pointer, (name, value) in zip(pointers, states.items(), strict=True):
+    pointers = dict(zip(states.values(), output_pointers(body, len(states)), strict=True))
+    for name, value in states.items():
         if name in first:
             element = body.value(first[name], offsets.digits((batch, hidden)))
             for half in range(value.shape[0]):
-                where = f"{pointer} + offsets" + f" + {half} * n" * half
+                where = f"{pointers[value]} + offsets" + f" + {half} * n" * half
                 body.line(f"tl.store({where}, {element}, mask=inside)")
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     summary = f"The first states of {batch:,} sequences, where steps read them."
     op: Any = anchor.op
-    name = f"{op.mode}_start"
-    text = function(name, body, pointers, head, ["n"], ["BLOCK"], summary)
     count = batch * hidden
-    return KernelSource(
-        name, text, "pointwise", tuple(body.inputs), tuple(states.values()), (), {"n": count},
+    return kernel_source(
+        body, "pointwise", f"{op.mode}_start", summary, pointers, head, {"n": count},
         {"BLOCK": block_for(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
         together={"n": TOGETHER // anchor.outputs[0].dtype.itemsize},
     )  # fmt: skip
@@ -132,8 +138,7 @@ class _Steps:
         """The loop over tiles of units."""
         self.body.open()
         self.unit = self.body.declare(Variable("unit", self.hidden), "unit_inside")
-        self.body.line("unit = start + tl.arange(0, COLUMNS)[None, :]")
-        self.body.line("unit_inside = unit < hidden")
+        self.body.line_each(lanes("unit", "hidden", "COLUMNS", "start + "))
         self.body.line("inside = row_inside & unit_inside")
 
     def end_units(self) -> None:
@@ -151,10 +156,8 @@ class _Steps:
         body.declare(Variable("across", inner), "across_inside")
         down = body.declare(Variable("down", inner), "down_inside")
         length = f"hidden * {inner // self.hidden}" if inner != self.hidden else "hidden"
-        body.line("across = first + tl.arange(0, INNER)[None, :]")
-        body.line(f"across_inside = across < {length}")
-        body.line("down = first + tl.arange(0, INNER)[:, None]")
-        body.line(f"down_inside = down < {length}")
+        body.line_each(lanes("across", length, "INNER", "first + "))
+        body.line_each(lanes("down", length, "INNER", "first + ", down=True))
         mask = " & ".join(item for item in ("row_inside & across_inside", condition) if item)
         factor = self.say("left", f"tl.load({left} + across, mask={mask}, other=0)")
         for number, total in enumerate(totals):
@@ -229,13 +232,11 @@ class _Steps:
             "COLUMNS": power_of_two(self.hidden, LEAST, COLUMNS),
             "INNER": power_of_two(self.hidden, LEAST, EXACT_INNER if is_exact(self.anchor, self.precision) else INNER),
         }
-        head = ["row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]", "row_inside = row < rows"]
         name = f"{op.mode}_steps_grad" if isinstance(self, _Gradient) else f"{op.mode}_steps"
         what = "Gradients of " if isinstance(self, _Gradient) else ""
         summary = f"{what}{self.steps:,} steps of {self.batch:,} sequences with {self.hidden:,} units."
-        text = function(name, body, list(self.outputs.values()), head, list(sizes), list(blocks), summary)
-        return KernelSource(
-            name, text, "recurrence", tuple(body.inputs), self.group.outputs, (), sizes, blocks, {"ROWS": self.batch},
+        return kernel_source(
+            body, "recurrence", name, summary, self.outputs, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
             (("rows", "ROWS"),), together={"hidden": TOGETHER // self.anchor.outputs[0].dtype.itemsize},
         )  # fmt: skip
 
