@@ -68,69 +68,70 @@ class _Rewriting:
 
     split: Split
     num_outputs: int
-    found: Attention
+    attention: Attention
     inputs: dict[Value, Value] = field(default_factory=dict)
     new: dict[Value, Value] = field(default_factory=dict)
     same: set[tuple[Value, Value]] = field(default_factory=set)
 
     def rewritten(self) -> Split:
         """The split in which this attention's weights are computed again. Raises _Impossible."""
-        backward, found = self.split.backward, self.found
+        backward, attention = self.split.backward, self.attention
         for value, source in zip(backward.inputs, self.split.sources, strict=True):
             if (there := forward_value(self.split, source, self.num_outputs)) is not None:
                 self.inputs[there] = value
         self.check()
-        inner = found.nodes - {found.mixed}
-        kept = {value: new for value, new in self.inputs.items() if value.node in inner}
-        if not any(value.node is found.weights for value in kept) or any(
-            value.node in (found.maximum, found.total) for value in kept
+        inner = attention.nodes - {attention.mixed}
+        saved = {value: new for value, new in self.inputs.items() if value.node in inner}
+        if not any(value.node is attention.weights for value in saved) or any(
+            value.node in (attention.maximum, attention.total) for value in saved
         ):
             raise _Impossible
-        for value in kept:
+        for value in saved:
             del self.inputs[value]
-        replaced = self.sums(kept[found.weights.outputs[0]], prod(found.scaled.shape))
-        again = {old: self.again(value) for value, old in kept.items()}
-        if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in kept):
+        replaced = self.sums(saved[attention.weights.outputs[0]], prod(attention.scaled.shape))
+        again = {old: self.again(value) for value, old in saved.items()}
+        if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in saved):
             raise _Impossible
-        made = _replaced(backward, {**again, **replaced}, [value for value in backward.inputs if value not in again])
-        return self.checked(with_saved(self.split, self.num_outputs, made, set(kept.values()), self.new))
+        inputs = [value for value in backward.inputs if value not in again]
+        rewritten = _replaced(backward, {**again, **replaced}, inputs)
+        return self.checked(with_saved(self.split, self.num_outputs, rewritten, set(saved.values()), self.new))
 
     def check(self) -> None:
         """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
-        found, forward = self.found, self.split.forward
-        users, first, second = forward.users(), contraction_of(found.scores), contraction_of(found.mixed)
+        attention, forward = self.attention, self.split.forward
+        users, first, second = forward.users(), contraction_of(attention.scores), contraction_of(attention.mixed)
         assert first is not None and second is not None
         outside = {*forward.outputs[: self.num_outputs], *(new for _, new in forward.effects)}
-        for node in found.nodes - {found.mixed}:
-            if any(reader not in found.nodes for value in node.outputs for reader in users.get(value, ())):
+        for node in attention.nodes - {attention.mixed}:
+            if any(reader not in attention.nodes for value in node.outputs for reader in users.get(value, ())):
                 raise _Impossible
             if not outside.isdisjoint(node.outputs):
                 raise _Impossible
-        most = MOST_WIDTH if found.mixed.outputs[0].dtype.name in NARROW else MOST_EXACT
+        most = MOST_WIDTH if attention.mixed.outputs[0].dtype.name in NARROW else MOST_EXACT
         if max(prod(first.inner), prod(second.columns)) > most or first.bias or second.bias:
             raise _Impossible
-        if found.mixed.outputs[0].dtype.name == "float64" or 1 in (prod(first.rows), prod(first.columns)):
+        if attention.mixed.outputs[0].dtype.name == "float64" or 1 in (prod(first.rows), prod(first.columns)):
             raise _Impossible
 
     # -- weights again -------------------------------------------------------------------------------------------------
 
     def again(self, value: Value) -> Value:
         """The value in the backward: handed over, or computed again."""
-        found = self.found
+        attention = self.attention
         if value in self.inputs:
             return self.inputs[value]
         if isinstance(value.node.op, Constant):
             return value
         node = value.node
-        if node in (found.maximum, found.total):
-            return self.hand_over(self.wide(value), "largest" if node is found.maximum else "total")
-        if node in found.nodes:
+        if node in (attention.maximum, attention.total):
+            return self.hand_over(self.wide(value), "largest" if node is attention.maximum else "total")
+        if node in attention.nodes:
             inputs = [self.again(item) if isinstance(item, Value) else item for item in node.inputs]
             if any(item.dtype.name == "float32" for item in inputs if isinstance(item, Value)):
                 inputs = [_cast(item, "float32") if _is_narrow(item) else item for item in inputs]
-            made = make_like(node, inputs)
-            new = made.outputs[value.index]
-            between = node not in (found.exponential, found.exponential.values_in[0].node)
+            copy = make_like(node, inputs)
+            new = copy.outputs[value.index]
+            between = node not in (attention.exponential, attention.exponential.values_in[0].node)
             self.inputs[value] = new = _cast(new, value.dtype.name) if between else new
             return new
         if isinstance(node.op, Input) or not self.is_at_hand(value):
@@ -172,16 +173,16 @@ class _Rewriting:
 
     def sums(self, weights: Value, size: int) -> dict[Value, Value]:
         """Value of the backward -> what it is replaced by: the sums over keys of weights times their gradients."""
-        made = {}
+        replacements = {}
         for node in self.split.backward.operators:
             if not is_reduction(node) or prod(node.values_in[0].shape) != size:
                 continue
-            of = node.values_in[0].node
-            if weights not in of.values_in:
+            weighted = node.values_in[0].node
+            if weights not in weighted.values_in:
                 continue
-            if combine(node) != "sum" or of.op.name != "broadcast_mul":
+            if combine(node) != "sum" or weighted.op.name != "broadcast_mul":
                 raise _Impossible
-            other = next((item for item in of.values_in if item is not weights), None)
+            other = next((item for item in weighted.values_in if item is not weights), None)
             rank = len(node.values_in[0].shape)
             last = tuple(node.op.axes(rank)) == (rank - 1,)  # type: ignore[attr-defined]
             if other is None or not last or len(node.outputs[0].shape) != rank:
@@ -194,17 +195,17 @@ class _Rewriting:
             total = make_node(get("sum").bind(axis=-1, keepdims=True), list(times.outputs)).outputs[0]
             if total.shape != node.outputs[0].shape:
                 raise _Impossible
-            made[node.outputs[0]] = _cast(total, node.outputs[0].dtype.name)
-        return made
+            replacements[node.outputs[0]] = _cast(total, node.outputs[0].dtype.name)
+        return replacements
 
     def gradient_of_result(self, value: Value) -> Value:
         """The gradient of the attention's result, of which this one of its weights is made."""
-        found, node, steps = self.found, value.node, []
+        attention, node, steps = self.attention, value.node, []
         while node.op.name in LINEAR:
             steps.append(node)
             node = node.values_in[0].node
-        between, part = [], found.mixed.values_in[0].node
-        while part is not found.weights:
+        between, part = [], attention.mixed.values_in[0].node
+        while part is not attention.weights:
             if part.op.name not in LINEAR:
                 raise _Impossible
             between.append(part)
@@ -215,12 +216,12 @@ class _Rewriting:
         for one, other in zip(*scales, strict=True):
             if not all(map(self.stands_for, one.values_in[1:], other.values_in[1:])):
                 raise _Impossible
-        if node.op.name != "batch_dot" or found.mixed.op.name != "batch_dot" or node.op.transpose_a:  # type: ignore[attr-defined]
+        if node.op.name != "batch_dot" or attention.mixed.op.name != "batch_dot" or node.op.transpose_a:  # type: ignore[attr-defined]
             raise _Impossible
-        if found.mixed.op.transpose_a or node.op.transpose_b == found.mixed.op.transpose_b:  # type: ignore[attr-defined]
+        if attention.mixed.op.transpose_a or node.op.transpose_b == attention.mixed.op.transpose_b:  # type: ignore[attr-defined]
             raise _Impossible
         gradient, values = node.values_in
-        if not self.stands_for(values, found.mixed.values_in[1]):
+        if not self.stands_for(values, attention.mixed.values_in[1]):
             raise _Impossible
         return gradient
 
@@ -247,7 +248,7 @@ class _Rewriting:
 
     def result(self) -> Value:
         """The attention's result in the backward: as it is kept, if need be seen through the views in front of it."""
-        result = self.found.mixed.outputs[0]
+        result = self.attention.mixed.outputs[0]
         if result in self.inputs:
             return self.inputs[result]
         for value, here in list(self.inputs.items()):
@@ -272,13 +273,13 @@ class _Rewriting:
 
     def checked(self, split: Split) -> Split:
         """The split, if kernels can hold all that is computed again. Raises _Impossible."""
-        seen = views_for_each_reader(split.backward)
-        found = chained_products(seen.operators, seen.users(), set(seen.roots))
-        inside = {node for item in found for node in item.nodes}
-        size = prod(self.found.scaled.shape)
-        for node in seen.operators:
+        backward = views_for_each_reader(split.backward)
+        chained = chained_products(backward.operators, backward.users(), set(backward.roots))
+        inside = {node for item in chained for node in item.nodes}
+        size = prod(self.attention.scaled.shape)
+        for node in backward.operators:
             exponential = node.op.name == "exp" and prod(node.outputs[0].shape) == size
-            if exponential and node.composite == self.found.exponential.composite and node not in inside:
+            if exponential and node.composite == self.attention.exponential.composite and node not in inside:
                 raise _Impossible
         return split
 
@@ -299,8 +300,8 @@ def _cast(value: Value, dtype: str) -> Value:
 
 def make_like(node: Node, inputs: Sequence[Any]) -> Node:
     """The operator over other inputs, with what is said of it; its outputs have the dtypes that follow."""
-    made = make_node(node.op, list(inputs))
-    return made.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)
+    copy = make_node(node.op, list(inputs))
+    return copy.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)
 
 
 def _alike(one: Value, other: Value, same: set[tuple[Value, Value]] | None = None) -> bool:
@@ -325,21 +326,21 @@ def _alike(one: Value, other: Value, same: set[tuple[Value, Value]] | None = Non
 
 def _replaced(graph: Graph, new: dict[Value, Value], inputs: Sequence[Value]) -> Graph:
     """The graph with other values in the place of some, and new inputs where those need them."""
-    made: dict[Value, Value] = {}
+    replaced: dict[Value, Value] = {}
 
     def of(value: Value) -> Value:
-        if value in new and value not in made:
-            made[value] = of(new[value])
-        if value in made:
-            return made[value]
+        if value in new and value not in replaced:
+            replaced[value] = of(new[value])
+        if value in replaced:
+            return replaced[value]
         node = value.node
         if isinstance(node.op, (Input, Constant)):
             return value
         inputs = tuple(of(item) if isinstance(item, Value) else item for item in node.inputs)
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         for old, replacement in zip(node.outputs, (node if same else node.replace(inputs=inputs)).outputs, strict=True):
-            made.setdefault(old, replacement)
-        return made[value]
+            replaced.setdefault(old, replacement)
+        return replaced[value]
 
     for node in graph.nodes:
         for value in node.outputs:

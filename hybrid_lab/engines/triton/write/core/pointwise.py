@@ -41,8 +41,8 @@ def write_pointwise(group: Region) -> KernelSource:
 
 def _counts(group: Region, elements: int) -> list[int]:
     """How many elements there are for one of an input that is broadcast: what means for its elements divide by."""
-    found = [prod(value.shape) for value in group.inputs]
-    return [elements // size for size in found if 1 < size < elements and elements % size == 0]
+    sizes = [prod(value.shape) for value in group.inputs]
+    return [elements // size for size in sizes if 1 < size < elements and elements % size == 0]
 
 
 def _counts_of_sizes(group: Region) -> list[int]:

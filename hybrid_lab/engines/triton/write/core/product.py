@@ -83,8 +83,8 @@ def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) 
         return f"{node.op.name} would be computed again for each tile that reads it"
     if sum(other.op.name in CHEAP and not other.op.view for other in before(product, group)) >= MOST_CHEAP:
         return f"{MOST_CHEAP} operators are computed for each tile already"
-    read, made = sum(value.nbytes for value in node.values_in), node.outputs[0].nbytes
-    if _times(product) * (read - made) > read + made:
+    read, result = sum(value.nbytes for value in node.values_in), node.outputs[0].nbytes
+    if _times(product) * (read - result) > read + result:
         return "what it is made of would be read again for each tile, and is more than itself"
     return ""
 
@@ -103,9 +103,9 @@ def before(product: Node, group: Sequence[Node]) -> set[Node]:
 
 def _times(product: Node) -> int:
     """How often a factor is read, at most: once for each tile along the other factor's axis."""
-    found = contraction_of(product)
-    assert found is not None
-    sizes = sizes_of(found)
+    contraction = contraction_of(product)
+    assert contraction is not None
+    sizes = sizes_of(contraction)
     blocks = tiles.for_product(**sizes, exact=True).blocks
     return max(-(-sizes["rows"] // blocks["ROWS"]), -(-sizes["columns"] // blocks["COLUMNS"]))
 
@@ -302,10 +302,10 @@ def _parts(
     step = chosen.blocks["INNER"]
     per_part = -(-sizes["inner"] // (parts * step)) * step
     first = before(anchor, group.nodes)
-    made = [node for node in group.nodes if node in first or node is anchor]
+    computed = [node for node in group.nodes if node in first or node is anchor]
     return _source(
-        body, f"{kernel_name(made)}_parts",
-        f"{described(sizes)}{and_more(made)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
+        body, f"{kernel_name(computed)}_parts",
+        f"{described(sizes)}{and_more(computed)}, in {parts:,} parts.", "parts of a product", sizes, chosen,
         {"parts": parts, "per_part": per_part},
     )  # fmt: skip
 
@@ -317,10 +317,10 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     body.finish()
     blocks = {"ROWS": TOTAL_ROWS, "COLUMNS": TOTAL_COLUMNS}
     first = before(anchor, group.nodes)
-    made = [node for node in group.nodes if node not in first]
-    summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(made)}."
+    computed = [node for node in group.nodes if node not in first]
+    summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(computed)}."
     return _source(
-        body, kernel_name(made), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        body, kernel_name(computed), summary, "product of parts", sizes, tiles.Configuration(blocks),
         {"parts": left.shape[0]},
     )  # fmt: skip
 

@@ -141,8 +141,8 @@ def reductions(nodes: Sequence[Node]) -> list[Node]:
 
 def rows_of(group: Region) -> Rows:
     """The rows of a group's reductions, else those that its outputs have together. Raises Refused."""
-    if found := reductions(group.nodes):
-        return Rows.of(found[0])
+    if reduced := reductions(group.nodes):
+        return Rows.of(reduced[0])
     shapes = sorted((value.shape for value in group.outputs), key=prod)
     rows = Rows.between(shapes[-1], shapes[0])
     if rows is None:
@@ -152,13 +152,13 @@ def rows_of(group: Region) -> Rows:
 
 def levels(nodes: Sequence[Node]) -> dict[Node, int]:
     """How many loops over reductions a node needs before it, its own included; a pair that goes in one pass has one."""
-    inside, found = set(nodes), dict[Node, int]()
+    inside, level = set(nodes), dict[Node, int]()
     for node in nodes:
-        before = max((found[value.node] for value in node.values_in if value.node in inside), default=0)
-        found[node] = before + is_reduction(node)
+        before = max((level[value.node] for value in node.values_in if value.node in inside), default=0)
+        level[node] = before + is_reduction(node)
         if is_reduction(node) and (pair := pair_of(node, inside)) is not None:
-            found[node] = found[pair.first]
-    return found
+            level[node] = level[pair.first]
+    return level
 
 
 class RowBody(Body):
@@ -182,7 +182,7 @@ class RowBody(Body):
     @property
     def passes(self) -> dict[Value, int]:
         """How many loops read an element per row and column of these inputs, where there are several."""
-        return {value: len(found) for value, found in self._loops.items() if len(found) > 1}
+        return {value: len(loops) for value, loops in self._loops.items() if len(loops) > 1}
 
     def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
         if scope is not self.scopes[0] and self.row in linear(place, value.shape).variables:
@@ -280,10 +280,10 @@ def _is_long(space: Rows, most: int | None = None) -> bool:
 
 def fitted(body: RowBody, blocks: Mapping[str, int]) -> tuple[dict[str, int], int]:
     """The blocks, with so few rows that the values loaded for a tile fit into registers, and the warps of a program."""
-    found, values = dict(blocks), max(*body.loads, 1) * prod(blocks.values())
-    while values > MOST_VALUES and found["ROWS"] > (NEIGHBOURS if body.space.across else 1):
-        found["ROWS"], values = found["ROWS"] // 2, values // 2
-    return found, 8 if values > MOST_VALUES // 2 or prod(found.values()) > 4096 else 4
+    tile, values = dict(blocks), max(*body.loads, 1) * prod(blocks.values())
+    while values > MOST_VALUES and tile["ROWS"] > (NEIGHBOURS if body.space.across else 1):
+        tile["ROWS"], values = tile["ROWS"] // 2, values // 2
+    return tile, 8 if values > MOST_VALUES // 2 or prod(tile.values()) > 4096 else 4
 
 
 def _rows(group: Region, looped: bool) -> tuple[KernelSource, int]:
@@ -335,13 +335,13 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", 
     part : where the loop goes over a part of each row, how many elements that has
     stored : what has an element per row and column and is stored on the way
     """
-    found = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
+    one_pass = [pair for node in nodes if (pair := pair_of(node, body.nodes)) is not None and pair.first in nodes]
     pairs: dict[Pair, Squares | Exponentials] = {}
-    for pair in found:
+    for pair in one_pass:
         finite = body.only_subtracted(pair.first)
         pairs[pair] = Squares(body, pair) if pair.squares else Exponentials(body, pair, finite)
     largest = {pair.first: lines.largest for pair, lines in pairs.items() if isinstance(lines, Exponentials)}
-    plain = [node for node in nodes if node not in largest and all(node is not pair.second for pair in found)]
+    plain = [node for node in nodes if node not in largest and all(node is not pair.second for pair in one_pass)]
     totals = {node: body.fresh(f"{short(node.op.name)}_so_far") for node in plain}
     for node, total in totals.items():
         dtype = TYPES[wide(node.outputs[0].dtype)]
@@ -459,23 +459,23 @@ def _per_part(space: Rows, tile: dict[str, int]) -> int:
 
 
 def _parts(
-    made: Region, group: Region, space: Rows, spaces: Sequence[Value], tile: dict[str, int], per_part: int
+    computed: Region, group: Region, space: Rows, spaces: Sequence[Value], tile: dict[str, int], per_part: int
 ) -> KernelSource:
-    """The kernel that leaves a part for each program. made : what it computes, and stores"""
-    body = RowBody(Region(group.nodes, group.inputs, made.outputs), space)
+    """The kernel that stores a part for each program. computed : its operators and outputs"""
+    body = RowBody(Region(group.nodes, group.inputs, computed.outputs), space)
     for name in ("part", "parts", "per_part", "elements"):
         body.fresh(name)
-    (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(made.nodes)
+    (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(computed.nodes)
     loop = "for start in range(part * per_part, part * per_part + per_part, COLUMNS):"
-    accumulate(body, nodes, loop, "elements", [value for value in made.outputs if value not in spaces])
+    accumulate(body, nodes, loop, "elements", [value for value in computed.outputs if value not in spaces])
     for node, value in zip(nodes, spaces, strict=True):
         where = f"{body.pointers[value]} + part * rows + row"
         body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
     head = [*ROW_LANES, "part = tl.program_id(1)"]
     if body.mentions("elements"):
         head.append("elements = tl.minimum(per_part, columns - part * per_part)")
-    name = f"{kernel_name(made.nodes)}_parts"
-    summary = f"{counted(made.nodes)} over parts of {rows:,} rows of {columns:,} elements."
+    name = f"{kernel_name(computed.nodes)}_parts"
+    summary = f"{counted(computed.nodes)} over parts of {rows:,} rows of {columns:,} elements."
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     tile, warps = fitted(body, tile)
     return kernel_source(
@@ -486,13 +486,13 @@ def _parts(
 
 
 def put_together(
-    group: Region, made: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
+    group: Region, computed: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
 ) -> KernelSource:
     """The kernel that puts parts together, and computes what needs the whole.
 
-    made : the reductions, and what is behind them; most : how many parts there may be, MOST_PARTS for 0
+    computed : the reductions, and operators that read them; most : how many parts there may be, MOST_PARTS for 0
     """
-    rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(made)
+    rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(computed)
     body = RowBody(group, space)
     body.column = body.declare(Variable("column", parts), "column_inside")
     for name in ("elements", "per_part"):
@@ -516,7 +516,7 @@ def put_together(
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
         body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
-    summary = f"{counted(made)} over {rows:,} rows of {parts:,} parts."
+    summary = f"{counted(computed)} over {rows:,} rows of {parts:,} parts."
     sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
     # However many there are: more columns have more parts, in the same kernel.
     width = power_of_two(most or MOST_PARTS, 2)
@@ -524,6 +524,6 @@ def put_together(
         raise Refused("more parts than one tile has")
     blocks = {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}
     return kernel_source(
-        body, "rows of parts", kernel_name(made), summary, body.pointers, [*ROW_LANES, *COLUMN_LANES], sizes, blocks,
-        {"ROWS": rows}, (("rows", "ROWS"),), together=body.together({"row": "rows"}),
+        body, "rows of parts", kernel_name(computed), summary, body.pointers, [*ROW_LANES, *COLUMN_LANES], sizes,
+        blocks, {"ROWS": rows}, (("rows", "ROWS"),), together=body.together({"row": "rows"}),
     )  # fmt: skip

@@ -68,10 +68,10 @@ def attention_at(mixed: Node) -> Attention | None:
     while node.inputs and (node.op.view or node.op.name in LINEAR):
         between.append(node)
         node = node.values_in[0].node
-    found = _softmax(node)
-    if found is None:
+    softmax = _softmax(node)
+    if softmax is None:
         return None
-    scaled, parts = found
+    scaled, parts = softmax
     scores, chain = _scores(scaled)
     if scores is None:
         return None
@@ -84,9 +84,9 @@ def attention_in(nodes: Collection[Node]) -> Attention | None:
     """The attention that lies among these operators whole, if there is one."""
     inside = set(nodes)
     for node in nodes:
-        found = attention_at(node)
-        if found is not None and found.nodes <= inside:
-            return found
+        attention = attention_at(node)
+        if attention is not None and attention.nodes <= inside:
+            return attention
     return None
 
 
@@ -146,11 +146,11 @@ class AttentionBody(ProductBody):
 
     rounds = False  # scores are float32, so that the gradient's kernels find the same ones
 
-    def __init__(self, group: Region, found: Attention, precision: str):
-        super().__init__(group, found.mixed, precision)
-        first = contraction_of(found.scores)
+    def __init__(self, group: Region, attention: Attention, precision: str):
+        super().__init__(group, attention.mixed, precision)
+        first = contraction_of(attention.scores)
         assert first is not None
-        self.found, self.first = found, first
+        self.attention, self.first = attention, first
         same = (prod(first.batch), prod(first.rows), prod(first.columns))
         if same != (prod(self.product.batch), prod(self.product.rows), prod(self.product.inner)):
             raise Refused("a softmax between products of other rows")
@@ -166,15 +166,15 @@ class AttentionBody(ProductBody):
         self.score, self.score_place = "", ()
 
     def anchored(self, value: Value, place: Place) -> str:
-        if value.node in (self.found.maximum, self.found.total) and self.total:
-            return self.most if value.node is self.found.maximum else self.sum_so_far
-        if value.node is self.found.scores and self.score:
+        if value.node in (self.attention.maximum, self.attention.total) and self.total:
+            return self.most if value.node is self.attention.maximum else self.sum_so_far
+        if value.node is self.attention.scores and self.score:
             self.check_place(value, place, self.score_place)
             return self.score
         return super().anchored(value, place)
 
     def compute(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
-        if value.node is self.found.weights:
+        if value.node is self.attention.weights:
             return self.weight(place)
         return super().compute(value, place, guard, scope)
 
@@ -182,14 +182,14 @@ class AttentionBody(ProductBody):
         """The tile of the queries."""
         first = self.first
         query = first.left(
-            Factors(self, self.found.scores, self.row, self.across, "[ROWS, INNER]"), self.batch.digits(first.batch),
-            self.row.digits(first.rows), self.across.digits(first.inner),
+            Factors(self, self.attention.scores, self.row, self.across, "[ROWS, INNER]"),
+            self.batch.digits(first.batch), self.row.digits(first.rows), self.across.digits(first.inner),
         )  # fmt: skip
         return query if plain(query) else self.named(query, "query")
 
     def keys(self, query: str, start: str) -> tuple[Any, ...]:
         """The keys from `start` on, in both directions, and the scores of the queries with them; their indices."""
-        first, scores = self.first, self.found.scores
+        first, scores = self.first, self.attention.scores
         self.key = self.declare(Variable("key", prod(first.columns)), "key_inside")
         self.key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
         self.line_each(lanes("key", "keys", "KEYS", start))
@@ -209,38 +209,38 @@ class AttentionBody(ProductBody):
     def weights(self, keys: tuple[Any, ...]) -> str:
         """The tile of the weights, or of what they are before they are divided."""
         batch, rows, _ = self.space
-        return str(self.product.left(_Weights(self, self.found.mixed, ""), batch, rows, keys))
+        return str(self.product.left(_Weights(self, self.attention.mixed, ""), batch, rows, keys))
 
     def values(self) -> str:
         """The tile of the values."""
         batch, _, columns = self.space
-        factors = Factors(self, self.found.mixed, self.column, self.key_down, "[KEYS, COLUMNS]")
+        factors = Factors(self, self.attention.mixed, self.column, self.key_down, "[KEYS, COLUMNS]")
         return str(self.product.right(factors, batch, self.key_down.digits(self.product.inner), columns))
 
     def attend(self) -> None:
         """The loop over the keys, and the division by the sums of the weights."""
-        found = self.found
-        dtype = TYPES[wide(found.scaled.dtype)]
+        attention = self.attention
+        dtype = TYPES[wide(attention.scaled.dtype)]
         query = self.query()
         self.line(f'{self.most} = tl.full([ROWS, 1], float("-inf"), {dtype})')
         self.line(f"{self.sum_so_far} = tl.zeros([ROWS, 1], {dtype})")
-        self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(found.mixed.outputs[0].dtype)]})")
+        self.line(f"{self.mixed} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(attention.mixed.outputs[0].dtype)]})")
         self.open()
         weights, values = self.weights(self.keys(query, "start + ")), self.values()
-        text = multiplied(weights, values, self.precision, found.mixed.outputs[0].dtype, self.mixed)
-        self.line(f"{self.mixed} = {text}", found.mixed)
+        text = multiplied(weights, values, self.precision, attention.mixed.outputs[0].dtype, self.mixed)
+        self.line(f"{self.mixed} = {text}", attention.mixed)
         self.close("for start in range(0, keys, KEYS):")
-        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(found.mixed.op.name), found.weights)
+        self.total = self.named(f"{self.mixed} / {self.sum_so_far}", short(attention.mixed.op.name), attention.weights)
 
     def store_statistics(self) -> None:
         """Store what has one element for each query: the largest score, the sum of the weights."""
         batch, rows = self.batch.digits(self.first.batch), self.row.digits(self.first.rows)
         scores = self.first.place(batch, rows, (ZERO,) * len(self.first.columns))
         count = prod(self.first.columns)
-        for value in [value for value in self.pointers if is_statistic(value, self.found)]:
+        for value in [value for value in self.pointers if is_statistic(value, self.attention)]:
             place = scores[: len(value.shape) - 1] + (ZERO,)
             where = linear(place, value.shape)
-            if where * count != linear(scores, self.found.scores.outputs[0].shape):
+            if where * count != linear(scores, self.attention.scores.outputs[0].shape):
                 raise Refused("a softmax of other rows")
             name = self.value(value, place)
             address = [self.pointers.pop(value), str(where)]
@@ -249,17 +249,17 @@ class AttentionBody(ProductBody):
 
     def weight(self, place: Place) -> str:
         """The exponentials of a tile of scores against the largest of their row so far."""
-        found, most, total = self.found, self.most, self.sum_so_far
-        scaled = self.value(found.scaled, place)
+        attention, most, total = self.attention, self.most, self.sum_so_far
+        scaled = self.value(attention.scaled, place)
         scaled = self.named(f'tl.where(key_inside, {scaled}, float("-inf"))', "scaled")
         largest = f"tl.maximum({most}, tl.max({scaled}, axis=1, keep_dims=True))"
-        higher = self.named(largest, "higher", found.maximum)
+        higher = self.named(largest, "higher", attention.maximum)
         # Where all scores so far are -inf, the next finite one still counts.
         against = self.named(f'tl.where({higher} == float("-inf"), 0.0, {higher})', "against")
-        weight = self.named(f"tl.exp({scaled} - {against})", "weight", found.exponential)
+        weight = self.named(f"tl.exp({scaled} - {against})", "weight", attention.exponential)
         rescale = self.named(f"tl.exp({most} - {against})", "rescale")
         summed = f"{total} = {total} * {rescale} + tl.sum({weight}, axis=1, keep_dims=True)"
-        self.line(summed, found.total)
+        self.line(summed, attention.total)
         self.line(f"{self.mixed} *= {rescale}")
         self.line(f"{most} = {higher}")
         return weight
@@ -276,15 +276,15 @@ class WholeBody(AttentionBody):
         return ProductBody.compute(self, value, place, guard, scope)
 
     def anchored(self, value: Value, place: Place) -> str:
-        if value.node not in (self.found.maximum, self.found.total):
+        if value.node not in (self.attention.maximum, self.attention.total):
             return super().anchored(value, place)
         of, first = value.node.values_in[0], self.first
         row = first.place(self.batch.digits(first.batch), self.row.digits(first.rows), (ZERO,) * len(first.columns))
         count = prod(first.columns)
-        if linear(place, value.shape) * count != linear(row, self.found.scores.outputs[0].shape):
+        if linear(place, value.shape) * count != linear(row, self.attention.scores.outputs[0].shape):
             raise Refused("a softmax of other rows")
         element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
-        name, neutral = str(combine(value.node)), "0.0" if value.node is self.found.total else 'float("-inf")'
+        name, neutral = str(combine(value.node)), "0.0" if value.node is self.attention.total else 'float("-inf")'
         text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
         return self.named(text, name, value.node)
 
@@ -292,33 +292,34 @@ class WholeBody(AttentionBody):
         weights = self.weights(self.keys(self.query(), ""))
         self.store_parts()
         values = self.values()
-        mixed = self.found.mixed
+        mixed = self.attention.mixed
         text = multiplied(weights, values, self.precision, mixed.outputs[0].dtype)
         self.total = self.named(text, short(mixed.op.name), mixed)
 
     def store_parts(self) -> None:
         """Store what has an element for each query and key."""
-        place, scores = linear(self.score_place, self.found.scores.outputs[0].shape), self.found.scores.outputs[0]
-        for value in [value for value in self.pointers if value.node in self.found.nodes - {self.found.mixed}]:
+        scores = self.attention.scores.outputs[0]
+        place = linear(self.score_place, scores.shape)
+        for value in [value for value in self.pointers if value.node in self.attention.nodes - {self.attention.mixed}]:
             where = unravel(place, value.shape)
             if where is None or prod(value.shape) != prod(scores.shape):
                 raise Refused("a part of the softmax that has not one element for each query and key")
             self.store_tile(self.pointers.pop(value), place, self.value(value, where), ("row", "key"))
 
 
-def is_statistic(value: Value, found: Attention) -> bool:
+def is_statistic(value: Value, attention: Attention) -> bool:
     """Whether it is the largest score or the sum of the weights of each query, or that in another dtype."""
     node = value.node
     if node.op.name == "Cast":
         node = node.values_in[0].node
-    return node in (found.maximum, found.total)
+    return node in (attention.maximum, attention.total)
 
 
-def write_attention(group: Region, found: Attention, precision: str = "ieee") -> KernelSource:
+def write_attention(group: Region, attention: Attention, precision: str = "ieee") -> KernelSource:
     """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
-    parts = [value for value in group.outputs if value.node in found.nodes and value.node is not found.mixed]
-    stored = any(not is_statistic(value, found) for value in parts)
-    body = (WholeBody if stored else AttentionBody)(group, found, precision)
+    parts = [value for value in group.outputs if value.node in attention.nodes and value.node is not attention.mixed]
+    stored = any(not is_statistic(value, attention) for value in parts)
+    body = (WholeBody if stored else AttentionBody)(group, attention, precision)
     pointers = dict(body.pointers)
     first, second = body.first, body.product
     sizes = {
@@ -328,7 +329,7 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
         "inner": prod(first.inner),
         "batches": prod(second.batch),
     }
-    exact = is_exact(found.mixed, precision)
+    exact = is_exact(attention.mixed, precision)
     if stored and sizes["keys"] > MOST_KEYS // (1 + exact):
         raise Refused(f"weights of {sizes['keys']} keys that are stored")
     body.attend()
@@ -355,7 +356,7 @@ def write_attention(group: Region, found: Attention, precision: str = "ieee") ->
     head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
     count, rows, keys = (f"{sizes[name]:,}" for name in ("batches", "rows", "keys"))
     summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
-    around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
+    around = [node for node in group.nodes if node not in attention.nodes and not node.op.view]
     name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
     tiled = {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}
     return kernel_source(

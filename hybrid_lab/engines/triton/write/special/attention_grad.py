@@ -63,18 +63,18 @@ def chained_products(
     nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], roots: Collection[Value]
 ) -> list[Chained]:
     """Those among these operators of which no other operator reads a part."""
-    found: list[tuple[Node, list[Node], set[Node], bool]] = []
+    candidates: list[tuple[Node, list[Node], set[Node], bool]] = []
     for node in nodes:
         if is_product(node) and (tile := _tile_of(node)) is not None:
-            found.append((node, *tile, _is_turned(node)))
+            candidates.append((node, *tile, _is_turned(node)))
     families: list[list[tuple[Node, list[Node], set[Node], bool]]] = []
-    for item in found:
+    for item in candidates:
         family = next((known for known in families if not {*known[0][1]}.isdisjoint(item[1])), None)
         if family is None:
             families.append([item])
         else:
             family.append(item)
-    made = []
+    chains = []
     for family in families:
         inside = {part for end, inner, chain, _ in family for part in (*inner, *chain)}
         ends = {end for end, *_ in family}
@@ -88,17 +88,17 @@ def chained_products(
         for turned in (False, True):
             members = [item for item in family if item[3] == turned]
             if members:
-                made.append(_together(members, turned))
-    return made
+                chains.append(_together(members, turned))
+    return chains
 
 
 def _behind(ends: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
     """The operators that need the result of one of these."""
-    found: set[Node] = set()
+    chained: set[Node] = set()
     for node in nodes:
-        if any(value.node in ends or value.node in found for value in node.values_in):
-            found.add(node)
-    return found
+        if any(value.node in ends or value.node in chained for value in node.values_in):
+            chained.add(node)
+    return chained
 
 
 def _together(members: Sequence[tuple[Node, list[Node], set[Node], bool]], turned: bool) -> Chained:
@@ -117,8 +117,8 @@ def chained_in(nodes: Sequence[Node]) -> Chained | None:
             members.append((node, *tile, _is_turned(node)))
     if not members or len({turned for *_, turned in members}) > 1:
         return None
-    found = _together(members, members[0][3])
-    return found if {node for node in nodes if is_product(node)} <= found.nodes else None
+    chained = _together(members, members[0][3])
+    return chained if {node for node in nodes if is_product(node)} <= chained.nodes else None
 
 
 def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
@@ -148,11 +148,11 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
         return None
     widths = [prod(product.columns)]
     for node in inner:
-        found = contraction_of(node)
-        assert found is not None
-        if found.bias is not None or prod((*found.batch, *found.rows, *found.columns)) != size:
+        contraction = contraction_of(node)
+        assert contraction is not None
+        if contraction.bias is not None or prod((*contraction.batch, *contraction.rows, *contraction.columns)) != size:
             return None
-        widths.append(prod(found.inner))
+        widths.append(prod(contraction.inner))
     dtype = end.outputs[0].dtype.name
     if dtype == "float64" or max(widths) > (MOST_WIDTH if dtype in NARROW else MOST_EXACT):
         return None
@@ -197,10 +197,10 @@ class ChainedBody(Body):
 
     rounds = False
 
-    def __init__(self, group: Region, found: Chained, precision: str):
+    def __init__(self, group: Region, chained: Chained, precision: str):
         super().__init__(group.nodes)
-        self.found, self.precision = found, precision
-        self.ends = [(node, self._product(node)) for node in found.ends]
+        self.chained, self.precision = chained, precision
+        self.ends = [(node, self._product(node)) for node in chained.ends]
         first = self.ends[0][1]
         self.counts_of = {
             "batches": prod(first.batch), "rows": prod(first.rows), self.along: prod(first.inner)
@@ -213,7 +213,7 @@ class ChainedBody(Body):
             raise Refused("a sum of one element")
         for name in (*self.counts_of, "ROWS", self.along.upper(), "start"):
             self.fresh(name)
-        if not {value for node in found.ends for value in node.outputs}.issuperset(group.outputs):
+        if not {value for node in chained.ends for value in node.outputs}.issuperset(group.outputs):
             raise Refused("a part of an attention's gradient that somebody else reads")
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.batch = self.declare(Variable("batch", self.counts_of["batches"]))
@@ -226,7 +226,7 @@ class ChainedBody(Body):
     @property
     def along(self) -> str:
         """What the loop goes over."""
-        return "queries" if self.found.turned else "keys"
+        return "queries" if self.chained.turned else "keys"
 
     @staticmethod
     def _product(node: Node) -> Contraction:
@@ -266,7 +266,7 @@ class ChainedBody(Body):
 
     def write_all(self) -> None:
         """All lines: sums, the loop, and what is stored."""
-        fixed = [self.fixed_factor(node, self._product(node)) for node in self.found.inner]
+        fixed = [self.fixed_factor(node, self._product(node)) for node in self.chained.inner]
         totals = []
         for node, product in self.ends:
             column = self.width("column", prod(product.columns))
@@ -281,29 +281,29 @@ class ChainedBody(Body):
 
     def scores(self) -> set[Node]:
         """The inner products that exponentials are made of."""
-        found = {node for node in self.found.chain if node.op.name == "exp"}
-        waiting = list(found)
+        makers = {node for node in self.chained.chain if node.op.name == "exp"}
+        waiting = list(makers)
         while waiting:
-            before = [value.node for value in waiting.pop().values_in if value.node in self.found.nodes]
-            waiting += [node for node in before if node not in found]
-            found.update(before)
-        return found.intersection(self.found.inner)
+            before = [value.node for value in waiting.pop().values_in if value.node in self.chained.nodes]
+            waiting += [node for node in before if node not in makers]
+            makers.update(before)
+        return makers.intersection(self.chained.inner)
 
     def gradient_name(self, node: Node) -> str:
         """What an end is the gradient of: that of the values needs the weights alone."""
         tile = _tile_of(node)
-        if not self.found.turned:
+        if not self.chained.turned:
             return "query_grad"
         return "key_grad" if tile is not None and len(tile[0]) > 1 else "value_grad"
 
     def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, Variable, str]]) -> None:
-        name, block = ("query" if self.found.turned else "key"), self.along.upper()
+        name, block = ("query" if self.chained.turned else "key"), self.along.upper()
         self.open()
         step = self.declare(Variable(name, self.counts_of[self.along]), f"{name}_inside")
         down = self.declare(Variable(f"{name}_down", self.counts_of[self.along]), f"{name}_down_inside")
         self.line_each(lanes(name, self.along, block, "start + "))
         self.line_each(lanes(f"{name}_down", self.along, block, "start + ", down=True))
-        for node, factor in zip(self.found.inner, fixed, strict=True):
+        for node, factor in zip(self.chained.inner, fixed, strict=True):
             self.tile(node, self._product(node), factor, step, block)
         for (node, product), (total, column, columns) in zip(self.ends, totals, strict=True):
             batch, rows = self.batch.digits(product.batch), self.row.digits(product.rows)
@@ -323,7 +323,7 @@ class ChainedBody(Body):
         block = "INNER" + across.name.removeprefix("across")
         factors = Factors(self, node, self.row, across, f"[ROWS, {block}]")
         batch, inner = self.batch.digits(product.batch), across.digits(product.inner)
-        if self.found.turned:
+        if self.chained.turned:
             return str(product.right(factors, batch, inner, self.row.digits(product.columns)))
         return str(product.left(factors, batch, self.row.digits(product.rows), inner))
 
@@ -334,7 +334,7 @@ class ChainedBody(Body):
         inner = "INNER" + across.name.removeprefix("across")
         factors = Factors(self, node, step, down, f"[{inner}, {block}]")
         batch = self.batch.digits(product.batch)
-        if self.found.turned:
+        if self.chained.turned:
             rows, columns = step.digits(product.rows), self.row.digits(product.columns)
             other = product.left(factors, batch, rows, down.digits(product.inner))
         else:
@@ -356,11 +356,11 @@ class ChainedBody(Body):
         self.store_tile(self.pointers[node.outputs[0]], where, total, ("row", column.name))
 
 
-def write_chained(group: Region, found: Chained, precision: str = "ieee") -> KernelSource:
+def write_chained(group: Region, chained: Chained, precision: str = "ieee") -> KernelSource:
     """The kernel of an attention's gradients. Raises Refused."""
-    body = ChainedBody(group, found, precision)
+    body = ChainedBody(group, chained, precision)
     body.write_all()
-    exact = is_exact(found.ends[0], precision)
+    exact = is_exact(chained.ends[0], precision)
     sizes = body.counts_of
     chosen = tiles.for_attention_gradient(sizes["rows"], sizes[body.along], max(body.widths.values()), exact)
     blocks = {"ROWS": chosen.blocks["ROWS"], body.along.upper(): chosen.blocks["KEYS"], **body.blocks}
@@ -370,10 +370,10 @@ def write_chained(group: Region, found: Chained, precision: str = "ieee") -> Ker
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
     head = [*lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True), *body.head]
     head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
-    what = "keys and values" if found.turned and len(found.ends) > 1 else "keys" if found.turned else "queries"
-    what = "an attention" if len(found.inner) == 1 and len(found.ends) == 1 else what
-    name = f"attention_{'key' if found.turned else 'query'}_grad"
-    around = [node for node in group.nodes if node not in found.nodes and not node.op.view]
+    what = "keys and values" if chained.turned and len(chained.ends) > 1 else "keys" if chained.turned else "queries"
+    what = "an attention" if len(chained.inner) == 1 and len(chained.ends) == 1 else what
+    name = f"attention_{'key' if chained.turned else 'query'}_grad"
+    around = [node for node in group.nodes if node not in chained.nodes and not node.op.view]
     name += f"_{kernel_name(around).removeprefix('k_')}" if around else ""
     summary = f"Gradients of {what}: {sizes['rows']:,} rows, {sizes['batches']:,} times; {len(group.nodes)} operators."
     return kernel_source(

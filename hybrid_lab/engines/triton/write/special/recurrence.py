@@ -47,23 +47,23 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
         raise Refused("a recurrence has a kernel of its own")
     op: Any = anchor.op
     gradient = op.name == "_recurrence_grad"
-    given = dict(zip(op.signature.inputs, anchor.inputs, strict=True))
+    inputs = dict(zip(op.signature.inputs, anchor.inputs, strict=True))
     dtype = wide(anchor.outputs[0].dtype)
-    batch, hidden = given["dstate" if gradient else "state"].shape
+    batch, hidden = inputs["dstate" if gradient else "state"].shape
     rows = GATES[op.mode] * hidden
     if gradient:
         parts = {"carried": (1, batch, hidden), "carried_cell": (1, batch, hidden), "behind": (2, batch, rows)}
-        first = {"carried": given["dstate"], "carried_cell": given.get("dcell")}
+        first = {"carried": inputs["dstate"], "carried_cell": inputs.get("dcell")}
     else:
         parts = {"state_now": (2, batch, hidden), "cell_now": (1, batch, hidden)}
-        first = {"state_now": given["state"], "cell_now": given.get("cell")}
+        first = {"state_now": inputs["state"], "cell_now": inputs.get("cell")}
     states = {
         name: input_node(name, shape=shape, dtype=dtype)
         for name, shape in parts.items()
         if first.get(name, group) is not None
     }
-    steps = _Gradient(group, anchor, given, states, precision) if gradient else _Forward(
-        group, anchor, given, states, precision
+    steps = _Gradient(group, anchor, inputs, states, precision) if gradient else _Forward(
+        group, anchor, inputs, states, precision
     )  # fmt: skip
     return _start(group, anchor, states, first), steps.source()
 
@@ -102,16 +102,16 @@ class _Steps:
     """What the steps of both directions have in common: variables, products, loads and stores."""
 
     def __init__(
-        self, group: Region, anchor: Node, given: dict[str, Any], states: dict[str, Value], precision: str
+        self, group: Region, anchor: Node, inputs: dict[str, Any], states: dict[str, Value], precision: str
     ):  # fmt: skip
-        self.group, self.anchor, self.given, self.precision = group, anchor, given, precision
+        self.group, self.anchor, self.inputs, self.precision = group, anchor, inputs, precision
         self.op = cast(Any, anchor.op)
         self.body = body = Body(group.nodes)
         for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier inside".split():
             body.fresh(name)
         self.steps, self.batch, _ = anchor.outputs[0].shape
         self.gates = GATES[self.op.mode]
-        self.hidden = given["weight"].shape[1]
+        self.hidden = inputs["weight"].shape[1]
         self.type = TYPES[wide(anchor.outputs[0].dtype)]
         self.states = {name: body.pointer(value) for name, value in states.items()}
         self.outputs = dict(zip(group.outputs, output_pointers(body, len(group.outputs)), strict=True))
@@ -161,19 +161,19 @@ class _Steps:
         mask = " & ".join(item for item in ("row_inside & across_inside", condition) if item)
         factor = self.say("left", f"tl.load({left} + across, mask={mask}, other=0)")
         for number, total in enumerate(totals):
-            right = body.value(self.given["weight"], weight(number, down.whole()))
+            right = body.value(self.inputs["weight"], weight(number, down.whole()))
             if self.hidden == 1:
                 right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
             if inner == 1:
                 right = f"tl.where(down_inside, {right}, 0.0)"
-            dtype = self.given["weight"].dtype
+            dtype = self.inputs["weight"].dtype
             body.line(f"{total} = {multiplied(factor, right, self.precision, dtype, total)}")
         body.close(f"for first in range(0, {length}, INNER):")
         return totals
 
     def of(self, name: str, gate: int = 0, step: Variable | None = None) -> str:
         """An element of an input at this row and unit, and at this step or another. gate : which part of it"""
-        value, step = self.given[name], step or self.step
+        value, step = self.inputs[name], step or self.step
         if value.node not in self.body.nodes:  # another batch gives the same text
             return self.load(value, gate, step)
         place = (step.whole(), self.row.whole(), self.unit.whole() + gate * self.hidden)
@@ -210,7 +210,7 @@ class _Steps:
         """The condition that the step counts; "" where all do."""
         if not self.op.use_sequence_length:
             return ""
-        length = self.body.value(self.given["sequence_length"], (self.row.whole(),))
+        length = self.body.value(self.inputs["sequence_length"], (self.row.whole(),))
         return f"(step + 1 <= {length})"
 
     def function(self, name: str, value: str) -> str:
@@ -270,14 +270,14 @@ class _Forward(_Steps):
             argument = self.say(name, f"{total} + {self.of('projected', gate)}")
             gates.append(self.say(f"{name}_gate", self.function("tanh" if name == "g" else "sigmoid", argument)))
         i, f, g, o = gates
-        held = self.say("held", f"tl.load({self.now('cell_now')}, mask=inside, other=0)")
-        cell = self.say("cell", f"{f} * {held} + {i} * {g}")
+        cell_before = self.say("held", f"tl.load({self.now('cell_now')}, mask=inside, other=0)")
+        cell = self.say("cell", f"{f} * {cell_before} + {i} * {g}")
         if self.op.clip_min is not None:
             nan = "" if self.op.clip_nan else ", propagate_nan=tl.PropagateNan.ALL"
             cell = self.say("cell", f"tl.minimum({cell}, {self.op.clip_max!r}{nan})")
             cell = self.say("cell", f"tl.maximum({cell}, {self.op.clip_min!r}{nan})")
         if valid:
-            cell = self.say("cell", f"tl.where({valid}, {cell}, {held})")
+            cell = self.say("cell", f"tl.where({valid}, {cell}, {cell_before})")
         self.store(self.now("cell_now"), cell)
         self.store_output(1, [cell])
         self.store_output(2, gates)
@@ -286,7 +286,7 @@ class _Forward(_Steps):
     def gru(self, totals: list[str], before: str, valid: str) -> str:
         arguments = [self.say(name, f"{totals[gate]} + {self.of('projected', gate)}") for gate, name in enumerate("rz")]
         r, z = (self.say(f"{name}_gate", self.function("sigmoid", name)) for name in arguments)
-        bias = self.body.value(self.given["hidden_bias"], (self.unit.whole(),))
+        bias = self.body.value(self.inputs["hidden_bias"], (self.unit.whole(),))
         inner = self.say("inner", f"{totals[2]} + {bias}")
         n = self.say("n_gate", self.function("tanh", self.say("n", f"{self.of('projected', 2)} + {r} * {inner}")))
         self.store_output(1, [r, z, n, inner])
@@ -300,11 +300,11 @@ class _Gradient(_Steps):
         total = self.arriving("now", "(time > 0)")
         dh = self.say("dh", f"{total} + {self.of('dy')}")
         valid = self.valid()
-        entering, behind, kept = {"lstm": self.lstm, "gru": self.gru}.get(self.op.mode, self.plain)(dh, valid)
+        entering, behind, carried = {"lstm": self.lstm, "gru": self.gru}.get(self.op.mode, self.plain)(dh, valid)
         if valid:
             entering = [self.say("part", f"tl.where({valid}, {item}, 0.0)") for item in entering]
             last = [] if behind is None else [self.say("part", f"tl.where({valid}, {behind}, 0.0)")]
-            kept = f"tl.where({valid}, {kept}, {dh})"
+            carried = f"tl.where({valid}, {carried}, {dh})"
         else:
             last = [] if behind is None else [behind]
         behind = [*entering[:2], *last] if last else entering
@@ -314,14 +314,14 @@ class _Gradient(_Steps):
         self.store_output(0, entering)
         if self.op.mode == "gru":
             self.store_output(1, behind)
-        self.store(self.now("carried"), f"{kept} + tl.zeros([ROWS, COLUMNS], {self.type})")
+        self.store(self.now("carried"), f"{carried} + tl.zeros([ROWS, COLUMNS], {self.type})")
         self.end_units()
         self.end_steps()
         self.begin_units()
         self.store_output(2 if self.op.mode == "gru" else 1, [self.arriving("(steps % 2)")])
         if self.op.mode == "lstm":
-            held = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
-            self.store_output(2, [held])
+            gradient = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
+            self.store_output(2, [gradient])
         self.end_units()
 
     def arriving(self, half: str, condition: str = "") -> str:
@@ -345,18 +345,18 @@ class _Gradient(_Steps):
         earlier = self.body.declare(Variable("earlier", self.steps))
         line = "tl.minimum(step + 1, steps - 1)" if self.op.reverse else "tl.maximum(step - 1, 0)"
         self.body.line(f"earlier = {line}")
-        held = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step=earlier)}, {self.of('cell')})")
+        before = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step=earlier)}, {self.of('cell')})")
         tanh = self.say("tanh", self.function("tanh", cell))
         carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
         dc = self.say("dc", f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})")
         if self.op.clip_min is not None:
             inside = f"({cell} > {self.op.clip_min!r}) & ({cell} < {self.op.clip_max!r})"
             dc = self.say("dc", f"tl.where({inside}, {dc}, 0.0)")
-        kept = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
-        self.store(self.now("carried_cell"), kept)
+        through = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
+        self.store(self.now("carried_cell"), through)
         return [
             self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
-            self.say("df", f"{dc} * {held} * {f} * (1.0 - {f})"),
+            self.say("df", f"{dc} * {before} * {f} * (1.0 - {f})"),
             self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
             self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
         ], None, "0.0"
