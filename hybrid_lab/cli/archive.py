@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics.words import count
-from .command import CommandError, archive_file
+from .command import CommandError, Commands, archive_file
 
 if TYPE_CHECKING:
     from ..formats.archive.container import Container
     from ..formats.archive.tree import BlockRecord
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `inspect`, `verify` and `diff`."""
     inspect = commands.add_parser("inspect", help="blocks, graphs and tensors of an archive", allow_abbrev=False)
     inspect.add_argument("archive", type=Path)

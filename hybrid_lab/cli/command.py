@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
+
+#: What `ArgumentParser.add_subparsers` returns: each file of this room adds its commands to it.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class CommandError(Exception):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.words import count
 from .archive import printable
-from .command import CommandError, archive_file
+from .command import CommandError, Commands, archive_file
 
 if TYPE_CHECKING:
     from ..gluon import HybridBlock
     from ..insight.compiled import CompiledModel
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `compile`."""
     parser = commands.add_parser(
         "compile",
@@ -143,7 +143,7 @@ def _with_batch(item: Any, batch: int) -> Any:
     """The shape, or zeros of the array's type, with another first axis."""
     import numpy as np
 
-    from .. import nd
+    from .. import ndarray as nd
 
     if batch < 1:
         raise CommandError(f"--batch {batch}: a batch has at least one row")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .command import CommandError
+from .command import CommandError, Commands
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ENDINGS = ("-symbol.json", ".hlab", ".params", ".safetensors")
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `convert`."""
     convert = commands.add_parser(
         "convert",

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .. import _openblas, _version
-from .command import has_module, install_hint, version_of
+from .command import Commands, has_module, install_hint, version_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Item:
     get: str = ""
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `env`."""
     env = commands.add_parser(
         "env", help="what this machine has, what is missing and how to get it", allow_abbrev=False

@@ -10,13 +10,13 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from .command import CommandError, has_module, install_hint
+from .command import CommandError, Commands, has_module, install_hint
 
 FIRST_NOTEBOOK = "01_tutorial.ipynb"
 DEFAULT_FOLDER = "hybrid-lab-tutorial"
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `tutorial` and `lab`; options neither knows are JupyterLab's."""
     tutorial = commands.add_parser(
         "tutorial",

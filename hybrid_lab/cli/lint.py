@@ -8,13 +8,13 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from .command import CommandError
+from .command import CommandError, Commands
 
 SUFFIXES = (".py", ".ipynb")
 SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 
 
-def add_commands(commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Register `lint`."""
     lint = commands.add_parser(
         "lint",

@@ -8,7 +8,7 @@ boundary.
 from __future__ import annotations
 
 # What is under `signal`, which looks each number up in its enumerations: 20 us for what takes less than one.
-import _signal  # type: ignore[import-not-found]
+import _signal
 import threading
 import time
 from collections import deque

@@ -84,7 +84,7 @@ class FlowNetwork:
             for edge in self._edges[end]:
                 owner = number[self._head[edge]]
                 for part in parts if owner < 0 else parts[owner : owner + 1]:
-                    part[place].append(edge)  # type: ignore[union-attr]
+                    part[place].append(edge)
         for vertices, _, _ in parts:
             vertices += (source, sink)
         return parts or [([source, sink], self._edges[source], self._edges[sink])]

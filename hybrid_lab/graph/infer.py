@@ -119,7 +119,7 @@ class PartialShapes:
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
                 found = infer_operator(node.op, given, types)[0]
-            self.shapes.update(zip(node.outputs, map(tuple, found), strict=True))  # type: ignore[arg-type]
+            self.shapes.update(zip(node.outputs, map(tuple, found), strict=True))
         except ShapeError as error:
             raise located(error, node) from None
 

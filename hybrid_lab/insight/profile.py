@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -150,7 +150,7 @@ class _Hushed:
 def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
     compiled = compile_call(call, train, train)
     heads = compiled.heads() if train else None
-    sides = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))
+    sides: tuple[Callable[[], object], ...] = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))
     with contextlib.redirect_stdout(_Hushed()):
         for side in sides:
             side()

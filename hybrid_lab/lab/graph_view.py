@@ -15,8 +15,8 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.cached_graph import Program
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.recompiles import Retired
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
@@ -148,7 +148,7 @@ class _SilentHere:
 def _silent() -> Iterator[None]:
     """Drop what the user's code prints in a trace that the user did not ask for."""
     before = sys.stdout
-    mine = sys.stdout = _SilentHere(before)  # type: ignore[assignment]
+    mine = sys.stdout = _SilentHere(before)
     try:
         yield
     finally:

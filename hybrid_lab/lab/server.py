@@ -67,4 +67,6 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 def _load_jupyter_server_extension(server_app: ServerApp) -> None:
     """Add the handler to the server."""
     base = server_app.web_app.settings["base_url"]
-    server_app.web_app.add_handlers(".*$", [(url_path_join(base, "hybrid-lab", "lint"), LintHandler)])
+    server_app.web_app.add_handlers(  # type: ignore[no-untyped-call]
+        ".*$", [(url_path_join(base, "hybrid-lab", "lint"), LintHandler)]
+    )

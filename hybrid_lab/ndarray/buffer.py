@@ -145,7 +145,7 @@ class DeviceBuffer(Buffer):
     lives_on_device = True
 
     @property
-    def host_stale(self) -> bool:  # type: ignore[override]
+    def host_stale(self) -> bool:
         return True
 
     @host_stale.setter

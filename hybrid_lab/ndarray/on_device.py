@@ -21,6 +21,7 @@ from hybrid_lab.graph.node import constant_node, input_node
 from hybrid_lab.ndarray import invoke as calls
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import Context, current_context, device_of, resolve
+from hybrid_lab.ndarray.gradients import stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.operator import Operator
@@ -63,7 +64,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
     raw = [
         item if type(item) is not NDArray
         else item.raw(device) if op.reads_values(index) or item.buffer.lives_on_device
-        else calls.stand_in(item.host_view.shape, item.host_view.dtype)
+        else stand_in(item.host_view.shape, item.host_view.dtype)
         for index, item in enumerate(operands)
     ]  # fmt: skip
     executable, places = _executable(op, raw, need, update_aux)
@@ -188,7 +189,7 @@ class DeviceEntry(calls.EagerEntry):
         device = self.device
         values = [
             value.tensor(device) if type(value) is tape.Saved
-            else calls.stand_in(value[0], numpy_dtype(value[1])) if type(value) is tuple else value
+            else stand_in(value[0], numpy_dtype(value[1])) if type(value) is tuple else value
             for value in self._values
         ]  # fmt: skip
         given = [to_device(dout, device) if isinstance(dout, np.ndarray) else dout for dout in douts]

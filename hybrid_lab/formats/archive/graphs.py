@@ -174,7 +174,7 @@ def _depth(data: object) -> int:
 
 
 def _guard(types: tuple[object, ...] | None, training: bool | None, recording: bool | None) -> Guard:
-    if types is training is recording is None:
+    if types is None and training is None and recording is None:
         return UNGUARDED
     places = [("shape", None)] if types is not None else []
     places += [("mode", None)] if training is not None else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
@@ -44,7 +44,9 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
             access.graphs(block).clear()
 
 
-def trace(block: HybridBlock, spec: Spec, types: tuple, training: bool, recording: bool = False) -> NeutralGraph:
+def trace(
+    block: HybridBlock, spec: Spec, types: tuple[Any, ...], training: bool, recording: bool = False
+) -> NeutralGraph:
     """Trace the block's code and keep the graph with the block. Raises what the code raises."""
     pairs = [(tuple(shape), dtype_of(dtype)) for shape, dtype in types]
     with Mode(recording, training):

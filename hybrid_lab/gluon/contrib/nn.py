@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab import nd
+from hybrid_lab import ndarray as nd
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
 

@@ -72,7 +72,7 @@ class VariationalDropoutCell(ModifierCell):
             self._masks[what] = F.Dropout(F.ones_like(x), p=rate)
         return x * self._masks[what]
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor]) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor]) -> Step:
         if tracing.current() is not None and not self._unrolling:
             raise hybridize_error(
                 "HL171",
@@ -160,7 +160,7 @@ class LSTMPCell(HybridRecurrentCell):
             {"shape": (batch_size, units), "__layout__": "NC"} for units in (self._projection_size, self._hidden_size)
         ]
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         rows = 4 * self._hidden_size
         i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
         h2h = F.FullyConnected(states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
@@ -264,7 +264,7 @@ class _Convolved(HybridRecurrentCell):
 
 
 class _ConvolvedRNN(_Convolved):
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         i2h, h2h = self._convolved(F, x, states[0], params)
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
@@ -273,7 +273,7 @@ class _ConvolvedRNN(_Convolved):
 class _ConvolvedLSTM(_Convolved):
     _gates, _num_states, _short_name = 4, 2, "conv_lstm"
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         i2h, h2h = self._convolved(F, x, states[0], params)
         gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, axis=1, name="slice"))
         i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
@@ -285,7 +285,7 @@ class _ConvolvedLSTM(_Convolved):
 class _ConvolvedGRU(_Convolved):
     _gates, _short_name = 3, "conv_gru"
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         h = states[0]
         i2h, h2h = self._convolved(F, x, h, params)
         inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, axis=1, name="i2h_slice"))

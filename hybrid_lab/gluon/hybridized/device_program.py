@@ -197,7 +197,7 @@ class DeviceCompiledEntry(CompiledEntry):
     __slots__ = ()
 
     @property
-    def device(self) -> Any:  # type: ignore[override]
+    def device(self) -> Any:
         return self.program.device  # type: ignore[attr-defined]
 
     @property

@@ -44,7 +44,7 @@ class HybridLambda(HybridBlock):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             _named(nd, function)
-            self._func = lambda F, *args: getattr(F, function)(*args)
+            self._func: Callable[..., Any] = lambda F, *args: getattr(F, function)(*args)
             self._func_name = function
         else:
             self._func = _checked(function)

@@ -228,7 +228,7 @@ class RNNCell(_Gated):
         super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
         self._activation = activation
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         i2h, h2h = self._projections(F, x, states[0], params)
         output = F.Activation(i2h + h2h, act_type=self._activation)
         return output, [output]
@@ -267,7 +267,7 @@ class LSTMCell(_TwoActivations):
 
     _gates, _num_states, _short_name = 4, 2, "lstm"
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         i2h, h2h = self._projections(F, x, states[0], params)
         gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
         i, f, o = (F.Activation(gates[index], act_type=self._recurrent_activation) for index in (0, 1, 3))
@@ -286,7 +286,7 @@ class GRUCell(_TwoActivations):
 
     _gates, _short_name = 3, "gru"
 
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:  # type: ignore[override]
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
         h = states[0]
         i2h, h2h = self._projections(F, x, h, params)
         inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, name="i2h_slice"))

@@ -121,7 +121,7 @@ class _Layer(HybridBlock):
             given = given[:-1]
         return super().__call__(*given)
 
-    def hybrid_forward(  # type: ignore[override]
+    def hybrid_forward(
         self,
         F: Functions,
         x: Tensor,

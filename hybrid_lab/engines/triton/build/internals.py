@@ -186,7 +186,7 @@ def forget_own_cache() -> None:
 
     for module in (cache, compiler):
         if hasattr(module, "triton_key"):
-            module.triton_key = lambda: "not kept"  # type: ignore[attr-defined]
+            module.triton_key = lambda: "not kept"
 
 
 def use_cache_folder(folder: str) -> None:

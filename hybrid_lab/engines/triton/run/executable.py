@@ -62,7 +62,7 @@ class DeviceExecutable(Executable):
     __slots__ = ("device",)
 
     def __init__(self, graph: Graph, run: DeviceLater, report: Report):
-        super().__init__(graph, run, report)  # type: ignore[arg-type]
+        super().__init__(graph, run, report)
         self.device = availability.torch_device()
 
     def watched(self) -> WatchedDeviceProgram:
