@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 #: What `ArgumentParser.add_subparsers` returns: each file of this room adds its commands to it.
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
 
 
 class CommandError(Exception):
