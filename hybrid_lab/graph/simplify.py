@@ -55,9 +55,9 @@ def simplify(graph: Graph) -> Graph:
 
 def is_identity(node: Node) -> bool:
     """Whether the first output is the first input, value for value."""
-    if getattr(node.op, "identity", False):
+    if node.op.identity:
         return True
-    if node.op.name in _SHAPE_NOOPS and isinstance(node.inputs[0], Value):
+    if node.op.identity_if_alike and isinstance(node.inputs[0], Value):
         source, made = node.inputs[0], node.outputs[0]
         return source.dtype == made.dtype and equal_shapes(source.shape, made.shape)
     return False
@@ -74,28 +74,6 @@ def _folded(node: Node, inputs: tuple[object, ...]) -> Value | None:
     if not all(isinstance(item.node.op, Constant) for item in inputs if isinstance(item, Value)):
         return None
     return computed(node, inputs) if node.outputs[0].nbytes <= _FOLD_BYTES else None
-
-
-#: Operators that only change or undo shapes and types: nothing is left to do where input and output agree in both.
-_SHAPE_NOOPS = frozenset(
-    {
-        "_sum_like",
-        "Reshape",
-        "reshape_like",
-        "Flatten",
-        "broadcast_to",
-        "broadcast_axis",
-        "broadcast_like",
-        "tile",
-        "repeat",
-        "slice_axis",
-        "slice_like",
-        "Cast",
-        "_cast_like",
-        "expand_dims",
-        "squeeze",
-    }
-)
 
 
 def _strip_shape_only(node: Node, inputs: tuple[object, ...], stubs: list[Value]) -> tuple[Any, ...]:

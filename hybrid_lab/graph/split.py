@@ -167,11 +167,6 @@ _COMPARISONS = frozenset(
     "broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal broadcast_lesser "
     "broadcast_lesser_equal".split()
 )
-#: Pointwise functions that take longer than reading their result back from memory.
-_SLOW = frozenset(
-    "exp log log2 log10 log1p expm1 sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid "
-    "softsign erf erfinv gamma gammaln broadcast_power Activation LeakyReLU _softrelu".split()
-)
 
 
 def _base(value: Value) -> Node | None:
@@ -198,7 +193,7 @@ def recompute_price(node: Node, size: int) -> int | None:
     moves = node.op.family in ("movement", "slicing", "creation")
     if not isinstance(node.op, Elementwise) and node.inputs and not moves:
         return None
-    if node.op.name in _SLOW:
+    if node.op.slow:
         return size * _BYTE * 2
     return size * _BYTE // 4 + 1
 

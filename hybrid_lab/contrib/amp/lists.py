@@ -6,7 +6,7 @@ from typing import Any
 
 from hybrid_lab.ops import records
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.precision import CONDITIONAL, OWN_GRADIENT, SINGLE, Precision, refuses
+from hybrid_lab.ops.framework.precision import SINGLE, Precision, conditional_operators, refuses
 
 from .mode import low_dtype
 
@@ -28,7 +28,7 @@ def list_fp32_ops(target_dtype: object = "float16") -> list[str]:
 def list_conditional_fp32_ops(target_dtype: object = "float16") -> list[tuple[str, str, list[str]]]:
     """(operator, attribute, values): those that compute in float32 where the attribute has one of the values."""
     low_dtype(target_dtype, "amp")
-    return [(name, attribute, list(values)) for name, attribute, values in CONDITIONAL]
+    return [(name, attribute, list(values)) for name, attribute, values in conditional_operators()]
 
 
 def list_widest_type_cast(target_dtype: object = "float16") -> list[str]:
@@ -46,7 +46,7 @@ def list_lp16_fp32_ops(target_dtype: object = "float16") -> list[str]:
 def list_loss_output_functions(target_dtype: object = "float16") -> list[str]:
     """The operators that start a gradient of their own, which `scale_loss` does not scale."""
     low_dtype(target_dtype, "amp")
-    return list(OWN_GRADIENT)
+    return [record.name for record in records() if record.own_gradient is not False]  # True, or a property
 
 
 def list_lp16_use_fp32_params(target_dtype: object = "float16") -> None:

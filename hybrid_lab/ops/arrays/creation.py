@@ -245,6 +245,7 @@ class BlockGrad(_Copy, name="BlockGrad", aliases=("stop_gradient",)):
 class MakeLoss(_Copy, name="make_loss"):
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
 
+    precision = "float32"
     own_gradient = True
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:

@@ -83,6 +83,8 @@ class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 class _Broadcasting(Operator):
     """Base: dimensions of 1 repeated; the gradient sums over them."""
 
+    identity_if_alike = True
+
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0]
 
@@ -198,6 +200,7 @@ def _aligned(shape: tuple[int, ...], reps: tuple[int, ...]) -> tuple[tuple[int, 
 class Tile(Operator, name="tile"):
     """data as a whole repeated `reps` times along each axis."""
 
+    identity_if_alike = True
     reps: Shape
     samples = [sample((2, 3), reps=(2,)), sample((2, 3), reps=(2, 1, 3)), sample((2, 3, 4), reps=(2, 2))]
 
@@ -271,6 +274,7 @@ class TileGrad(Operator, name="_tile_grad"):
 class Repeat(Operator, name="repeat"):
     """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
 
+    identity_if_alike = True
     repeats: int
     axis: int | None = None
     samples = [sample((2, 3), repeats=2), sample((2, 3), repeats=2, axis=1), sample((2, 3), repeats=3, axis=-2)]

@@ -114,6 +114,7 @@ class ArgSort(_Ordering, name="argsort"):
     data : numbers; returns : as data, or (size,) for axis=None
     """
 
+    precision = "float32"
     axis: int | None = -1
     is_ascend: bool = True
     dtype: DType = DType("float32")
@@ -147,6 +148,7 @@ class TopK(_Ordering, name="topk"):
     which has the shape of data and 1 where the chosen elements are. returns : data's shape with k along `axis`
     """
 
+    precision = "float32"
     axis: int | None = -1
     k: int = 1
     ret_typ: Literal["value", "indices", "mask", "both"] = "indices"

@@ -124,6 +124,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     data : any shape and dtype; returns : the dtype of data
     """
 
+    precision = "float32"
     triton = Reduce("sum")
     onnx_name = "ReduceSum"
     samples = [
@@ -142,6 +143,7 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
 class Mean(Reduction, name="mean"):
     """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
 
+    precision = "float32"
     onnx_name = "ReduceMean"
     samples = [*_AXES, _WHOLE]
 
@@ -164,6 +166,7 @@ class Mean(Reduction, name="mean"):
 class Prod(Reduction, name="prod"):
     """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
 
+    precision = "float32"
     triton = Reduce("prod")
     onnx_name = "ReduceProd"
     samples = [sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES]
@@ -179,7 +182,7 @@ class NanSum(Reduction, name="nansum"):
     """The sum over `axis` with NaN counted as 0."""
 
     kinds = "fiu"
-
+    precision = "float32"
     samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
@@ -204,7 +207,7 @@ class NanProd(Reduction, name="nanprod"):
     """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
 
     kinds = "fiu"
-
+    precision = "float32"
     samples = [
         *(sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES[:3]),
         sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0, smooth=False),
@@ -273,6 +276,7 @@ class Norm(Reduction, name="norm"):
     """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
 
     kinds = "fiu"
+    precision = "float32"
     ord: int = 2
     axis: Axis = None
     out_dtype: DType | None = None
@@ -407,6 +411,7 @@ class SumLike(Operator, name="_sum_like"):
     data : the broadcast shape; like : only its shape is read; returns : the shape of like
     """
 
+    identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
     samples = [sample((2, 3, 4), (3, 1)), sample((2, 3), (2, 3)), sample((2, 3), (1,)), sample((2, 3, 4), (2, 1, 4))]

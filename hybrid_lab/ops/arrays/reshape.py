@@ -90,6 +90,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
 class _Reshaping(Operator):
     """Base: the elements in their order, another shape."""
 
+    identity_if_alike = True
     view = True
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
@@ -190,6 +191,7 @@ class ReshapeLike(Operator, name="reshape_like"):
     lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
     """
 
+    identity_if_alike = True
     lhs_begin: int | None = None
     lhs_end: int | None = None
     rhs_begin: int | None = None

@@ -27,6 +27,7 @@ class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
     """
 
     kinds = "fiu"
+    precision = "float32"
     axis: int | None = None
     dtype: DType | None = None
     samples = [

@@ -195,6 +195,7 @@ class SliceGrad(_SliceGradient, name="_slice_grad"):
 class SliceAxis(_Slicing, name="slice_axis"):
     """data[..., begin:end, ...] along `axis`; end None goes to the end."""
 
+    identity_if_alike = True
     axis: int
     begin: int
     end: int | None = None
@@ -231,6 +232,7 @@ class SliceAxisGrad(_SliceGradient, name="_slice_axis_grad"):
 class SliceLike(_Slicing, name="slice_like"):
     """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
 
+    identity_if_alike = True
     axes: Shape = ()
     shape_only = ("shape_like",)
     samples = [sample((4, 5), (2, 3)), sample((4, 5, 6), (2, 3), axes=(0, 1)), sample((4, 5), (9, 3), axes=(-1,))]

@@ -95,6 +95,7 @@ sigmoid = unary(
     "Sigmoid",
     "1 / (1 + exp(-data)).",
     samples=_WIDE,
+    slow=True,
 )
 
 
@@ -112,6 +113,7 @@ softsign = unary(
     "Softsign",
     "data / (1 + |data|).",
     samples=_WIDE,
+    slow=True,
 )
 
 
@@ -129,6 +131,8 @@ softrelu = unary(
     aliases=("softrelu", "softplus"),
     samples=_WIDE,
     mxnet=None,
+    slow=True,
+    precision="float32",
 )
 
 
@@ -163,6 +167,8 @@ class Activation(Elementwise, name="Activation"):
     """The activation named by `act_type`. data : any shape, floating; returns : as data."""
 
     kinds = "fiu"
+    float32_where = {"act_type": ("softrelu",)}
+    slow = True
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
     samples = [
         sample((2, 3, 4), low=-3.0, high=3.0, act_type=name)
@@ -210,6 +216,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     """
 
     kinds = "f"
+    float32_where = {"act_type": ("elu", "selu")}
+    slow = True
     act_type: Literal["leaky", "prelu", "elu", "selu", "gelu", "rrelu"] = "leaky"
     slope: float = 0.25
     lower_bound: float = 0.125

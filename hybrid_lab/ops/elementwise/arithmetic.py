@@ -188,6 +188,8 @@ broadcast_power = binary(
     doc="lhs to the power of rhs, with broadcasting.",
     aliases=("_power", "_Power", "power"),
     samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)],
+    slow=True,
+    precision="float32",
 )
 
 broadcast_maximum = binary(
@@ -231,6 +233,7 @@ def _hypot(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
 class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
     """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
 
+    precision = "float32"
     ufunc = staticmethod(_hypot)
     triton = Pointwise("hypotenuse({0}, {1})")
     samples = _POSITIVE[:3]

@@ -24,6 +24,7 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
     data : any shape and dtype; returns : the same shape in `dtype`
     """
 
+    identity_if_alike = True
     dtype: DType
     samples = [
         sample((3, 4), attrs={"dtype": "float64"}),
@@ -62,6 +63,7 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
 class CastLike(Operator, name="_cast_like"):
     """data converted to the dtype of `like`, of which only the dtype is read."""
 
+    identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
     samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]

@@ -165,6 +165,7 @@ square = unary(
     "data^2.",
     samples=[*_SIGNED, _COUNTED],
     integers=True,
+    precision="float32",
 )
 sqrt = unary(
     "sqrt", np.sqrt, lambda F, x, y, dy: dy * 0.5 / y, "tl.sqrt({0})", "Sqrt", "The square root.", samples=_POSITIVE
@@ -184,6 +185,7 @@ rsqrt = unary(
     lambda op, g, x: g.Reciprocal(g.Sqrt(x)),
     "1 / sqrt(data).",
     samples=_POSITIVE,
+    precision="float32",
 )
 
 
@@ -218,6 +220,7 @@ rcbrt = unary(
     lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)),
     "1 / cbrt(data).",
     samples=_POSITIVE,
+    precision="float32",
 )
 
 
@@ -233,6 +236,7 @@ reciprocal = unary(
     "Reciprocal",
     "1 / data.",
     samples=_POSITIVE,
+    precision="float32",
 )
 
 exp = unary(
@@ -243,6 +247,8 @@ exp = unary(
     "Exp",
     "e^data.",
     samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED],
+    slow=True,
+    precision="float32",
 )
 expm1 = unary(
     "expm1",
@@ -252,9 +258,19 @@ expm1 = unary(
     lambda op, g, x: g.Sub(g.Exp(x), g.const(1, g.dtype(x))),
     "e^data - 1.",
     samples=_SIGNED,
+    slow=True,
+    precision="float32",
 )
 log = unary(
-    "log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE
+    "log",
+    np.log,
+    lambda F, x, y, dy: dy / x,
+    "tl.log({0})",
+    "Log",
+    "The natural logarithm.",
+    samples=_POSITIVE,
+    slow=True,
+    precision="float32",
 )
 
 
@@ -277,6 +293,8 @@ log10 = unary(
     _scaled_log(10.0),
     "The logarithm to base 10.",
     samples=_POSITIVE,
+    slow=True,
+    precision="float32",
 )
 log2 = unary(
     "log2",
@@ -286,6 +304,8 @@ log2 = unary(
     _scaled_log(2.0),
     "The logarithm to base 2.",
     samples=_POSITIVE,
+    slow=True,
+    precision="float32",
 )
 log1p = unary(
     "log1p",
@@ -295,13 +315,29 @@ log1p = unary(
     lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))),
     "log(1 + data).",
     samples=[sample((3, 4), low=-0.8, high=3.0)],
+    slow=True,
+    precision="float32",
 )
 
 sin = unary(
-    "sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED
+    "sin",
+    np.sin,
+    lambda F, x, y, dy: dy * F.cos(x),
+    "tl.sin({0})",
+    "Sin",
+    "The sine of radians.",
+    samples=_SIGNED,
+    slow=True,
 )
 cos = unary(
-    "cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED
+    "cos",
+    np.cos,
+    lambda F, x, y, dy: -dy * F.sin(x),
+    "tl.cos({0})",
+    "Cos",
+    "The cosine of radians.",
+    samples=_SIGNED,
+    slow=True,
 )
 tan = unary(
     "tan",
@@ -311,6 +347,8 @@ tan = unary(
     "Tan",
     "The tangent of radians.",
     samples=_SIGNED[:1],
+    slow=True,
+    precision="float32",
 )
 arcsin = unary(
     "arcsin",
@@ -320,6 +358,8 @@ arcsin = unary(
     "Asin",
     "The inverse sine.",
     samples=_INSIDE,
+    slow=True,
+    precision="float32",
 )
 arccos = unary(
     "arccos",
@@ -329,6 +369,8 @@ arccos = unary(
     "Acos",
     "The inverse cosine.",
     samples=_INSIDE,
+    slow=True,
+    precision="float32",
 )
 arctan = unary(
     "arctan",
@@ -338,6 +380,7 @@ arctan = unary(
     "Atan",
     "The inverse tangent.",
     samples=_SIGNED,
+    slow=True,
 )
 sinh = unary(
     "sinh",
@@ -347,6 +390,8 @@ sinh = unary(
     "Sinh",
     "The hyperbolic sine.",
     samples=_SIGNED,
+    slow=True,
+    precision="float32",
 )
 cosh = unary(
     "cosh",
@@ -356,6 +401,8 @@ cosh = unary(
     "Cosh",
     "The hyperbolic cosine.",
     samples=_SIGNED,
+    slow=True,
+    precision="float32",
 )
 tanh = unary(
     "tanh",
@@ -367,6 +414,7 @@ tanh = unary(
     "Tanh",
     "The hyperbolic tangent.",
     samples=_SIGNED,
+    slow=True,
 )
 arcsinh = unary(
     "arcsinh",
@@ -379,6 +427,7 @@ arcsinh = unary(
     "Asinh",
     "The inverse hyperbolic sine.",
     samples=_SIGNED,
+    slow=True,
 )
 arccosh = unary(
     "arccosh",
@@ -390,6 +439,7 @@ arccosh = unary(
     "Acosh",
     "The inverse hyperbolic cosine, for data >= 1.",
     samples=[sample((3, 4), low=1.2, high=4.0)],
+    slow=True,
 )
 arctanh = unary(
     "arctanh",
@@ -399,6 +449,8 @@ arctanh = unary(
     "Atanh",
     "The inverse hyperbolic tangent, for |data| < 1.",
     samples=_INSIDE,
+    slow=True,
+    precision="float32",
 )
 degrees = unary(
     "degrees",

@@ -20,6 +20,7 @@ class SmoothL1(Unary, name="smooth_l1"):
     data : any shape, floating; returns : as data
     """
 
+    precision = "float32"
     scalar: float = 1.0
     samples = [sample((3, 4), low=-2.0, high=2.0), sample((3, 4), low=-2.0, high=2.0, scalar=2.0)]
 

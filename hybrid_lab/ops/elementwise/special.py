@@ -52,6 +52,7 @@ def error_function(x: Array, out: np.ndarray | None = None, scratch: Scratch = n
 class Erf(Unary, name="erf"):
     """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
 
+    slow = True
     triton = Pointwise("tl.erf({0})", floating=True)
     onnx = "Erf"
     ufunc = staticmethod(error_function)
@@ -106,6 +107,8 @@ erfinv = unary(
     None,
     "The inverse of erf, for data in (-1, 1).",
     samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)],
+    slow=True,
+    precision="float32",
 )
 
 # -- the gamma function ----------------------------------------------------------------------------------------
@@ -249,6 +252,7 @@ class Polygamma(Operator, name="_polygamma"):
     """Derivative number `order` of digamma, 1 or more; returns : as data."""
 
     kinds = "f"
+    precision = "float32"
     mxnet = None
     order: int
     samples = [
@@ -279,6 +283,7 @@ trigamma = unary(
     "The derivative of digamma.",
     samples=_GAMMA_SAMPLES,
     mxnet=None,
+    precision="float32",
 )
 digamma = unary(
     "_digamma",
@@ -289,6 +294,7 @@ digamma = unary(
     "The derivative of log gamma(data).",
     samples=_GAMMA_SAMPLES,
     mxnet=None,
+    precision="float32",
 )
 gamma = unary(
     "gamma",
@@ -298,6 +304,8 @@ gamma = unary(
     None,
     "The gamma function: (n - 1)! at the whole number n.",
     samples=_GAMMA_SAMPLES,
+    slow=True,
+    precision="float32",
 )
 gammaln = unary(
     "gammaln",
@@ -307,4 +315,6 @@ gammaln = unary(
     None,
     "log |gamma(data)|, without the overflow of gamma.",
     samples=_GAMMA_SAMPLES,
+    slow=True,
+    precision="float32",
 )

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -49,6 +49,14 @@ class Operator:
     view: ClassVar[bool] = False
     identity: ClassVar[bool] = False
     """The output is the first input, value for value."""
+    identity_if_alike: ClassVar[bool] = False
+    """The output is the first input where the two have one shape and dtype."""
+    slow: ClassVar[bool] = False
+    """An element takes longer to compute than to read back from memory: a backward keeps the result."""
+    precision: ClassVar[Literal["low", "float32"] | None] = None
+    """What mixed precision computes the operator in: "low" is float16 or bfloat16. None: what its inputs are."""
+    float32_where: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Mixed precision computes in float32 where an attribute has one of these values."""
     random: ClassVar[bool] = False
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()

@@ -1,9 +1,15 @@
 """Mixed precision: which operators compute in a low precision, which in float32, and what each of a call's inputs
 becomes.
 
-The tables say it once, for eager calls and for graphs, for float16 and for bfloat16. Every other operator computes in
-what its inputs are; where its record refuses several dtypes, in the wider one. The choice is that of MXNet's
-`contrib.amp`, but for products of arrays (`dot`, `batch_dot`, attention), which MXNet leaves in what their inputs are.
+Records say it in `precision` and `float32_where`, for eager calls and for graphs, for float16 and for bfloat16:
+
+low         sums of products, which have units of their own on GPUs and add up in float32 there
+float32     functions whose results, or whose slopes, soon leave the range of float16, and lose digits in bfloat16; sums
+            of many; linear algebra; positions, of which float16 counts 2,048, bfloat16 256
+
+Every other operator computes in what its inputs are; where its record refuses several dtypes, in the wider one. The
+choice is that of MXNet's `contrib.amp`, but for products of arrays (`dot`, `batch_dot`, attention), which MXNet leaves
+in what their inputs are.
 """
 
 from __future__ import annotations
@@ -15,44 +21,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, SettingError
 from hybrid_lab.log import logger
-from hybrid_lab.ops.framework.operator import Operator, find, registered_names
-
-LOW = (
-    "Convolution Deconvolution FullyConnected RNN dot batch_dot "
-    "_contrib_interleaved_matmul_selfatt_qk _contrib_interleaved_matmul_selfatt_valatt "
-    "_contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt"
-).split()
-"""Sums of products, which have units of their own on GPUs and add up in float32 there."""
-
-FLOAT32 = (
-    # Functions whose results, or whose slopes, soon leave the range of float16, and lose digits in bfloat16.
-    "exp expm1 log log10 log2 log1p broadcast_power square reciprocal rsqrt rcbrt arccos arcsin arctanh cosh sinh tan "
-    "erfinv gamma gammaln _digamma _trigamma _polygamma _softrelu broadcast_hypot smooth_l1 "
-    # Sums of many.
-    "sum mean prod nansum nanprod norm moments cumsum khatri_rao softmax softmin log_softmax _softmax_with "
-    "SoftmaxActivation softmax_cross_entropy LayerNorm InstanceNorm GroupNorm L2Normalization LRN CTCLoss "
-    "SoftmaxOutput LinearRegressionOutput MAERegressionOutput LogisticRegressionOutput SVMOutput MakeLoss make_loss "
-    # Linear algebra, and positions, of which float16 counts 2,048, bfloat16 256.
-    "_linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm _linalg_potrf _linalg_potri _linalg_inverse "
-    "_linalg_det _linalg_slogdet _linalg_sumlogdiag _linalg_syevd _linalg_gelqf _linalg_extractdiag _linalg_makediag "
-    "_linalg_extracttrian _linalg_maketrian argsort topk _contrib_MultiBoxPrior"
-).split()
-
-CONDITIONAL = (
-    ("Activation", "act_type", ("softrelu",)),
-    ("LeakyReLU", "act_type", ("elu", "selu")),
-)
-"""Float32 where an attribute has one of these values."""
-
-OWN_GRADIENT = (
-    "SoftmaxOutput",
-    "LinearRegressionOutput",
-    "LogisticRegressionOutput",
-    "MAERegressionOutput",
-    "SVMOutput",
-    "MakeLoss",
-)
-"""Operators that start a gradient of their own, whatever comes from above: a scaled loss does not scale it."""
+from hybrid_lab.ops.framework.operator import Operator, find, records, registered_names
 
 HALF, SINGLE, DOUBLE = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
 _CASTS = frozenset({"Cast", "_cast_like", "amp_cast", "amp_multicast", "BlockGrad"})
@@ -62,7 +31,7 @@ class Precision:
     """What mixed precision asks for: the low dtype, and which operators compute in which.
 
     low, float32 : names of operators (MXNet's count too); conditional : (name, attribute, values), for float32 there;
-    None takes the tables above
+    None: what the records say
     Raises SettingError for names that no operator has, or that stand in two of the lists.
     """
 
@@ -74,9 +43,9 @@ class Precision:
         conditional: Iterable[Sequence[Any]] | None = None,
     ):
         self.target = np.dtype(target)
-        self.low = _named(LOW if low is None else low, "the operators of low precision")
+        self.low = _stated("low") if low is None else _named(low, "the operators of low precision")
         given = frozenset() if float32 is None else _named(float32, "the operators of float32")
-        pairs = CONDITIONAL if conditional is None else tuple(conditional)
+        pairs = conditional_operators() if conditional is None else list(conditional)
         self.conditional = tuple(
             (next(iter(_named([name], "conditional_fp32_ops"))), attribute, tuple(values))
             for name, attribute, values in pairs
@@ -87,7 +56,7 @@ class Precision:
             names = ", ".join(sorted(both))
             raise SettingError(f"{names} cannot compute in {self.target.name} and in float32{hint}")
         # What the caller calls low is taken out of our own list, not the other way about.
-        self.float32 = given if float32 is not None else _named(FLOAT32, "the table") - self.low
+        self.float32 = given if float32 is not None else _stated("float32") - self.low
         self._known: dict[Any, Any] = {}
         self._warned: set[str] = set()
 
@@ -131,7 +100,7 @@ class Precision:
         dtype = self._dtype_for(op, dtypes, floating)
         if dtype is None:
             return None
-        if op.name in OWN_GRADIENT:
+        if op.own_gradient:
             self._warn_of(op.name)
         names, aux = op.signature.inputs, op.signature.aux
         wanted = tuple(
@@ -159,6 +128,16 @@ class Precision:
                 f"{name} starts a gradient of its own, which amp.scale_loss does not scale: multiply its grad_scale by "
                 "trainer._amp_loss_scaler.loss_scale, or use a loss of gluon.loss"
             )
+
+
+def conditional_operators() -> list[tuple[str, str, tuple[str, ...]]]:
+    """(operator, attribute, values): what computes in float32 where the attribute has one of the values."""
+    return [(record.name, *item) for record in records() for item in record.float32_where.items()]
+
+
+def _stated(precision: str) -> frozenset[str]:
+    """The operators whose records say so."""
+    return frozenset(record.name for record in records() if record.precision == precision)
 
 
 def refuses(op: Operator, dtypes: tuple[Any, ...]) -> bool:

@@ -38,6 +38,7 @@ class _Attention(Operator):
     """Base: checks, and the kernel from the lowering."""
 
     kinds = "f"
+    precision = "low"
     heads: int
 
     def check_shapes(self, attention: tuple[int, ...] | None, **projections: Any) -> None:

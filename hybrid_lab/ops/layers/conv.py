@@ -179,6 +179,7 @@ class Convolution(_Convolving, name="Convolution"):
     returns : (n, num_filter, *output), output = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1
     """
 
+    precision = "low"
     samples = [
         sample((2, 3, 7), (4, 3, 3), (4,), kernel=3, num_filter=4),
         sample((2, 3, 7, 6), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4),

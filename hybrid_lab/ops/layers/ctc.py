@@ -28,6 +28,7 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
     """
 
     kinds = "f"
+    precision = "float32"
     use_data_lengths: bool = False
     use_label_lengths: bool = False
     blank_label: Literal["first", "last"] = "first"

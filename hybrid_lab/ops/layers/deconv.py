@@ -89,6 +89,7 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
     target_shape names the output and replaces pad and adj
     """
 
+    precision = "low"
     samples = [
         sample((2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
         sample((2, 3, 5), (3, 2, 4), (2,), kernel=4, stride=3, adj=2, pad=1, num_filter=2, no_bias=False),

@@ -133,6 +133,7 @@ class GroupNorm(_Grouped, name="GroupNorm"):
     returns : as data; with output_mean_var also the mean and sqrt(var + eps), both (n, num_groups)
     """
 
+    precision = "float32"
     num_groups: int = 1
     eps: float = 1e-5
     output_mean_var: bool = False
@@ -169,6 +170,7 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
     data : (n, channels, ...), three or more dimensions, floating; gamma, beta : (channels,); returns : as data
     """
 
+    precision = "float32"
     eps: float = 1e-3
     signature = Signature(outputs=3, visible=1)
     samples = [
@@ -197,6 +199,7 @@ class LRN(Operator, name="LRN"):
     """
 
     kinds = "f"
+    precision = "float32"
     alpha: float = 1e-4
     beta: float = 0.75
     knorm: float = 2.0
@@ -300,6 +303,7 @@ class Moments(Operator, name="moments"):
     """
 
     kinds = "f"
+    precision = "float32"
     axes: Axis = None
     keepdims: bool = False
     signature = Signature(outputs=2)

@@ -293,6 +293,7 @@ class LayerNorm(Operator, name="LayerNorm"):
     """
 
     kinds = "f"
+    precision = "float32"
     axis: int = -1
     eps: float = 1e-5
     output_mean_var: bool = False
@@ -392,6 +393,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     """
 
     kinds = "f"
+    precision = "float32"
     eps: float = 1e-10
     mode: Literal["instance", "channel", "spatial"] = "instance"
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]

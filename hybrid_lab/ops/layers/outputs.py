@@ -72,6 +72,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     out_grad : multiply with the gradient from above, which else is not read
     """
 
+    precision = "float32"
     samples = [
         sample((4, 5), ints((4,), 0, 5)),
         sample((4, 5), (4, 5), low=0.0),
@@ -199,6 +200,7 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
 
     kinds = "f"
+    precision = "float32"
     mode: Literal["instance", "channel"] = "instance"
     samples = [sample((3, 4)), sample((2, 3, 4), mode="channel"), sample((2, 3, 2))]
 
@@ -233,6 +235,7 @@ class _Regression(Operator):
     """Base: a function of data whose gradient is grad_scale * difference(y, label) per output of an instance."""
 
     kinds = "f"
+    precision = "float32"
     own_gradient = True
     grad_scale: float = 1.0
     kind: ClassVar[str]
@@ -334,6 +337,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     """
 
     kinds = "f"
+    precision = "float32"
     own_gradient = True
     margin: float = 1.0
     regularization_coefficient: float = 1.0
@@ -380,6 +384,7 @@ class MakeLoss(Operator, name="MakeLoss"):
     """
 
     kinds = "f"
+    precision = "float32"
     own_gradient = True
     grad_scale: float = 1.0
     valid_thresh: float = 0.0

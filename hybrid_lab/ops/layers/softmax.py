@@ -34,6 +34,7 @@ class _SoftmaxLike(Operator):
     """Base: normalized over one axis."""
 
     kinds = "f"
+    precision = "float32"
     axis: int = -1
     temperature: float | None = None
     dtype: DType | None = None
@@ -227,6 +228,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
     """
 
     kinds = "f"
+    precision = "float32"
     mxnet = None
     axis: int = -1
     temperature: float | None = None
@@ -315,6 +317,7 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     """
 
     kinds = "f"
+    precision = "float32"
     samples = [sample((4, 5), ints((4,), 0, 5))]
 
     def infer_shape(self, data: Shape, label: Shape) -> Shape:

@@ -49,6 +49,7 @@ class Dot(Operator, name="dot"):
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
     """
 
+    precision = "low"
     transpose_a: bool = False
     transpose_b: bool = False
     samples = [
@@ -263,6 +264,7 @@ class BatchDot(Operator, name="batch_dot"):
     transpose_a, transpose_b : lhs is (..., k, m), rhs is (..., n, k)
     """
 
+    precision = "low"
     transpose_a: bool = False
     transpose_b: bool = False
     samples = [
@@ -314,6 +316,7 @@ class BatchDot(Operator, name="batch_dot"):
 class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
     """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
 
+    precision = "float32"  # type: ignore[assignment]
     transpose_a: bool = False
     transpose_b: bool = False
     alpha: float = 1.0
@@ -364,6 +367,7 @@ class FullyConnected(Operator, name="FullyConnected"):
     returns : (n, num_hidden), or (..., num_hidden)
     """
 
+    precision = "low"
     num_hidden: int
     no_bias: bool = False
     flatten: bool = True

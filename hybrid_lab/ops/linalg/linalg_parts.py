@@ -21,6 +21,7 @@ class _Parts(Operator):
     """Base: chosen elements of n x n matrices along a last axis."""
 
     kinds = "f"
+    precision = "float32"
 
     def places(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows and columns of the chosen elements of a matrix of that size."""

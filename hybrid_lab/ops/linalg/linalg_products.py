@@ -50,6 +50,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     """
 
     kinds = "f"
+    precision = "float32"
     transpose_a: bool = False
     transpose_b: bool = False
     alpha: float = 1.0
@@ -103,6 +104,7 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
 
     kinds = "f"
+    precision = "float32"
     transpose: bool = False
     alpha: float = 1.0
     samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
@@ -181,6 +183,7 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
     """
 
     kinds = "f"
+    precision = "float32"
     transpose: bool = False
     rightside: bool = False
     lower_: bool = True
@@ -240,6 +243,7 @@ class KhatriRao(Operator, name="khatri_rao"):
     args : (m1, n), (m2, n) ...; returns : (m1 * m2 * ..., n)
     """
 
+    precision = "float32"
     samples = [sample((2, 3), (4, 3)), sample((2, 3), (4, 3), (3, 3)), sample((2, 3))]
 
     def infer_shape(self, *args: Shape) -> Shape:

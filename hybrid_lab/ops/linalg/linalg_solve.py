@@ -34,6 +34,7 @@ class _Solver(Operator):
     """Base: float32 and float64."""
 
     kinds = "f"
+    precision = "float32"
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         dtype = super().infer_type(*dtypes)
@@ -202,6 +203,7 @@ class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdia
     """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
 
     kinds = "f"
+    precision = "float32"
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
 
     def infer_shape(self, A: Shape) -> Shape:

@@ -171,6 +171,7 @@ class RNN(_Recurrent, name="RNN"):
     Schmidhuber 1997; Cho et al. 2014; the packed order is that of cuDNN.
     """
 
+    precision = "low"
     _predict: bool = False
     mode_dependent = True
     samples = [

@@ -488,6 +488,7 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     """
 
     kinds = "f"
+    precision = "float32"
     sizes: tuple[float, ...] = (1.0,)
     ratios: tuple[float, ...] = (1.0,)
     clip: bool = False
