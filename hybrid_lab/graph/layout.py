@@ -13,34 +13,32 @@ from typing import Any
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.arrays.movement import Permutation
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.pointwise import Elementwise
+from hybrid_lab.ops.linalg.linalg import BatchDot, Dot
 
 Order = tuple[int, ...]
 
 #: How many pointwise operators a transpose looks through for others that it cancels.
 _DEPTH = 8
-_TRANSPOSES = frozenset({"transpose", "SwapAxis"})
-#: Operators whose output has the elements of the first input in their order.
-_RESHAPES = frozenset({"Reshape", "reshape_like", "Flatten", "expand_dims", "squeeze", "_channel_like"})
-_PRODUCTS = frozenset({"dot", "batch_dot"})
 
 
 def layout(graph: Graph) -> Graph:
     """An inferred graph with the same numbers. Simplify it afterwards: what is merged may be there already."""
-    if not any(node.op.name in _TRANSPOSES or node.op.name in _RESHAPES for node in graph.operators):
+    if not any(isinstance(node.op, Permutation) or node.op.in_order for node in graph.operators):
         return graph
     alone = {value for value, readers in graph.users().items() if len(readers) == 1} - set(graph.roots)
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
-        name = node.op.name
-        if name in _TRANSPOSES and isinstance(inputs[0], Value):
-            found = _transposed(node, inputs[0], order_of(node), alone, 0)
+        op, order = node.op, order_of(node)
+        if order is not None and isinstance(inputs[0], Value):
+            found = _transposed(node, inputs[0], order, alone, 0)
             if found is not None:
                 return (found,)
-        if name in _RESHAPES and isinstance(inputs[0], Value) and inputs[0].node.op.name in _RESHAPES:
+        if op.in_order and isinstance(inputs[0], Value) and inputs[0].node.op.in_order:
             return (_reshaped(node, inputs[0].node.inputs[0]),)
-        if name in _PRODUCTS:
+        if type(op) in (Dot, BatchDot):
             return _product(node, inputs)
         # A rewritten value with one reader still has one.
         made = node if inputs == node.inputs else node.replace(inputs=inputs)
@@ -50,9 +48,9 @@ def layout(graph: Graph) -> Graph:
     return graph.map(rewrite)
 
 
-def order_of(node: Node) -> Order:
-    """The permutation that a transpose does."""
-    return tuple(node.op.order(len(node.outputs[0].shape)))  # type: ignore[attr-defined]
+def order_of(node: Node) -> Order | None:
+    """The permutation that a transpose does; None for other operators."""
+    return node.op.order(len(node.outputs[0].shape)) if isinstance(node.op, Permutation) else None
 
 
 def _transposed(node: Node, value: Value, order: Order, alone: set[Value], depth: int) -> Value | None:
@@ -63,8 +61,8 @@ def _transposed(node: Node, value: Value, order: Order, alone: set[Value], depth
     if order == tuple(range(len(order))):
         return value
     maker = value.node
-    if maker.op.name in _TRANSPOSES:
-        inner = order_of(maker)
+    inner = order_of(maker)
+    if inner is not None:
         merged = tuple(inner[axis] for axis in order)
         source = maker.inputs[0]
         if merged == tuple(range(len(merged))):
@@ -101,7 +99,7 @@ def _product(node: Node, inputs: tuple[object, ...]) -> Any:
     op: Any = node.op
     flags, operands = [op.transpose_a, op.transpose_b], list(inputs)
     for index, item in enumerate(inputs):
-        if not isinstance(item, Value) or item.node.op.name not in _TRANSPOSES:
+        if not isinstance(item, Value):
             continue
         rank = len(item.shape)
         if order_of(item.node) != (*range(rank - 2), rank - 1, rank - 2) or (op.name == "dot" and rank != 2):

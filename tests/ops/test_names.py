@@ -9,7 +9,7 @@ import pytest
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.torch_kernels import images, table
 from hybrid_lab.engines.torch_kernels.rules import TABLE
-from hybrid_lab.graph import decompose, fold_norm, layout
+from hybrid_lab.graph import decompose, fold_norm
 from hybrid_lab.ops.framework.operator import records
 
 OPERATORS = {record.name for record in records()}
@@ -17,7 +17,6 @@ FAMILIES = {record.family for record in records()}
 
 TABLES = {
     f"{table.__name__} and {images.__name__}": TABLE,
-    "layout": layout._TRANSPOSES | layout._RESHAPES | layout._PRODUCTS,
     "fold_norm._LAYERS": fold_norm._LAYERS,
     "decompose.PRIMITIVES": list(itertools.chain(*decompose.PRIMITIVES.values())),
 }

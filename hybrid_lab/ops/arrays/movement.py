@@ -17,11 +17,29 @@ from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 
 
-class Transpose(Operator, name="transpose"):
+class Permutation(Operator):
+    """Base: the axes of data in another order."""
+
+    view = True
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The permutation, non-negative. Raises ShapeError."""
+        raise NotImplementedError
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return tuple(data[axis] for axis in self.order(len(data)))
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        return into(data.transpose(self.order(data.ndim)), out)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        return g.Transpose(data, perm=list(self.order(len(g.shape(data)))))
+
+
+class Transpose(Permutation, name="transpose"):
     """data with its axes in the order `axes`; () reverses them."""
 
     axes: Shape = ()
-    view = True
     samples = [
         sample((2, 3, 4)),
         sample((2, 3, 4), axes=(1, 2, 0)),
@@ -30,7 +48,6 @@ class Transpose(Operator, name="transpose"):
     ]
 
     def order(self, rank: int) -> tuple[int, ...]:
-        """The permutation, non-negative. Raises ShapeError."""
         if not self.axes:
             return tuple(reversed(range(rank)))
         order = tuple(axis % rank if -rank <= axis < rank else axis for axis in self.axes)
@@ -38,46 +55,26 @@ class Transpose(Operator, name="transpose"):
             raise ShapeError(f"transpose: axes={self.axes} is not a permutation of the {rank} axes of the input")
         return order
 
-    def infer_shape(self, data: Shape) -> Shape:
-        return tuple(data[axis] for axis in self.order(len(data)))
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(data.transpose(self.order(data.ndim)), out)
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         order = self.order(len(self.axes))
         return F.transpose(dy, axes=tuple(order.index(axis) for axis in range(len(order))))
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Transpose(data, perm=list(self.order(len(g.shape(data)))))
 
-
-class SwapAxis(Operator, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
+class SwapAxis(Permutation, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
     """data with the axes dim1 and dim2 exchanged."""
 
     dim1: int = 0
     dim2: int = 0
-    view = True
     samples = [sample((2, 3, 4), dim1=0, dim2=2), sample((2, 3, 4), dim1=1, dim2=2)]
 
-    def order(self, rank: int) -> list[int]:
-        """The exchange as a permutation. Raises ShapeError."""
+    def order(self, rank: int) -> tuple[int, ...]:
         first, second = (axis_of("SwapAxis", axis, rank) for axis in (self.dim1, self.dim2))
         order = list(range(rank))
         order[first], order[second] = second, first
-        return order
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return tuple(data[axis] for axis in self.order(len(data)))
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(data.swapaxes(self.dim1, self.dim2), out)
+        return tuple(order)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.SwapAxis(dy, dim1=self.dim1, dim2=self.dim2)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Transpose(data, perm=self.order(len(g.shape(data))))
 
 
 class _Broadcasting(Operator):

@@ -503,6 +503,7 @@ class SizeRatio(Operator, name="_size_ratio"):
 class RestoreAxes(Operator, name="_restore_axes"):
     """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
 
+    in_order = True
     axis: Axis = None
     exclude: bool = False
     mxnet = None

@@ -90,6 +90,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
 class _Reshaping(Operator):
     """Base: the elements in their order, another shape."""
 
+    in_order = True
     identity_if_alike = True
     view = True
 
@@ -191,6 +192,7 @@ class ReshapeLike(Operator, name="reshape_like"):
     lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
     """
 
+    in_order = True
     identity_if_alike = True
     lhs_begin: int | None = None
     lhs_end: int | None = None
@@ -227,6 +229,7 @@ class ChannelLike(Operator, name="_channel_like"):
     axis : the channels of `like`, of which only the shape is read
     """
 
+    in_order = True
     axis: int = 1
     mxnet = None
     view = True

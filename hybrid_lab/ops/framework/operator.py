@@ -51,6 +51,8 @@ class Operator:
     """The output is the first input, value for value."""
     identity_if_alike: ClassVar[bool] = False
     """The output is the first input where the two have one shape and dtype."""
+    in_order: ClassVar[bool] = False
+    """The output has the elements of the first input in their order, in another shape."""
     slow: ClassVar[bool] = False
     """An element takes longer to compute than to read back from memory: a backward keeps the result."""
     precision: ClassVar[Literal["low", "float32"] | None] = None

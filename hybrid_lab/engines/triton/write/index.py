@@ -19,13 +19,12 @@ import numpy as np
 
 from hybrid_lab.engines.triton.write.reuse import shown
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.ops.arrays.movement import Permutation
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.sizes import BoundSize
 
 #: Strides and the like that are arguments had better be multiples of this: so many numbers are loaded at once.
 NEIGHBOURS = 4
-#: Views that keep the elements in their order.
-IN_ORDER = ("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes")
 #: (strides along the axes of the view, its first element), in elements
 Strides = tuple[tuple[int, ...], int]
 
@@ -308,7 +307,7 @@ def _computed(node: Node, output: int) -> Strides | None:
     """The strides that follow from the kind of view, or None."""
     op: Any = node.op
     source, shape = node.values_in[0].shape, node.outputs[output].shape
-    if op.name in ("transpose", "SwapAxis"):
+    if isinstance(op, Permutation):
         strides = strides_of(source)
         return tuple([strides[axis] for axis in op.order(len(source))]), 0
     if op.name in ("slice", "slice_axis"):
@@ -318,4 +317,4 @@ def _computed(node: Node, output: int) -> Strides | None:
             found.append(stride * step)
             start += first * stride
         return tuple(found), start
-    return (strides_of(shape), 0) if op.name in IN_ORDER else None
+    return (strides_of(shape), 0) if op.in_order else None
