@@ -268,3 +268,23 @@ def test_samples_differ_from_one_another():
     for record in RECORDS:
         texts = [repr(case.sample) for case in CASES if case.record is record]
         assert len(set(texts)) == len(texts), record.name
+
+
+def test_no_output_is_larger_than_its_bound():
+    bounded = set()
+    for case in CASES:
+        inputs = case.inputs()
+        if not inputs or any(getattr(item, "dtype", np.dtype("f4")).kind not in "fiu" for item in inputs):
+            continue
+
+        def largest(item):
+            return float(np.abs(np.asarray(item, np.float64)).max(initial=0))
+
+        def filters(index, inputs=inputs):
+            return float(np.abs(inputs[index]).reshape(len(inputs[index]), -1).sum(axis=1).max())
+
+        bound = case.op.bound([largest(item) for item in inputs], [np.shape(item) for item in inputs], filters)
+        if np.isfinite(bound):
+            bounded.add(case.record.name)
+            assert largest(case.outputs(inputs)[0]) <= bound * (1 + 1e-3), case.id
+    assert len(bounded) >= 25, "the rules of the records are not asked"

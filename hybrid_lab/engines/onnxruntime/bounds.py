@@ -7,7 +7,8 @@ operator. So one look at the inputs of a region tells what ONNX Runtime would el
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,10 +91,10 @@ class _Sizes:
         known = dict(given)
         for node in nodes:
             sizes = [self._size(item, known) for item in node.inputs]
-            rule = _RULES.get(node.op.name)
+            shapes = [item.shape if isinstance(item, Value) else () for item in node.inputs]
             # Behind something that may be infinite there may be NaN, whatever the operator makes of it.
-            fine = rule is not None and all(size <= SAFE for size in sizes)
-            known[node.outputs[0]] = rule(self, node, sizes) if fine and rule is not None else math.inf
+            fine = all(size <= SAFE for size in sizes)
+            known[node.outputs[0]] = node.op.bound(sizes, shapes, partial(self._filter, node)) if fine else math.inf
         return known
 
     def _size(self, item: Any, known: Mapping[Value, float]) -> float:
@@ -113,8 +114,9 @@ class _Sizes:
         op = value.node.op
         return op.array if isinstance(op, Constant) else self.arrays.get(value)
 
-    def filters(self, value: Any) -> float:
-        """The largest sum of |weights| over all but the first axis."""
+    def _filter(self, node: Node, index: int) -> float:
+        """The largest sum of |weights| over all but the first axis of an input."""
+        value = node.inputs[index]
         array = self.array(value) if isinstance(value, Value) else None
         if array is None:
             return math.inf
@@ -122,54 +124,3 @@ class _Sizes:
             sums = np.abs(array).reshape(len(array), -1).sum(axis=1, dtype=np.float64)
             self._filters[value] = float(sums.max())
         return self._filters[value]
-
-
-_Rule = Callable[[_Sizes, Node, list[float]], float]
-
-
-def _first(sizes: _Sizes, node: Node, given: list[float]) -> float:
-    return given[0]
-
-
-def _sum(sizes: _Sizes, node: Node, given: list[float]) -> float:
-    return sum(given)
-
-
-def _layer(sizes: _Sizes, node: Node, given: list[float]) -> float:
-    return given[0] * sizes.filters(node.inputs[1]) + sum(given[2:])
-
-
-def _activation(sizes: _Sizes, node: Node, given: list[float]) -> float:
-    kind = node.op.act_type  # type: ignore[attr-defined]
-    return {"relu": given[0], "sigmoid": 1.0, "tanh": 1.0}.get(kind, math.inf)
-
-
-def _pooling(sizes: _Sizes, node: Node, given: list[float]) -> float:
-    op: Any = node.op
-    if op.pool_type == "max":
-        return given[0]
-    window = node.values_in[0].shape[2:] if op.global_pool else op.kernel
-    return given[0] * math.prod(window) if op.pool_type in ("avg", "sum") else math.inf
-
-
-#: operator -> the bound of its first output, from those of its inputs, all of them finite
-_RULES: dict[str, _Rule] = {
-    "Activation": _activation,
-    "Concat": lambda sizes, node, given: max(given),
-    "Convolution": _layer,
-    "Flatten": _first,
-    "FullyConnected": _layer,
-    "Pooling": _pooling,
-    "Reshape": _first,
-    "_channel_affine": lambda sizes, node, given: given[0] * given[1] + given[2],
-    "broadcast_add": _sum,
-    "broadcast_mul": lambda sizes, node, given: math.prod(given),
-    "broadcast_sub": _sum,
-    "expand_dims": _first,
-    "identity": _first,
-    "relu": _first,
-    "sigmoid": lambda sizes, node, given: 1.0,
-    "slice_axis": _first,
-    "tanh": lambda sizes, node, given: 1.0,
-    "transpose": _first,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -329,6 +329,9 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
 
     def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return np.concatenate(data, axis=self.dim, out=out)
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        return max(sizes)
 
     def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         *data, _, dy = values

@@ -54,6 +54,7 @@ relu = unary(
     samples=[*_WIDE, sample((3, 4), dtype="float16")],
     integers=True,
     whole=MAXIMUM.format("{0}", "0"),
+    bound=lambda op, sizes, shapes, filters: sizes[0],
 )
 
 
@@ -96,6 +97,7 @@ sigmoid = unary(
     "1 / (1 + exp(-data)).",
     samples=_WIDE,
     slow=True,
+    bound=lambda op, sizes, shapes, filters: 1.0,
 )
 
 
@@ -185,6 +187,9 @@ class Activation(Elementwise, name="Activation"):
     @property
     def triton(self) -> Kernel | None:
         return self.plain.triton
+
+    def bound(self, *known: Any) -> float:
+        return self.plain.bound(*known)
 
     def infer_shape(self, data: Shape) -> Shape:
         return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ broadcast_add = binary(
     onnx="Add",
     doc="lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype.",
     aliases=("elemwise_add", "_plus", "_Plus", "_add", "_grad_add", "broadcast_plus", "add"),
+    bound=lambda op, sizes, shapes, filters: sum(sizes),
 )
 
 broadcast_sub = binary(
@@ -42,6 +44,7 @@ broadcast_sub = binary(
     onnx="Sub",
     doc="lhs - rhs, with broadcasting.",
     aliases=("elemwise_sub", "_minus", "_Minus", "_sub", "broadcast_minus", "subtract"),
+    bound=lambda op, sizes, shapes, filters: sum(sizes),
 )
 
 broadcast_mul = binary(
@@ -52,6 +55,7 @@ broadcast_mul = binary(
     onnx="Mul",
     doc="lhs * rhs, with broadcasting.",
     aliases=("elemwise_mul", "_mul", "_Mul", "multiply"),
+    bound=lambda op, sizes, shapes, filters: math.prod(sizes),
 )
 
 

@@ -415,6 +415,7 @@ tanh = unary(
     "The hyperbolic tangent.",
     samples=_SIGNED,
     slow=True,
+    bound=lambda op, sizes, shapes, filters: 1.0,
 )
 arcsinh = unary(
     "arcsinh",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -281,6 +282,14 @@ class Operator:
     def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """New values of auxiliary states by input name; empty outside training."""
         return {}
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        """The largest |element| that the first output can have, where those of the inputs are at most `sizes`.
+
+        shapes : of the inputs; filters : number of an input that is a layer's weight -> the largest sum of |elements|
+        of one output channel, inf where the weight is not known
+        """
+        return sizes[0] if self.view or self.identity or self.in_order else math.inf
 
     def grad(self, F: Functions, *values: Any) -> Any:
         """Gradients of the inputs from inputs, outputs and output gradients.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
@@ -45,6 +47,9 @@ class ChannelAffine(Operator, name="_channel_affine"):
         result = np.multiply(data, scale.reshape(vector), out=out)
         result += shift.reshape(vector)
         return result
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        return sizes[0] * sizes[1] + sizes[2]
 
     def grad(self, F: Functions, data: Tensor, scale: Tensor, shift: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return (

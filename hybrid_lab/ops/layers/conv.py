@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -235,6 +236,9 @@ class Convolution(_Convolving, name="Convolution"):
         return total if self.no_bias else f"{total} + {K.read(2, place[1:2])}"
 
     triton = Product(_contraction, otherwise=Element(_depthwise))
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        return sizes[0] * filters(1) + sum(sizes[2:])
 
     def onnx(self, g: OnnxGraph, data: str, weight: str, bias: str | None = None) -> str:
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -203,6 +203,12 @@ class Pooling(Pooled, name="Pooling"):
             inner = F._spread_pool_grad(dy * F.broadcast_power(y, 1.0 - p), data, **{**self.shared, "pool_type": "sum"})
             return inner * F.sign(data) * F.broadcast_power(F.abs(data), p - 1.0)
         return F._spread_pool_grad(dy, data, **self.shared)
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        if self.pool_type == "max":
+            return sizes[0]
+        window = shapes[0][2:] if self.global_pool else self.kernel
+        return sizes[0] * prod(window) if self.pool_type in ("avg", "sum") else inf
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)

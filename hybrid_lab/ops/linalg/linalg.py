@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -438,6 +439,9 @@ class FullyConnected(Operator, name="FullyConnected"):
         if self.no_bias:
             return ddata, dweight
         return ddata, dweight, F.sum(dy, axis=0) if wanted[2] else None
+
+    def bound(self, sizes: Sequence[float], shapes: Sequence[Shape], filters: Callable[[int], float]) -> float:
+        return sizes[0] * filters(1) + sum(sizes[2:])
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
