@@ -25,6 +25,7 @@ from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, vendor_form
 from hybrid_lab.engines.triton.write import tiles
@@ -288,7 +289,7 @@ def _measured(
             elif isinstance(form[0], VendorSource):
                 first = [tensor.clone() for tensor in results]
                 run()
-                if not all(map(_same_bits, first, results)):
+                if not all(map(same_bits, first, results)):
                     left_out[title] = "gives other numbers from run to run"
                     continue
             seconds[title] = bench.seconds(run)
@@ -383,9 +384,3 @@ def _differs(expected: Sequence[Any], results: Sequence[Any], kernels: Sequence[
         if not torch.allclose(other, one, rtol=0, atol=allowed * (scale or 1.0), equal_nan=True):
             return "gives other numbers"
     return ""
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    import torch
-
-    return bool(torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8)))

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Write, copied, views_for_each_reader
 from hybrid_lab.engines.triton.plan.joining import everywhere, objection, refuses
@@ -43,7 +42,7 @@ class Fusion:
     groups : in program order; kernels : of each group
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
     before : returns the graph before these copies, and operator of `graph` -> the operator there that it is a copy of
-    plan : the groups as sets of operators of the graph before these copies
+    grouping : the groups before these copies
     """
 
     graph: Graph
@@ -52,7 +51,7 @@ class Fusion:
     kernels: dict[Region, tuple[KernelSource, ...]] = field(default_factory=dict)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
-    plan: Plan | None = None
+    grouping: Grouping | None = None
 
     @property
     def given(self) -> Graph:
@@ -67,61 +66,6 @@ class Fusion:
     @cached_property
     def _before(self) -> tuple[Graph, Mapping[Node, Node]]:
         return self.before()
-
-
-@dataclass
-class Plan:
-    """The groups of a graph before operators are copied; `plan/plans.py` puts them on graphs of other sizes.
-
-    nodes : the operators of the graph, in program order; of : operator -> its groups
-    regions, kernels : of each group that has kernels, in the order of their first operators
-    refused, apart : as in Fusion
-    """
-
-    graph: Graph
-    nodes: Sequence[Node]
-    of: Mapping[Node, Sequence[Any]]
-    regions: Mapping[Any, Region]
-    kernels: Mapping[Any, tuple[KernelSource, ...]]
-    refused: Mapping[Node, str]
-    apart: Mapping[Node, str]
-
-    def on(self, graph: Graph) -> Plan:
-        """The same groups, without kernels, of a graph whose nodes correspond to those of this one, in their order."""
-        nodes = dict(zip(self.graph.nodes, graph.nodes, strict=True))
-
-        def values(items: Sequence[Value]) -> tuple[Value, ...]:
-            return tuple([nodes[item.node].outputs[item.index] for item in items])
-
-        regions = {
-            group: Region(tuple([nodes[node] for node in region.nodes]), values(region.inputs), values(region.outputs))
-            for group, region in self.regions.items()
-        }
-        return Plan(
-            graph,
-            [nodes[node] for node in self.nodes],
-            {nodes[node]: groups for node, groups in self.of.items()},
-            regions,
-            dict.fromkeys(regions, ()),
-            {nodes[node]: why for node, why in self.refused.items()},
-            {nodes[node]: why for node, why in self.apart.items()},
-        )
-
-    def fusion(self) -> Fusion:
-        """The graph with operators that several groups compute made anew for each of them."""
-        graph, regions, kernels = self.graph, dict(self.regions), dict(self.kernels)
-        refused, apart, originals = dict(self.refused), dict(self.apart), dict[Node, Node]()
-        if any(len(groups) > 1 for groups in self.of.values()):
-            made = copied(graph, self.nodes, self.of)
-            regions = {group: made.region(region, group) for group, region in regions.items()}
-            kernels = {group: tuple(made.source(item, group) for item in found) for group, found in kernels.items()}
-            graph, originals = made.graph, made.originals
-            refused = {made.node(node): why for node, why in refused.items()}
-            apart = {made.node(node): why for node, why in apart.items()}
-        apart = {node: why for node, why in apart.items() if not node.op.view}
-        found = {regions[group]: kernels[group] for group in regions}
-        before = self.graph, originals
-        return Fusion(graph, lambda: before, list(found), found, refused, apart, self)
 
 
 def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write | None = None) -> Fusion:
@@ -139,7 +83,8 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write, last
         elif node not in grouping.of and node not in together:
             _visit(grouping, attentions.get(node, (node,)))
     merge_siblings(grouping)
-    return _kernels(grouping, last or write).fusion()
+    _write(grouping, last or write)
+    return fusion_of(grouping)
 
 
 def _attentions(grouping: Grouping) -> tuple[dict[Node, tuple[Node, ...]], set[Node]]:
@@ -228,30 +173,45 @@ def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
 # -- the kernels of the final groups -----------------------------------------------------------------------------------
 
 
-def _kernels(grouping: Grouping, write: Write) -> Plan:
-    """The groups with their kernels. A group that cannot be written after all is taken apart."""
-    regions: dict[Group, Region] = {}
-    sources: dict[Group, tuple[KernelSource, ...]] = {}
+def _write(grouping: Grouping, write: Write) -> None:
+    """Write the kernels of all groups. A group that cannot be written after all is taken apart."""
     waiting = grouping.kernels()
     while waiting:
         group = waiting.pop(0)
         region = grouping.region((group,))
         try:
-            regions[group], sources[group] = region, write(region)
+            group.region, group.sources = region, write(region)
         except Refused as refused:
             _take_apart(grouping, group, str(refused))
             _drop_unread(grouping)
-            waiting = [group for group in grouping.kernels() if regions.get(group) != grouping.region((group,))]
-    kernels = grouping.kernels()
-    return Plan(
-        grouping.graph,
-        grouping.nodes,
-        grouping.of,
-        {group: regions[group] for group in kernels},
-        {group: sources[group] for group in kernels},
-        grouping.refused,
-        grouping.apart,
-    )
+            waiting = [group for group in grouping.kernels() if group.region != grouping.region((group,))]
+
+
+def fusion_of(grouping: Grouping, graph: Graph | None = None) -> Fusion:
+    """The graph with a copy of each operator for every group that computes it, and the groups and their kernels there.
+
+    graph : another graph whose nodes correspond to the grouping's, in their order; the groups then have no kernels
+    """
+    nodes = {node: node for node in grouping.graph.nodes}
+    if graph is not None:
+        nodes = dict(zip(grouping.graph.nodes, graph.nodes, strict=True))
+    before = graph or grouping.graph
+    of = {nodes[node]: groups for node, groups in grouping.of.items()}
+
+    def values(items: Sequence[Value]) -> tuple[Value, ...]:
+        return tuple([nodes[item.node].outputs[item.index] for item in items])
+
+    copies = copied(before, [nodes[node] for node in grouping.nodes], of)
+    kernels: dict[Region, tuple[KernelSource, ...]] = {}
+    for group in grouping.kernels():
+        region = group.region
+        assert region is not None
+        region = Region(tuple([nodes[node] for node in region.nodes]), values(region.inputs), values(region.outputs))
+        sources = group.sources if graph is None else ()
+        kernels[copies.region(region, group)] = tuple([copies.source(source, group) for source in sources])
+    refused = {copies.node(nodes[node]): why for node, why in grouping.refused.items()}
+    apart = {copies.node(nodes[node]): why for node, why in grouping.apart.items() if not node.op.view}
+    return Fusion(copies.graph, lambda: (before, copies.originals), list(kernels), kernels, refused, apart, grouping)
 
 
 def _take_apart(grouping: Grouping, group: Group, reason: str) -> None:

@@ -27,6 +27,7 @@ class Group:
 
     rows : of its reductions, if it has some; product : the one that it computes
     bit : which it is; below : the bits of what runs after it, because it reads what the group stores
+    region, sources : of the final group, once its kernels are written
     """
 
     bit: int
@@ -35,6 +36,8 @@ class Group:
     product: Node | None = None
     kernel: bool = True
     below: int = 0
+    region: Region | None = None
+    sources: tuple[KernelSource, ...] = ()
 
 
 def views_for_each_reader(graph: Graph) -> Graph:

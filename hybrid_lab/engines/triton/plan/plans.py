@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.engines.triton.plan.fusion import Fusion, Plan, fuse
+from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse, fusion_of
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.support import lowered, misfit_of_sizes, refusal
@@ -72,8 +72,7 @@ def fused(graph: Graph, precision: str) -> Fusion:
         outcomes: dict[int, tuple[Kernels, Outcomes]] = {}
         plain = functools.partial(write_kernels, precision=precision)
         fusion = fuse(graph, refusal, plain, _recording(write, outcomes))
-        assert fusion.plan is not None
-        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion.plan, outcomes)
+        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion, outcomes)
     return fusion
 
 
@@ -103,21 +102,22 @@ def _write_checked(region: Region, precision: str) -> Kernels:
 class FusionPlan:
     """The groups of a symbolic graph, for all sizes that satisfy its guards.
 
-    plan, binding : of the batch that was fused; outcomes : id of a group's kernels -> (the kernels, their tile choices)
+    first, binding : the batch that was fused; outcomes : id of a group's kernels -> (the kernels, their tile choices)
     """
 
     def __init__(
-        self, symbolic: SymbolicGraph, binding: Binding, plan: Plan, outcomes: dict[int, tuple[Kernels, Outcomes]]
+        self, symbolic: SymbolicGraph, binding: Binding, first: Fusion, outcomes: dict[int, tuple[Kernels, Outcomes]]
     ):
-        views = views_for_each_reader(symbolic.graph)
-        fusion = plan.on(views).fusion()
+        assert first.grouping is not None
+        fusion = fusion_of(first.grouping, views_for_each_reader(symbolic.graph))
+        written = [group.sources for group in first.grouping.kernels()]
         guards = symbolic.guards
         # The graph with a copy of each operator that several groups compute, and the graph before these copies.
         self._fused, self._given = SymbolicGraph(fusion.graph, guards), SymbolicGraph(fusion.given, guards)
         self._fusion, self._count = fusion, guards.count
         histories: dict[Any, History] = {}
         self._histories: list[History] = []
-        for group, kernels in zip(fusion.groups, plan.kernels.values(), strict=True):
+        for group, kernels in zip(fusion.groups, written, strict=True):
             history = histories.setdefault(_key(group), History(group))
             history.remember(binding, kernels, outcomes[id(kernels)][1])
             self._histories.append(history)

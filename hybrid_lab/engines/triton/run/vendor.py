@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton.run.view_step import ViewStep
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.core.product import before
+from hybrid_lab.engines.triton.write.core.product import operators_before
 from hybrid_lab.engines.triton.write.kinds import is_product
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.write import write_kernels
@@ -92,7 +92,7 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
     if len(products) != 1 or any(source.draws for source in kernels):
         return None
     (anchor,) = products
-    first = before(anchor, group.nodes)
+    first = operators_before(anchor, group.nodes)
     if not all(node.op.view and len(node.outputs) == 1 for node in first) or not _has_call(anchor):
         return None
     nodes = (*(node for node in group.nodes if node in first), anchor)

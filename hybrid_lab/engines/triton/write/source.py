@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
@@ -161,6 +161,28 @@ def kernel_name(nodes: Sequence[Node]) -> str:
     more = f"_and_{len(words) - 5}_more" if len(words) > 5 else ""
     name = "_".join(words[:5]) + more
     return f"k_{name}" if keyword.iskeyword(name) or name[0].isdigit() or len(words) == 1 else name
+
+
+def ancestors(nodes: Iterable[Node], inside: Sequence[Node], stop: Collection[Node] = ()) -> list[Node]:
+    """The operators among `inside` that these are computed of, themselves included; none before those of `stop`."""
+    members, waiting = set(inside), list(nodes)
+    found: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in members and node not in found:
+            found.add(node)
+            if node not in stop:
+                waiting += [value.node for value in node.values_in]
+    return [node for node in inside if node in found]
+
+
+def descendants(nodes: Collection[Node], inside: Iterable[Node]) -> set[Node]:
+    """The operators among `inside`, in program order, that need a result of one of these."""
+    found: set[Node] = set()
+    for node in inside:
+        if any(value.node in nodes or value.node in found for value in node.values_in):
+            found.add(node)
+    return found
 
 
 def counted(nodes: Sequence[Node]) -> str:

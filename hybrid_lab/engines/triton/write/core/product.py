@@ -22,6 +22,7 @@ from hybrid_lab.engines.triton.write.kinds import contraction_of
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
+    ancestors,
     and_more,
     kernel_name,
     kernel_source,
@@ -81,7 +82,7 @@ def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) 
         return "somebody else reads this factor, so it is in memory"
     if node.op.name not in CHEAP:
         return f"{node.op.name} would be computed again for each tile that reads it"
-    if sum(other.op.name in CHEAP and not other.op.view for other in before(product, group)) >= MOST_CHEAP:
+    if sum(other.op.name in CHEAP and not other.op.view for other in operators_before(product, group)) >= MOST_CHEAP:
         return f"{MOST_CHEAP} operators are computed for each tile already"
     read, result = sum(value.nbytes for value in node.values_in), node.outputs[0].nbytes
     if _times(product) * (read - result) > read + result:
@@ -89,16 +90,9 @@ def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) 
     return ""
 
 
-def before(product: Node, group: Sequence[Node]) -> set[Node]:
-    """The operators of the group that the product's factors are made of."""
-    inside, waiting = set(group), [product]
-    found: set[Node] = set()
-    while waiting:
-        for value in waiting.pop().values_in:
-            if value.node in inside and value.node not in found:
-                found.add(value.node)
-                waiting.append(value.node)
-    return found
+def operators_before(product: Node, group: Sequence[Node]) -> set[Node]:
+    """The operators of a group that the product's factors are computed of."""
+    return {*ancestors([product], group)} - {product}
 
 
 def _times(product: Node) -> int:
@@ -301,7 +295,7 @@ def _parts(
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
     step = chosen.blocks["INNER"]
     per_part = -(-sizes["inner"] // (parts * step)) * step
-    first = before(anchor, group.nodes)
+    first = operators_before(anchor, group.nodes)
     computed = [node for node in group.nodes if node in first or node is anchor]
     return _source(
         body, f"{kernel_name(computed)}_parts",
@@ -316,7 +310,7 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     body.sum_parts(left)
     body.finish()
     blocks = {"ROWS": TOTAL_ROWS, "COLUMNS": TOTAL_COLUMNS}
-    first = before(anchor, group.nodes)
+    first = operators_before(anchor, group.nodes)
     computed = [node for node in group.nodes if node not in first]
     summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(computed)}."
     return _source(

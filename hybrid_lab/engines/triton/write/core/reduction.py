@@ -33,6 +33,7 @@ from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
     ROW_LANES,
     KernelSource,
+    ancestors,
     block_for,
     counted,
     covering,
@@ -429,24 +430,12 @@ def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
         input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
         for node in nodes
     ]
-    early = made_for([*nodes, *(value.node for value in full)], group, ())
-    late = made_for([*nodes, *(value.node for value in results)], group, nodes)  # a mean of a variance alone, too
+    early = ancestors([*nodes, *(value.node for value in full)], group.nodes)
+    # A mean of a variance alone, too.
+    late = ancestors([*nodes, *(value.node for value in results)], group.nodes, nodes)
     first = Region(tuple(early), group.inputs, (*full, *spaces))
     second = Region(group.nodes, group.inputs, tuple(results))
     return _parts(first, group, space, spaces, tile, per_part), put_together(second, late, space, spaces, per_part)
-
-
-def made_for(last: Sequence[Node], group: Region, first: Sequence[Node]) -> list[Node]:
-    """The operators of a group that these are made of, themselves included; nothing before `first`."""
-    inside, waiting = set(group.nodes), [*last]
-    found: set[Node] = set()
-    while waiting:
-        node = waiting.pop()
-        if node in inside and node not in found:
-            found.add(node)
-            if node not in first:
-                waiting += [value.node for value in node.values_in]
-    return [node for node in group.nodes if node in found]
 
 
 def _per_part(space: Rows, tile: dict[str, int]) -> int:

@@ -108,9 +108,10 @@ def _softmax(division: Node) -> tuple[Value, tuple[Node, Node, Node, Node]] | No
     return data, (most.node, difference, above.node, below.node)
 
 
-def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
-    """The product that the scores are made of element by element, and the operators on the way, itself included."""
-    size = prod(scaled.shape)
+def leading_to_products(node: Node, size: int, most: int) -> list[Node]:
+    """The operators through which a value of `size` elements is made, element by element, of products as large; the
+    products included. At most about `most` operators are searched.
+    """
     leads: dict[Node, bool] = {}
 
     def follow(node: Node) -> bool:
@@ -118,15 +119,21 @@ def _scores(scaled: Value) -> tuple[Node | None, set[Node]]:
             known = is_pointwise(node) or node.op.view or element_of(node.op) is not None
             before = [value.node for value in node.values_in if prod(value.shape) == size]
             leads[node] = is_product(node)
-            if known and not leads[node] and len(leads) <= 4 * MOST_CHAIN:
+            if known and not leads[node] and len(leads) <= most:
                 leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
         return leads[node]
 
-    follow(scaled.node)
-    chain = {node for node, leading in leads.items() if leading}
+    follow(node)
+    return [node for node, leading in leads.items() if leading]
+
+
+def _scores(scaled: Value) -> tuple[Node | None, list[Node]]:
+    """The product that the scores are made of element by element, and the operators between, the product included."""
+    size = prod(scaled.shape)
+    chain = leading_to_products(scaled.node, size, 4 * MOST_CHAIN)
     products = [node for node in chain if is_product(node)]
     if len(products) != 1 or len(chain) > MOST_CHAIN or prod(products[0].outputs[0].shape) != size:
-        return None, set()
+        return None, []
     return products[0], chain
 
 

@@ -17,16 +17,17 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Place, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
 from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
-from hybrid_lab.engines.triton.write.kinds import contraction_of, element_of, is_pointwise, is_product, is_reduction
+from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
+    descendants,
     kernel_name,
     kernel_source,
     lanes,
     output_pointers,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH
+from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leading_to_products
 from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
@@ -83,22 +84,13 @@ def chained_products(
             continue
         if any(reader not in inside and reader not in ends for value in values for reader in users.get(value, ())):
             continue
-        if not _behind(ends, nodes).isdisjoint({*inside, *ends}):
+        if not descendants(ends, nodes).isdisjoint({*inside, *ends}):
             continue
         for turned in (False, True):
             members = [item for item in family if item[3] == turned]
             if members:
                 chains.append(_together(members, turned))
     return chains
-
-
-def _behind(ends: Collection[Node], nodes: Sequence[Node]) -> set[Node]:
-    """The operators that need the result of one of these."""
-    chained: set[Node] = set()
-    for node in nodes:
-        if any(value.node in ends or value.node in chained for value in node.values_in):
-            chained.add(node)
-    return chained
 
 
 def _together(members: Sequence[tuple[Node, list[Node], set[Node], bool]], turned: bool) -> Chained:
@@ -128,20 +120,9 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     size = prod(value.shape)
     if size != prod((*product.batch, *product.rows, *product.inner)) or product.bias is not None:
         return None
-    leads: dict[Node, bool] = {}
-
-    def follow(node: Node) -> bool:
-        if node not in leads:
-            known = is_pointwise(node) or node.op.view or element_of(node.op) is not None
-            before = [item.node for item in node.values_in if prod(item.shape) == size]
-            leads[node] = is_product(node)
-            if known and not leads[node] and len(leads) <= MOST_CHAIN:
-                leads[node] = sum(map(follow, before)) > 0  # all of them, and not up to the first one
-        return leads[node]
-
-    follow(value.node)
-    inner = [node for node, leading in leads.items() if leading and is_product(node)]
-    chain = {node for node, leading in leads.items() if leading and not is_product(node)}
+    leading = leading_to_products(value.node, size, MOST_CHAIN)
+    inner = [node for node in leading if is_product(node)]
+    chain = {node for node in leading if not is_product(node)}
     if not 0 < len(inner) <= MOST_INNER or not any(_is_weight(node, size) for node in chain):
         return None
     if any(is_reduction(node) or node.op.random or len(node.outputs) != 1 for node in chain):

@@ -15,7 +15,6 @@ from hybrid_lab.engines.triton.write.core.reduction import (
     RowBody,
     Rows,
     fitted,
-    made_for,
     neutral,
     put_together,
     reductions,
@@ -26,8 +25,10 @@ from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
     KernelSource,
+    ancestors,
     counted,
     covering,
+    descendants,
     kernel_name,
     kernel_source,
     lanes,
@@ -86,13 +87,13 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     rows, columns = space.counts
     if columns > space.longest or any(combine(node) != "sum" for node in down):
         raise Refused("rows that are no tile, with reductions down their columns")
-    behind = _behind(down, group)
+    behind = {*down, *descendants(down, group.nodes)}
     results = [value for value in group.outputs if value.node in behind]
     if any(prod(value.shape) != columns for value in results):
         raise Refused("what needs a sum down all rows has no element to store at hand")
     first = [value for value in group.outputs if value not in results]
-    late = made_for([value.node for value in results], group, down)
-    early = made_for([*(value.node for value in first), *down], group, ())
+    late = ancestors([value.node for value in results], group.nodes, down)
+    early = ancestors([*(value.node for value in first), *down], group.nodes)
     blocks = space.tile(covering(columns, 2))
     per_part = _per_part(rows, blocks["ROWS"])
     parts = -(-rows // per_part)
@@ -120,15 +121,6 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
 def _per_part(rows: int, tile: int) -> int:
     """How many rows a program goes over: a number of whole tiles."""
     return -(-max(-(-rows // PROGRAMS), TILES * tile) // tile) * tile
-
-
-def _behind(down: list[Node], group: Region) -> set[Node]:
-    """The operators that need a sum down the columns, those included."""
-    found = set(down)
-    for node in group.nodes:
-        if any(value.node in found for value in node.values_in):
-            found.add(node)
-    return found
 
 
 def _write(body: _Body, first: list[Value], spaces: list[Value]) -> None:
