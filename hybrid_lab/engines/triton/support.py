@@ -1,4 +1,4 @@
-"""What kernels can hold: an operator's reason to stay outside, or none."""
+"""Why an operator cannot be in a kernel."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def _rounded(graph: Graph) -> Graph:
 
 
 def refusal(node: Node) -> str | None:
-    """None where a kernel can compute the node's element, or read it elsewhere; else why not."""
+    """Why no kernel can compute an operator, or read through it; None if one can."""
     if reason := unfit(node):
         return reason
     return None if _known(node) else _writers_refusal(node)
 
 
 def misfit_of_sizes(node: Node) -> str | None:
-    """The reasons that depend on more than which sizes are 1."""
+    """The reasons against a kernel that depend on sizes, beyond which of them are 1."""
     for value in (*node.values_in, *node.outputs):
         if 0 in value.shape:
             return "an empty array"
@@ -79,32 +79,32 @@ def misfit_of_sizes(node: Node) -> str | None:
 
 
 def _writers_refusal(node: Node) -> str | None:
-    """What a writer says of a fit operator."""
+    """Why a writer refuses an operator that `unfit` allows; None if it writes a kernel. Kept for equal operators."""
     key = (
         node.op,
         tuple([_type(item) if isinstance(item, Value) else repr(item) for item in node.inputs]),
         tuple(map(_type, node.outputs)),
         availability.multiplies_float64(),
     )
-    if key not in _written:
-        if len(_written) >= MOST:
-            _written.clear()
+    if key not in _refusals:
+        if len(_refusals) >= MOST:
+            _refusals.clear()
         inputs = tuple(dict.fromkeys(value for value in node.values_in if not isinstance(value.node.op, Constant)))
         try:
             write_kernels(Region((node,), inputs, node.outputs))
-            _written[key] = None
+            _refusals[key] = None
         except Refused as refused:
-            _written[key] = str(refused)
-    return _written[key]
+            _refusals[key] = str(refused)
+    return _refusals[key]
 
 
-#: What writers have said of single operators; so many are kept.
-_written: dict[Any, str | None] = {}
+#: Operator and operands -> why a writer refuses it, or None; at most MOST entries.
+_refusals: dict[Any, str | None] = {}
 MOST = 4096
 
 
 def _type(value: Value) -> tuple[Any, ...]:
-    """What a writer may ask of an operand."""
+    """The properties of an operand that a writer may depend on."""
     op = value.node.op
     if isinstance(op, Constant):
         return "constant", value.shape, value.dtype, repr(op.array.item()) if op.array.size == 1 else ""
@@ -121,7 +121,7 @@ def _known(node: Node) -> bool:
 
 
 def unfit(node: Node) -> str | None:
-    """The same as far as kind, dtypes and sizes tell, without writing a kernel."""
+    """Why no kernel can hold an operator, as far as its kind, dtypes and sizes tell; None if they allow a kernel."""
     op = node.op
     known = _known(node)
     alone = collects(node) or is_recurrence(node)

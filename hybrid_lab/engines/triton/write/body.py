@@ -1,9 +1,9 @@
-"""The lines of a kernel: values asked for at a place, written down once, with all that they need before them.
+"""The lines of a kernel, written backwards from the elements that it stores.
 
-A kernel asks for elements: this output, at this place of its space. A value of the kernel's own operators becomes a
-line, its operands having been asked for at their places; a view becomes no line, only another place; everything else
-is a load. Lines go into the outermost scope that has all the variables of their place, so what a loop does not change
-stands before the loop.
+A writer asks a Body for the element of a value at a place, which is an index for each axis. For an operator of the
+kernel the Body asks for the elements of the operands at their places and then writes one line. A view writes no line;
+it only changes the place. Every other value is loaded. A line goes into the outermost scope that has all variables of
+its place, so values that do not change in a loop are computed before the loop.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _now = threading.local()
 
 @contextlib.contextmanager
 def storing(outputs: Sequence[Value]) -> Iterator[None]:
-    """While kernels are written, in this thread, that store these values."""
+    """Tell the writers of this thread which values their kernels store, while the block runs."""
     _now.outputs = outputs
     try:
         yield
@@ -91,13 +91,14 @@ def _identifier(wanted: str) -> str:
 
 
 class Refused(Exception):
-    """A kernel cannot hold these operators together; the reason is for the report."""
+    """Raised if one kernel cannot compute these operators; the message is the reason that reports show."""
 
 
 class Scope:
     """Lines of one depth.
 
-    part : index in Body.loads; variables : names that are known from here on; memo : what has been written down
+    part : index in Body.loads; variables : names that are known from here on
+    memo : value and place, or expression -> the name of its line
     """
 
     def __init__(self, part: int = 0) -> None:
@@ -110,16 +111,16 @@ class Scope:
 class Body:
     """nodes : the operators that the kernel computes itself.
 
-    inputs : what it loads, in the order of first use; draws : the draw numbers it takes as arguments
+    inputs : loaded value -> its pointer argument, in the order of first use; draws : draw numbers that are arguments
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
-    counts : whole numbers, each with the argument that has it, "" until it is needed; a mean's count is no part of
-        the text
+    counts : pairs (whole number, the argument that has it, "" before its first use): divisors of means, which are not
+        printed because other batches have others
     lengths : name of a variable -> the argument with its length, where the kernel has one
-    loads : how many values are loaded before the first loop, and from the start of each loop on; not those that a row
-        has one of
+    loads : the number of loads before the first loop, and from the start of each loop on; loads of one element per row
+        do not count
     """
 
-    #: Whether casts look at numbers of half precision as they are in memory, and what is stored is gone on with.
+    #: Whether half-precision results are rounded before they are cast, or used again after they are stored, as eagerly.
     rounds = True
 
     def __init__(self, nodes: Collection[Node]):
@@ -192,7 +193,7 @@ class Body:
             raise Refused(f"{value.node.op.name} is read at other places than the kernel's own")
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing else has."""
+        """A new name: `wanted`, with a number behind it if it is taken."""
         name = base = _identifier(wanted)
         number = 2
         while name in self._taken:
@@ -201,7 +202,7 @@ class Body:
         return name
 
     def _scope_of(self, variables: Collection[str]) -> Scope:
-        """The outermost scope that has all of these."""
+        """The outermost scope in which all these variables are known."""
         for depth in reversed(range(len(self.scopes))):
             if self.scopes[depth].variables & set(variables):
                 return self.scopes[depth]
@@ -293,13 +294,13 @@ class Body:
         return self._line_for(rounded(name, item.dtype), "rounded", scope)
 
     def is_computed(self, value: Value) -> bool:
-        """Whether a value is a result of the kernel's own, and not loaded."""
+        """Whether the kernel computes a value itself, and does not load it."""
         while value.node in self.nodes and value.node.op.view:
             value = value.node.values_in[0]
         return value.node in self.nodes
 
     def count_of(self, item: Any, factor: bool) -> int:
-        """Which of the counts a number divides by, or -1. factor : powers of two stand as 1 / number"""
+        """The index of the count that an operand is, or -1. factor : the operand is 1 / count, and a power of two"""
         while isinstance(item, Value) and item.node in self.nodes and item.node.op.view:
             item = item.node.inputs[0]
         number = number_of(item)
@@ -357,16 +358,14 @@ class Body:
         return self.write(text, label(value), scope, typed(value))
 
     def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
-        """The parts of a guard that decide about what lies at a place of these variables: what it does not move with
-        cannot lead it outside.
-        """
+        """The conditions of a guard that can be false at a place of these variables: those that depend on no others."""
         known = {name for scope in self.scopes for name in scope.variables}
         moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
         parts = guard.split(" & ") if guard else []
         return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
 
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
-        """Note that an array is read or written here: which variable goes from neighbour to neighbour in memory."""
+        """Record an access to memory: the variable that counts neighbours, and how many one instruction can access."""
         for (variable, below, size), factor in where.terms:
             if factor == 1 and not below > 1:
                 part = below * size < variable.length  # printed, and so known
@@ -374,8 +373,8 @@ class Body:
                 self._runs.setdefault(variable.name, []).append((run, TOGETHER // dtype.itemsize))
 
     def together(self, lengths: Mapping[str, str] | None = None) -> dict[str, int]:
-        """Arguments of which a compiler should know that they are multiples of a number, and the numbers: one
-        instruction then loads or stores so many neighbours. Other arguments decide nothing about that.
+        """Size argument -> number: if the size is a multiple of it, one instruction can load or store that many
+        neighbours, so the compiler should know. Other sizes do not matter for that.
 
         lengths : name of a variable -> argument with its length; those of the body by default
         """
@@ -419,7 +418,7 @@ class Body:
 
 
 class Elements:
-    """What a record's `element` writes its expression with: elements of the node's inputs."""
+    """What a record's `element` function gets: elements of the node's inputs, as expressions."""
 
     def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
         self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]

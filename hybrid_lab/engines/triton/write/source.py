@@ -32,7 +32,7 @@ POINTERS = {
 }
 
 
-#: Sizes that are no part of an address but as a factor of others: nothing to know about, also where `together` is None.
+#: Sizes of which a binary never assumes multiples: in addresses they are only factors of other sizes.
 COUNTED = ("parts", "planes")
 
 
@@ -88,8 +88,8 @@ class KernelSource:
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     passes : input -> how many loops over its rows read it, where they are more than one
-    together : size -> of what number a binary is for multiples only, where the size is one (see Body.together); the
-        others it takes as they come. None: every size, of 16
+    together : size -> number: if the size is a multiple of it, the binary is compiled for multiples only; nothing is
+        assumed of other sizes (see Body.together). None : all sizes, with 16
     """
 
     name: str

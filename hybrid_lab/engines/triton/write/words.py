@@ -1,4 +1,4 @@
-"""The words of kernels: types, numbers and names as their text has them, and what comments say."""
+"""Types, numbers, names and comments as the text of a kernel prints them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TYPES = {
     "bool": "tl.int1",
 }
 
-#: Between an operator and where it comes from, in a comment.
+#: Separates an operator from its origin in a comment.
 ORIGIN = "   < "
 
 
@@ -66,7 +66,7 @@ def typed(value: Value) -> str:
 
 
 def rounded(name: str, dtype: Any) -> str:
-    """A number of half precision, computed in float32, as it is in memory."""
+    """An expression in float32, rounded to half precision as it would be in memory."""
     return f"{tensor(name, dtype)}.to({TYPES[dtype.name]}).to(tl.float32)"
 
 
@@ -100,7 +100,7 @@ def is_number(text: str) -> bool:
 
 
 def plain(expression: str) -> bool:
-    """Whether it is a name or a number that is not negative."""
+    """Whether an expression is a name, or a number that is not negative."""
     return re.fullmatch(r"\w+|[\d.]+(e-?\d+)?", expression) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which kind of kernel a group becomes."""
+"""Chooses the kind of kernel for a group, and has it written."""
 
 from __future__ import annotations
 

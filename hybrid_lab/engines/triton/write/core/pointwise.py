@@ -1,4 +1,4 @@
-"""Pointwise kernels: every element of the space on its own, one tile of them a program."""
+"""Pointwise kernels: each element is computed on its own; a program computes one tile of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
 
-#: Elements per program on a GPU, however few there are, so that small arrays share the kernel of large ones; where an
-#: element takes more loads than MANY, whose values would not all fit into the registers of a thread, a quarter of that.
+#: Elements per program on a GPU, also for small arrays, so that they share the kernel of large ones. A quarter of that
+#: if an element takes more loads than MANY, whose values would not fit into the registers of a thread.
 BLOCK, MANY = 1024, 16
 
 
@@ -40,13 +40,13 @@ def write_pointwise(group: Region) -> KernelSource:
 
 
 def _counts(group: Region, elements: int) -> list[int]:
-    """How many elements there are for one of an input that is broadcast: what means for its elements divide by."""
+    """The number of output elements for each element of a broadcast input: what means over them divide by."""
     sizes = [prod(value.shape) for value in group.inputs]
     return [elements // size for size in sizes if 1 < size < elements and elements % size == 0]
 
 
 def _counts_of_sizes(group: Region) -> list[int]:
-    """The whole numbers that sizes of the data decide, of means whose elements are counted elsewhere."""
+    """Constants that were computed from sizes of the data, as divisors of means whose sums other kernels compute."""
     read = dict.fromkeys(value for node in group.nodes for value in node.values_in)
     numbers = [
         value.node.op.array.item()

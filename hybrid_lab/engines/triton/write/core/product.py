@@ -1,4 +1,4 @@
-"""Product kernels: tiles of matrix products, with what is made of the factors before and of the result after.
+"""Product kernels: tiles of matrix products, with a prologue on the factors and an epilogue on the result.
 
 Matrix products, batches of them, and convolutions with their gradients are one kind: a record's `product` says what
 rows, columns and the summed axes are, and where the factors' elements lie. A convolution's factor is read at the pixels
@@ -222,7 +222,7 @@ class ProductBody(Body):
         self.line(f"    {self.total} += {load}")
 
     def finish(self) -> None:
-        """Scale and bias, and what is made of the result, stored."""
+        """Scale, bias and epilogue, and the stores."""
         product, elements = self.product, Elements(self, self.anchor, "")
         if product.scale != 1:
             self.line(f"{self.total} *= {elements.literal(product.scale)}")

@@ -1,9 +1,10 @@
-"""Row kernels: reductions, what they are of, and what is made of them, a tile of rows a program.
+"""Row kernels: reductions, with the operators before and behind them; a program computes a tile of rows.
 
-Whatever axes go, the kept ones together count as rows and the reduced ones as columns. Rows of a few thousand elements
-fit one tile. Longer ones are read in a loop, once per level: reductions of elements first, then those that need the
-first ones, then the elements that are stored; mean and variance, and the two sums of a softmax, go in one pass. Few
-long rows are split: many programs leave a part each, and a second kernel puts the parts together.
+The axes that a reduction keeps count together as rows, the reduced axes as columns. Rows of a few thousand elements fit
+one tile. Longer rows are read in loops, one for each level of reductions: first the reductions of elements, then those
+that need a result of the first, then the elements that are stored. Mean and variance, and maximum and sum of a softmax,
+take one loop (one_pass.py). Few long rows are split: many programs each store a part, and a second kernel combines the
+parts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ ONE_TILE, COLUMNS = 4096, 1024
 TILE = 2048
 #: Values that a tile loads, at most: 64 for each of the threads of 8 warps; up to a half of it has 4 warps.
 MOST_VALUES = 1 << 14
-#: Where neighbours in memory are in different rows, a tile has at least so many rows: what one transfer brings along.
+#: The least rows of a tile if neighbours in memory are in different rows: the elements of one memory transfer.
 NEIGHBOURS = 16
 #: Rows that are longer than SPLIT - SPLIT_ACROSS, where they lie across memory - and fall to fewer than FEW programs do
 #: not keep a GPU busy: their columns are divided among programs, about BUSY of them, at most MOST_PARTS for a row, each
@@ -64,20 +65,20 @@ FEW, SPLIT, SPLIT_ACROSS, PART, MOST_PARTS, BUSY = 128, 4096, 512, 1024, 256, 20
 
 @dataclass(frozen=True)
 class Rows:
-    """How a shape falls into rows and columns: the sizes of the kept and of the reduced axes, and which those are."""
+    """A shape as rows and columns. axes : those that are reduced, together the columns; the others are the rows"""
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
 
     @staticmethod
     def of(node: Node) -> Rows:
-        """Those of a reduction."""
+        """The rows and columns of a reduction's operand."""
         shape = node.values_in[0].shape
         return Rows(shape, tuple(node.op.axes(len(shape))))  # type: ignore[attr-defined]
 
     @staticmethod
     def between(whole: tuple[int, ...], kept: tuple[int, ...]) -> Rows | None:
-        """Those of an array whose rows have an element each in another one, which has axes of size 1 for columns."""
+        """Rows and columns of `whole`, if `kept` has one element for each row: size 1 along the columns; else None."""
         if len(whole) != len(kept) or any(size not in (1, other) for size, other in zip(kept, whole, strict=True)):
             return None
         return Rows(whole, tuple(axis for axis, size in enumerate(kept) if size != whole[axis]))
@@ -101,7 +102,7 @@ class Rows:
         return next((axis for axis in reversed(range(len(self.shape))) if self.shape[axis] > 1), 0) not in self.axes
 
     def tile(self, width: int, many: bool = False) -> dict[str, int]:
-        """The blocks of a tile that is `width` columns wide, or that goes along them in a loop: width is 0.
+        """The blocks of a tile. width : its columns, 0 if it goes along the columns in a loop
 
         many : whether there are so many loads that a quarter of a tile is enough
         """
@@ -141,7 +142,7 @@ def reductions(nodes: Sequence[Node]) -> list[Node]:
 
 
 def rows_of(group: Region) -> Rows:
-    """The rows of a group's reductions, else those that its outputs have together. Raises Refused."""
+    """The rows of a group's reductions; without reductions, of its outputs. Raises Refused."""
     if reduced := reductions(group.nodes):
         return Rows.of(reduced[0])
     shapes = sorted((value.shape for value in group.outputs), key=prod)

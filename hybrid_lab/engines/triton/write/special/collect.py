@@ -1,9 +1,9 @@
-"""Collect kernels: rows by number, as of embedding's gradient. A program has some rows and looks for their entries.
+"""Collect kernels: entries are added to rows that they select by number, as in the gradient of an embedding.
 
-Each program goes through the numbers of all entries, a tile at a time, and adds the few that are its own in the order
-in which they stand. So results are the same in every run, which sums by atomic additions are not. What is read in vain
-are the numbers alone, entries times programs of them: 33,000 rows of 200 and 1,120 entries are 8,250 programs of two
-tiles each, and nothing else is read or written twice. A row that very many entries have takes as long as they do.
+A program computes some rows. It goes through the numbers of all entries, a tile at a time, and adds the entries of its
+own rows in the order in which they stand, so every run gives the same bits; atomic additions would not. The numbers are
+read once by each program: 33,000 rows of 200 with 1,120 entries are 8,250 programs with two tiles each. Nothing else is
+read or written twice. A row that very many entries select takes as long as they do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows with sums down their columns, in one pass: what a normalization's backward is.
+"""Row kernels that also sum down the columns of the same elements, as the backward of a normalization does.
 
 The gradient of a LayerNorm's input needs sums along the rows, those of its scale and shift sums down the columns, and
 all are of the same elements. A program goes over some rows, one tile at a time: it reads them once, computes and stores
