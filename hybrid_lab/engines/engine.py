@@ -12,6 +12,8 @@ from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 
 if TYPE_CHECKING:
+    import torch
+
     from hybrid_lab.engines.planned.watch import WatchedProgram
 
 #: A compiled program: arrays and (seed, first draw) in, outputs and new values of effects out.
@@ -37,7 +39,7 @@ class Executable:
     __slots__ = ("__weakref__", "graph", "report", "run")
 
     where = ""
-    device: Any = None
+    device: torch.device | None = None
 
     def __init__(self, graph: Graph, run: Program, report: Report):
         self.graph, self.run, self.report = graph, run, report
@@ -81,7 +83,9 @@ class Kept:
 
     __slots__ = ("_give", "lease", "saved", "spent")
 
-    def __init__(self, saved: Sequence[np.ndarray], lease: Any = None, give: Callable[[Any], None] | None = None):
+    def __init__(
+        self, saved: Sequence[np.ndarray], lease: object = None, give: Callable[[Any], None] | None = None
+    ):
         self.saved, self.lease, self._give, self.spent = saved, lease, give, False
 
     def __del__(self) -> None:
@@ -160,7 +164,7 @@ class Engine(ABC):
     own_options: ClassVar[frozenset[str]] = frozenset()
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device | None:
         """torch's device on whose memory its executables work; None for the host. Only where nothing is missing."""
         return None
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from types import ModuleType
 
 from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
 from hybrid_lab.log import logger
 
 
-def import_library(name: str) -> Any:
+def import_library(name: str) -> ModuleType:
     """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
     and the next call waits for it.
     """
@@ -25,7 +25,7 @@ def import_library(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def _load_torch() -> Any:
+def _load_torch() -> ModuleType:
     """Import torch, whose threads then sleep while they wait. One that was imported before waits as its user wanted."""
     logger.info("importing torch, which takes a few seconds, once per process")
     with passive_waiting():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,19 +16,26 @@ from hybrid_lab.engines.copies import copies
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import DTypeLike
+
+#: torch's device, or its name.
+Device: TypeAlias = "torch.device | str"
+
 givers: list[Callable[[], None]] = []
 """Called where memory has run out: whoever holds free memory of a device gives it back."""
 
 
 @functools.cache
-def torch_dtype(dtype: Any) -> Any:
+def torch_dtype(dtype: DTypeLike) -> torch.dtype:
     """torch's dtype of the same name."""
     import torch
 
     return getattr(torch, np.dtype(dtype).name)
 
 
-def numpy_dtype(dtype: Any) -> np.dtype:
+def numpy_dtype(dtype: torch.dtype) -> np.dtype:
     """NumPy's dtype of the same name."""
     name = str(dtype).removeprefix("torch.")
     return dtype_of(name)
@@ -41,7 +48,7 @@ def plain(array: np.ndarray) -> np.ndarray:
     return np.array(array, array.dtype.newbyteorder("="), order="C")
 
 
-def shared(array: np.ndarray) -> Any:
+def shared(array: np.ndarray) -> torch.Tensor:
     """A CPU tensor in the memory of a contiguous array, to copy from or to."""
     import torch
 
@@ -52,7 +59,7 @@ def shared(array: np.ndarray) -> Any:
     return torch.from_numpy(array)
 
 
-def empty(shape: Sequence[int], dtype: Any, device: Any) -> Any:
+def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> Any:
     """Memory on the device. dtype : torch's. Raises EngineError where there is not enough."""
     import torch
 
@@ -71,7 +78,7 @@ def empty(shape: Sequence[int], dtype: Any, device: Any) -> Any:
         raise exhausted(error, device, wanted) from error
 
 
-def to_device(array: np.ndarray, device: Any, out: Any = None) -> Any:
+def to_device(array: np.ndarray, device: Any, out: torch.Tensor | None = None) -> Any:
     """The numbers as a tensor on the device, in `out` if that is given; one counted copy."""
     if not array.flags.c_contiguous:
         array = np.array(array, order="C")
@@ -97,12 +104,12 @@ def to_host(tensor: Any, out: np.ndarray | None = None) -> np.ndarray:
     return out
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether these are numbers on a device."""
     return hasattr(value, "untyped_storage")
 
 
-def exhausted(error: BaseException, device: Any, wanted: int = 0) -> BaseException:
+def exhausted(error: BaseException, device: Device, wanted: int = 0) -> BaseException:
     """What to raise for an error of torch: an EngineError with sizes where memory has run out, else the error."""
     import torch
 

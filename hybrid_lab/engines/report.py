@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.words import count
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.body import Body
+    from hybrid_lab.graph.plan import Plan
 
 
 @dataclass
@@ -74,9 +78,9 @@ class Report:
     static_alloc: bool = False
     shared_arena: bool = False
     seconds: float = 0.0
-    memory: Any = field(default=None, repr=False, compare=False)
-    bodies: Sequence[Any] = field(default=(), repr=False, compare=False)
-    written: Any = field(default="", repr=False, compare=False)
+    memory: Plan | None = field(default=None, repr=False, compare=False)
+    bodies: Sequence[Body] = field(default=(), repr=False, compare=False)
+    written: object = field(default="", repr=False, compare=False)
     choice: str = ""
     host_copies: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

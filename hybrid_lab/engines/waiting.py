@@ -6,17 +6,19 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Any
+from typing import TypeVar
 
 #: Seconds between two checks for an interrupt, where waiting for a lock cannot be interrupted (Windows).
 _CHECK = 0.1
 
+T = TypeVar("T")
 
-def run_in_thread(function: Callable[[], Any], name: str, longest: float = math.inf) -> Future[Any]:
+
+def run_in_thread(function: Callable[[], T], name: str, longest: float = math.inf) -> Future[T]:
     """The finished Future of `function()`. Raises TimeoutError after `longest` seconds, and KeyboardInterrupt as soon
     as it comes; the thread then goes on by itself.
     """
-    outcome: Future[Any] = Future()
+    outcome: Future[T] = Future()
     left = longest
     threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
     while not wait([outcome], min(_CHECK, left)).done:
@@ -26,7 +28,7 @@ def run_in_thread(function: Callable[[], Any], name: str, longest: float = math.
     return outcome
 
 
-def _fulfil(outcome: Future[Any], function: Callable[[], Any]) -> None:
+def _fulfil(outcome: Future[T], function: Callable[[], T]) -> None:
     try:
         outcome.set_result(function())
     except BaseException as error:

@@ -7,10 +7,11 @@ import functools
 import math
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab import forks
 from hybrid_lab.graph.plan import ALIGNMENT
@@ -32,7 +33,7 @@ class Arena:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         self.memory = raw[start : start + nbytes]
-        self.frames: weakref.WeakKeyDictionary[Frames, tuple[Any, ...]] = weakref.WeakKeyDictionary()
+        self.frames: weakref.WeakKeyDictionary[Frames, Frame] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
@@ -120,14 +121,14 @@ class Scratch:
 
     def __init__(self, memory: np.ndarray):
         self.memory, self.size, self.peak, self.top = memory, memory.nbytes, 0, 0
-        self._first: dict[Any, tuple[np.ndarray, int]] = {}  # what lay at the beginning before, with its end
+        self._first: dict[Hashable, tuple[np.ndarray, int]] = {}  # what lay at the beginning before, with its end
 
     def fresh(self) -> Scratch:
         """Everything handed out before may be overwritten from now on."""
         self.top = 0
         return self
 
-    def __call__(self, shape: Any, dtype: Any = np.float32) -> np.ndarray:
+    def __call__(self, shape: int | tuple[int, ...] | list[int], dtype: DTypeLike = np.float32) -> np.ndarray:
         start, key = self.top, (shape, dtype)
         if not start and type(shape) is tuple:
             known = self._first.get(key)
@@ -135,7 +136,7 @@ class Scratch:
                 self.top = known[1]
                 return known[0]
         dtype = np.dtype(dtype)
-        size = math.prod(shape) if isinstance(shape, (tuple, list)) else int(shape)
+        size = math.prod(shape) if isinstance(shape, (tuple, list)) else shape
         self.top = start + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         if self.top > self.peak:
             self.peak = self.top

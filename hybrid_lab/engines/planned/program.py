@@ -9,7 +9,7 @@ import keyword
 import linecache
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -26,6 +26,8 @@ from hybrid_lab.ops.framework.pointwise import Binary, Unary, scalar_as
 from hybrid_lab.ops.framework.run import kernel_of, run_kernel
 
 _serial = itertools.count()
+#: A number or a shape that another batch changes.
+Size = int | tuple[int, ...]
 #: Elements of NumPy's iteration buffers while a static_alloc program runs; its default is 8192.
 _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
@@ -42,7 +44,7 @@ class Text:
     lines : as they run; nodes : line number, from 0 -> the operator that it computes; sizes : what names stand for
     """
 
-    def __init__(self, graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Any]):
+    def __init__(self, graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Size]):
         self._graph, self._lines, self._nodes, self._sizes = graph, lines, nodes, sizes
 
     @functools.cached_property
@@ -67,8 +69,8 @@ class Text:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.lines[place]
+    def __getitem__(self, index: int) -> str:
+        return self.lines[index]
 
 
 #: A name that a number or a shape is bound to.
@@ -119,19 +121,19 @@ class Writer:
         # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
         self.bound: dict[str, Any] = {"__builtins__": builtins, "empty": np.empty, "array": np.array}
         self.bound |= dict.fromkeys(_RESERVED)
-        self._bound_ids: dict[Any, str] = {}
+        self._bound_ids: dict[Hashable, str] = {}
         self._hints: dict[str, int] = {}
         self._counters: dict[str, int] = {}
-        self.fixed: list[tuple[str, Callable[[np.ndarray, dict[str, Any]], Any]]] = []
+        self.fixed: list[tuple[str, Callable[[np.ndarray, dict[str, Any]], object]]] = []
         self._fixed_values: set[Value] = set()
         self.lines: list[str] = []
         self.line_nodes: dict[int, Node] = {}
         self.uses_scratch = False
-        self._sizes: dict[str, Any] = {}
+        self._sizes: dict[str, Size] = {}
 
     # -- names ---------------------------------------------------------------------------------------------
 
-    def _bind(self, hint: str, item: Any, key: Any = None) -> str:
+    def _bind(self, hint: str, item: object, key: Hashable = None) -> str:
         """A global name of the program for `item`, the same for the same key."""
         key = id(item) if key is None else key
         found = self._bound_ids.get(key)
@@ -147,7 +149,7 @@ class Writer:
             self._bound_ids[key] = found
         return found
 
-    def _size(self, item: Any) -> str:
+    def _size(self, item: Size) -> str:
         """A name for a number or a shape that another batch changes: then its program is the same text."""
         number = len(self._sizes)
         name = f"size_0_{number + 1}" if number else "size_0"
@@ -239,10 +241,10 @@ class Writer:
         return f"[{', '.join(results)}]"
 
     def _layout(self, memory: np.ndarray) -> Frame:
-        made: dict[str, Any] = dict(self.bound)
+        arrays: dict[str, Any] = dict(self.bound)
         for name, make in self.fixed:
-            made[name] = make(memory, made)
-        return tuple(made[name] for name, _ in self.fixed)
+            arrays[name] = make(memory, arrays)
+        return tuple(arrays[name] for name, _ in self.fixed)
 
     def _emit(self, text: str, node: Node | None = None) -> None:
         """A line; the one of `node`, for comments and errors."""
@@ -260,21 +262,21 @@ class Writer:
             found = self.names[value] = self._bind("k", self._constant(array), id(array))
         return found
 
-    def _constant(self, array: np.ndarray) -> Any:
+    def _constant(self, array: np.ndarray) -> object:
         """A constant where the program reads it."""
         return array
 
-    def _dtype(self, dtype: Any) -> Any:
+    def _dtype(self, dtype: np.dtype) -> object:
         """A dtype as the program's memory has it."""
         return dtype
 
-    def _is_fixed(self, item: Any) -> bool:
+    def _is_fixed(self, item: object) -> bool:
         """Whether the array is known before a call: a constant, or at a fixed place of the arena."""
         if not isinstance(item, Value):
             return True
         return isinstance(item.node.op, Constant) or item in self._fixed_values
 
-    def _operand(self, item: Any, dtype: Any = None) -> str:
+    def _operand(self, item: Value | float, dtype: np.dtype | None = None) -> str:
         if isinstance(item, Value):
             return self._name(item)
         if dtype is None:
@@ -330,7 +332,7 @@ class Writer:
         return None
 
     @staticmethod
-    def _piece(memory: Any, shape: tuple[int, ...], dtype: Any, offset: int) -> Any:
+    def _piece(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, offset: int) -> object:
         """The array that lies `offset` bytes from the arena's beginning."""
         return np.ndarray(shape, dtype, memory, offset)
 
@@ -386,7 +388,7 @@ class Writer:
         self.fixed.append((name, lambda memory, made: tuple(None if item is None else made[item] for item in members)))
         return name
 
-    def _direct(self, node: Node) -> Callable[..., Any] | None:
+    def _direct(self, node: Node) -> Callable[..., object] | None:
         """The function behind a pointwise record, where the record's kernel does nothing else for these dtypes."""
         op = node.op
         dtype = node.outputs[0].dtype

@@ -82,8 +82,8 @@ class JointTraining(Training):
     begin_writer, finish_writer : write the two programs
     """
 
-    begin_writer: Any = Begin
-    finish_writer: Any = Finish
+    begin_writer: type[Begin] = Begin
+    finish_writer: type[Finish] = Finish
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from hybrid_lab.graph.plan import Plan, plan
 
 #: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
 #: may overwrite them. Called once before the first step, with -1.
-Look = Callable[[int, tuple[Any, ...]], None]
+Look = Callable[[int, tuple[object, ...]], None]
 
 
 class Watched:
@@ -72,14 +72,14 @@ class WatchedProgram:
         stamps: list[int] = []
         add, clock = stamps.append, time.perf_counter_ns
 
-        def look(step: int, values: Any) -> None:
+        def look(step: int, values: object) -> None:
             add(clock())
 
         self._watched(inputs, rng, look)
         spent = np.diff(np.array(stamps, np.float64)) - _price_of_looking()
         return np.maximum(spent, 0.0) / 1e9
 
-    def _watched(self, inputs: Sequence[Any], rng: tuple[int, int], look: Look) -> list[Any]:
+    def _watched(self, inputs: Sequence[object], rng: tuple[int, int], look: Look) -> list[Any]:
         with self._lock:
             self._run.__globals__["look"] = look
             return self._run(inputs, rng)
@@ -95,7 +95,7 @@ def _price_of_looking() -> float:
         stamps: list[int] = []
         add, clock = stamps.append, time.perf_counter_ns
 
-        def look(step: int, values: Any) -> None:
+        def look(step: int, values: object) -> None:
             add(clock())
 
         for index in range(2000):

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
 
 # -- convolution and pooling ---------------------------------------------------------------------------------------
 
 
 @rule("Convolution")
-def _convolution(torch: Any, node: RuleNode) -> Kernel:
+def _convolution(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.op.geometry
     rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
     convolution = torch.convolution
     return lambda x, weight, bias=None: convolution(x, weight, bias, *rest)
 
 
-def _convolution_backward(torch: Any, node: RuleNode, wanted: int) -> Kernel:
+def _convolution_backward(torch: ModuleType, node: RuleNode, wanted: int) -> Kernel:
     shape = node.op.geometry
     rest = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
     mask = [index == wanted for index in range(3)]
@@ -28,7 +33,7 @@ def _convolution_backward(torch: Any, node: RuleNode, wanted: int) -> Kernel:
 
 
 @rule("_conv_data_grad")
-def _conv_data_grad(torch: Any, node: RuleNode) -> Kernel:
+def _conv_data_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.op.geometry
     if _is_plain(shape) and set(shape.kernel) == {1} and max(shape.stride) > 1 and not any(shape.pad):
         return _spread_product(torch, node)
@@ -36,7 +41,7 @@ def _conv_data_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_conv_weight_grad")
-def _conv_weight_grad(torch: Any, node: RuleNode) -> Kernel:
+def _conv_weight_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     (batch, _, *positions), weight = shape_of(node, 0), node.outputs[0].shape
     few = batch * math.prod(positions) <= FEW_WINDOWS and math.prod(weight[1:]) >= MANY_COLUMNS
     if _is_plain(node.op.geometry) and few:
@@ -55,12 +60,12 @@ def _is_plain(shape: Any) -> bool:
     return len(shape.kernel) == 2 and shape.groups == 1 and set(shape.dilate) == {1}
 
 
-def _unfolded_product(torch: Any, node: RuleNode) -> Kernel:
+def _unfolded_product(torch: ModuleType, node: RuleNode) -> Kernel:
     """The gradient of a weight: one product with the windows of all images as rows."""
     shape, (batch, filters), result = node.op.geometry, shape_of(node, 0)[:2], node.outputs[0].shape
     columns, unfold = math.prod(result[1:]), torch.nn.functional.unfold
 
-    def kernel(dy: Any, x: Any, weight: Any) -> Any:
+    def kernel(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         rows = unfold(x, shape.kernel, 1, shape.pad, shape.stride).transpose(1, 2).reshape(-1, columns)
         left = dy.reshape(batch, filters, -1).transpose(0, 1).reshape(filters, -1)
         return torch.mm(left, rows).reshape(result)
@@ -68,7 +73,7 @@ def _unfolded_product(torch: Any, node: RuleNode) -> Kernel:
     return kernel
 
 
-def _spread_product(torch: Any, node: RuleNode) -> Kernel:
+def _spread_product(torch: ModuleType, node: RuleNode) -> Kernel:
     """The gradient of the data of a 1 x 1 convolution with strides: a product over channels, at every stride-th place.
 
     oneDNN takes 8.8 ms for 2 images of 256 channels, 56 x 56, from 128 of 28 x 28; this 1.6.
@@ -76,7 +81,7 @@ def _spread_product(torch: Any, node: RuleNode) -> Kernel:
     (down, right), result = node.op.geometry.stride, node.outputs[0].shape
     batch, filters, height, width = shape_of(node, 0)
 
-    def kernel(dy: Any, x: Any, weight: Any) -> Any:
+    def kernel(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         product = torch.matmul(weight.reshape(filters, -1).t(), dy.reshape(batch, filters, -1))
         gradient = dy.new_zeros(result)
         gradient[:, :, ::down, ::right] = product.reshape(batch, -1, height, width)
@@ -102,7 +107,7 @@ def _window(node: RuleNode, data: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 @rule("Pooling")
-def _pooling(torch: Any, node: RuleNode) -> Kernel:
+def _pooling(torch: ModuleType, node: RuleNode) -> Kernel:
     op = node.op
     kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
     if op.pool_type == "max" and op.global_pool:
@@ -121,7 +126,7 @@ def _pooling(torch: Any, node: RuleNode) -> Kernel:
     return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
 
 
-def _sweep(torch: Any, node: RuleNode) -> Kernel:
+def _sweep(torch: ModuleType, node: RuleNode) -> Kernel:
     """The maximum over windows, one axis after the other: on whole slices, which torch's own loop is slower than."""
     windows = node.op.windows(shape_of(node, 0)[2:])
     cuts = []
@@ -130,7 +135,7 @@ def _sweep(torch: Any, node: RuleNode) -> Kernel:
         parts = [slice(at, at + (count - 1) * step + 1, step) for at in range(size)]
         cuts.append([(..., part, slice(None)) if axis == 0 else (..., part) for part in parts])
 
-    def pool(x: Any) -> Any:
+    def pool(x: Tensor) -> Tensor:
         for places in cuts:
             made = torch.maximum(x[places[0]], x[places[1]]) if len(places) > 1 else x[places[0]].clone()
             for place in places[2:]:
@@ -142,7 +147,7 @@ def _sweep(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_max_pool_grad")
-def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
+def _max_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
     windows = node.op.windows(shape_of(node, 1)[2:])
     if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
@@ -150,7 +155,7 @@ def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
     forward = torch.ops.aten.max_pool2d_with_indices
     backward = torch.ops.aten.max_pool2d_with_indices_backward
 
-    def gradient(dy: Any, x: Any, y: Any) -> Any:
+    def gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
         _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
         # No place holds a maximum that is NaN; torch would choose one.
         return backward(dy.masked_fill(y != y, 0), x, kernel, stride, pad, (1, 1), ceil, places)
@@ -158,11 +163,11 @@ def _max_pool_grad(torch: Any, node: RuleNode) -> Kernel:
     return gradient
 
 
-def _disjoint_max_pool_grad(torch: Any, windows: Any) -> Kernel:
+def _disjoint_max_pool_grad(torch: ModuleType, windows: Any) -> Kernel:
     """Where windows do not overlap: each place of a window takes what is left of dy where it holds the maximum."""
     places = [(..., *where) for where in windows.places()]
 
-    def gradient(dy: Any, x: Any, y: Any) -> Any:
+    def gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
         made, rest, zero = x.new_zeros(x.shape), dy.clone(), dy.new_zeros(())
         for place in places:
             hit = x[place] == y
@@ -174,7 +179,7 @@ def _disjoint_max_pool_grad(torch: Any, windows: Any) -> Kernel:
 
 
 @rule("_spread_pool_grad", shared=True)
-def _spread_pool_grad(torch: Any, node: RuleNode) -> Kernel:
+def _spread_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     op, shape = node.op, node.outputs[0].shape
     kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
     if op.global_pool:
@@ -190,7 +195,7 @@ def _spread_pool_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("BatchNorm")
-def _batch_norm(torch: Any, node: RuleNode) -> Kernel:
+def _batch_norm(torch: ModuleType, node: RuleNode) -> Kernel:
     op, eps = node.op, node.op.eps
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
@@ -199,7 +204,7 @@ def _batch_norm(torch: Any, node: RuleNode) -> Kernel:
             x, None if fixed else gamma, beta, None, None, True, 0.0, eps
         )
 
-    def predict(x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+    def predict(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Any) -> tuple[Tensor, ...]:
         y = normalize(x, None if fixed else gamma, beta, mean, variance, False, 0.0, eps)[0]
         return y, mean.clone(), (variance + eps).rsqrt_()
 
@@ -207,7 +212,7 @@ def _batch_norm(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_channel_affine")
-def _channel_affine(torch: Any, node: RuleNode) -> Kernel:
+def _channel_affine(torch: ModuleType, node: RuleNode) -> Kernel:
     rank = len(shape_of(node, 0))
     vector = tuple(-1 if index == node.op.axis % rank else 1 for index in range(rank))
     fused = torch.addcmul
@@ -215,11 +220,11 @@ def _channel_affine(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("LayerNorm")
-def _layer_norm(torch: Any, node: RuleNode) -> Kernel:
+def _layer_norm(torch: ModuleType, node: RuleNode) -> Kernel:
     shape, eps = shape_of(node, 0), node.op.eps
     needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
 
-    def normalize(x: Any, gamma: Any, beta: Any) -> Any:
+    def normalize(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
         y, mean, inverse = torch.native_layer_norm(x, shape[-1:], gamma, beta, eps)
         return y, mean, inverse.reciprocal_()
 
@@ -227,7 +232,7 @@ def _layer_norm(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_batch_norm_grad")
-def _batch_norm_grad(torch: Any, node: RuleNode) -> Kernel:
+def _batch_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     fixed = node.op.fix_gamma
     needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     backward, all_three = torch.ops.aten.native_batch_norm_backward, [True] * 3
@@ -237,7 +242,7 @@ def _batch_norm_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_layer_norm_grad")
-def _layer_norm_grad(torch: Any, node: RuleNode) -> Kernel:
+def _layer_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = shape_of(node, 0)
     needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
     backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3
@@ -247,12 +252,12 @@ def _layer_norm_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_softmax_grad", "_log_softmax_grad")
-def _softmax_grad(torch: Any, node: RuleNode) -> Kernel:
+def _softmax_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     aten, axis, dtype = torch.ops.aten, node.op.axis, getattr(torch, node.outputs[0].dtype.name)
     backward = aten._softmax_backward_data if node.op.name == "_softmax_grad" else aten._log_softmax_backward_data
     return lambda dy, y: backward(dy, y, axis, dtype)
 
 
 @rule("_gelu_grad")
-def _gelu_grad(torch: Any, node: RuleNode) -> Kernel:
+def _gelu_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     return torch.ops.aten.gelu_backward

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, rule, shape_of
 
+if TYPE_CHECKING:
+    from types import ModuleType
 
-def _ranking(torch: Any, node: RuleNode, ascending: bool) -> tuple[tuple[int, ...], int, Kernel]:
+    from torch import Tensor
+
+
+def _ranking(torch: ModuleType, node: RuleNode, ascending: bool) -> tuple[tuple[int, ...], int, Kernel]:
     """The shape that is ordered, the axis in it, and what gives the positions in order, as `ops.order.ranking`."""
     line, axis = node.op.line(shape_of(node, 0))
     floating = node.inputs[0].dtype.kind == "f"
 
-    def places(data: Any) -> Any:
+    def places(data: Tensor) -> Tensor:
         # Sorts by digits take the sign of zeros and of NaN for a difference.
         plain = torch.where(data == data, data + 0.0, float("nan")) if floating else data
         return torch.sort(plain, dim=axis, descending=not ascending, stable=True)[1]
@@ -21,10 +26,10 @@ def _ranking(torch: Any, node: RuleNode, ascending: bool) -> tuple[tuple[int, ..
 
 
 @rule("sort", whole=(0,), whole_results=True)
-def _sort(torch: Any, node: RuleNode) -> Kernel:
+def _sort(torch: ModuleType, node: RuleNode) -> Kernel:
     line, axis, ranking = _ranking(torch, node, node.op.is_ascend)
 
-    def kernel(data: Any) -> Any:
+    def kernel(data: Tensor) -> tuple[Tensor, ...]:
         data = data.reshape(line)
         places = ranking(data)
         return data.gather(axis, places), places
@@ -33,20 +38,20 @@ def _sort(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("argsort", whole=(0,), whole_results=True)
-def _argsort(torch: Any, node: RuleNode) -> Kernel:
+def _argsort(torch: ModuleType, node: RuleNode) -> Kernel:
     line, _, ranking = _ranking(torch, node, node.op.is_ascend)
     dtype = getattr(torch, node.outputs[0].dtype.name)
     return lambda data: ranking(data.reshape(line)).to(dtype)
 
 
 @rule("topk", whole=(0,), whole_results=True)
-def _topk(torch: Any, node: RuleNode) -> Kernel:
+def _topk(torch: ModuleType, node: RuleNode) -> Kernel:
     # torch.topk chooses any of equal elements, and gives them in any order.
     op, shape, dtype = node.op, shape_of(node, 0), getattr(torch, str(node.op.dtype))
     line, axis, ranking = _ranking(torch, node, op.is_ascend)
     count = op.count(line[axis])
 
-    def kernel(data: Any) -> Any:
+    def kernel(data: Tensor) -> tuple[Tensor, ...]:
         data = data.reshape(line)
         places = ranking(data).narrow(axis, 0, count)
         if op.ret_typ == "indices":

@@ -10,7 +10,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_origin
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 _serial = itertools.count()
 
 
 @functools.cache
-def _quieten(torch: Any) -> None:
+def _quieten(torch: ModuleType) -> None:
     """Regions read arrays that may not be written to. torch warns of the first one in a process: of this one."""
     array = np.zeros(1)
     array.flags.writeable = False
@@ -85,7 +88,9 @@ class TorchProgram:
             gone = [
                 self._names[value]
                 for value in dict.fromkeys((*node.values_in, *node.outputs))
-                if last_use.get(value, index) == index and value in self._names and value not in kept
+                if last_use.get(value, index) == index
+                and value in self._names
+                and value not in kept
                 and self._names[value][0] in "xt"
             ]
             if gone:

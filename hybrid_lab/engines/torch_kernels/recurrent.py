@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
 
 
 def lstm_only(node: RuleNode) -> None:
@@ -14,15 +19,15 @@ def lstm_only(node: RuleNode) -> None:
     needs(op.sizes.clip is None and not op.use_sequence_length, "clipped states or sequence lengths")
 
 
-def split_weights(op: Any, vector: Any, width: int) -> list[dict[str, Any]]:
+def split_weights(op: Any, vector: Tensor, width: int) -> list[dict[str, Tensor]]:
     """Views on the packed vector, one entry per layer and direction."""
-    found: list[dict[str, Any]] = [{} for _ in range(op.sizes.layers * op.sizes.directions)]
+    weights: list[dict[str, Tensor]] = [{} for _ in range(op.sizes.layers * op.sizes.directions)]
     start = 0
     for place, name, shape in op.sizes.pieces(width):
         stop = start + shape[0] * (shape[1] if len(shape) > 1 else 1)
-        found[place][name] = vector[start:stop].view(shape)
+        weights[place][name] = vector[start:stop].view(shape)
         start = stop
-    return found
+    return weights
 
 
 def _order(steps: int, direction: int) -> range:
@@ -30,13 +35,13 @@ def _order(steps: int, direction: int) -> range:
 
 
 @rule("RNN")
-def _lstm(torch: Any, node: RuleNode) -> Kernel:
+def _lstm(torch: ModuleType, node: RuleNode) -> Kernel:
     lstm_only(node)
     op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
     steps, batch, width = shape_of(node, 0)
     places = op.num_layers * directions
 
-    def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
+    def kernel(x: Tensor, vector: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, ...] | Tensor:
         weights = split_weights(op, vector, width)
         gates = x.new_empty((places, steps, batch, 4 * hidden))
         cells = x.new_empty((places, steps, batch, hidden))
@@ -77,13 +82,15 @@ def _lstm(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_rnn_grad")
-def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
+def _lstm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     lstm_only(node)
     op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
     needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")
     steps, batch, width = shape_of(node, 0)
 
-    def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, gates: Any, cells: Any, *rest: Any) -> Any:
+    def kernel(
+        x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, gates: Tensor, cells: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
         lower, given = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
         weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
         dweights = split_weights(op, dvector, width)
@@ -113,7 +120,7 @@ def _lstm_grad(torch: Any, node: RuleNode) -> Kernel:
     return kernel
 
 
-def from_above(torch: Any, op: Any, y: Any, state: Any, cell: Any, given: Any) -> tuple[Any, Any, Any]:
+def from_above(torch: ModuleType, op: Any, y: Tensor, state: Tensor, cell: Tensor, given: Any) -> tuple[Any, Any, Any]:
     """What a backward starts with: the gradients of the output, and of the final states in memory that it may change.
 
     given : the output gradients that there are, those that `op.heads` names
@@ -127,15 +134,23 @@ def from_above(torch: Any, op: Any, y: Any, state: Any, cell: Any, given: Any) -
     )
 
 
-def _shifted(torch: Any, values: Any, first: Any, direction: int) -> Any:
+def _shifted(torch: ModuleType, values: Tensor, first: Tensor, direction: int) -> Tensor:
     """What the state was before every step."""
     parts = [values[1:], first[None]] if direction else [first[None], values[:-1]]
     return torch.cat(parts)
 
 
 def _back(
-    torch: Any, w: Any, gates: Any, cells: Any, c0: Any, dy: Any, dh: Any, dc: Any, order: range
-) -> Any:
+    torch: ModuleType,
+    w: dict[str, Tensor],
+    gates: Tensor,
+    cells: Tensor,
+    c0: Tensor,
+    dy: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+    order: range,
+) -> Tensor:
     """Gradients before the activations, (T, N, 4 H). dh, dc : of the final states on entry, of the first on return."""
     steps, batch, hidden = cells.shape
     i, f, g, o = gates.split(hidden, 2)

@@ -9,11 +9,14 @@ cannot serve its node raises Unmappable with the reason. The entries are in `tab
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.operator import Operator
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 Kernel = Callable[..., Any]
 #: A Node whose operator is an instance of the record that the rule is for.
@@ -55,7 +58,7 @@ def rule(
 class OwnKernel(Operator):
     """An operator that only torch has: no record, it comes with its rule."""
 
-    def rule(self, torch: Any, node: Any) -> Kernel:
+    def rule(self, torch: ModuleType, node: Any) -> Kernel:
         """As the rules of the table."""
         raise NotImplementedError
 

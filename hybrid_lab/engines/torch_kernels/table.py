@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, RuleNode, needs, rule, shape_of
 from hybrid_lab.graph.node import Value
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
 
 # -- pointwise -----------------------------------------------------------------------------------------------------
 
@@ -46,7 +51,7 @@ _UNARY = {
 
 
 @rule(*_UNARY, out=True)
-def _unary(torch: Any, node: RuleNode) -> Kernel:
+def _unary(torch: ModuleType, node: RuleNode) -> Kernel:
     return getattr(torch, _UNARY[node.op.name])
 
 
@@ -62,7 +67,7 @@ _BINARY = {
 
 
 @rule(*_BINARY, out=True)
-def _binary(torch: Any, node: RuleNode) -> Kernel:
+def _binary(torch: ModuleType, node: RuleNode) -> Kernel:
     name = _BINARY[node.op.name]
     function = getattr(torch, name)
     if not isinstance(node.inputs[0], Value):
@@ -93,7 +98,7 @@ _COMPARISONS = {
 
 
 @rule(*_COMPARISONS)
-def _comparison(torch: Any, node: RuleNode) -> Kernel:
+def _comparison(torch: ModuleType, node: RuleNode) -> Kernel:
     needs(isinstance(node.inputs[0], Value), "a number compared with a tensor")
     function, dtype = getattr(torch, _COMPARISONS[node.op.name]), getattr(torch, node.outputs[0].dtype.name)
     if not isinstance(node.inputs[1], Value):
@@ -103,50 +108,48 @@ def _comparison(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("identity", "BlockGrad", "make_loss", shared=True)
-def _identity(torch: Any, node: RuleNode) -> Kernel:
+def _identity(torch: ModuleType, node: RuleNode) -> Kernel:
     return lambda x: x
 
 
 @rule("relu", out=True)
-def _relu(torch: Any, node: RuleNode) -> Kernel:
+def _relu(torch: ModuleType, node: RuleNode) -> Kernel:
     clamp = torch.clamp_min
     return lambda x, out=None: clamp(x, 0, out=out)
 
 
 @rule("_relu_grad", out=True)
-def _relu_grad(torch: Any, node: RuleNode) -> Kernel:
+def _relu_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     # threshold_backward would let dy through where y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
-    return lambda dy, y, out=None: (
-        fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
-    )
+    return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
 
 
 @rule("_softrelu")
-def _softrelu(torch: Any, node: RuleNode) -> Kernel:
+def _softrelu(torch: ModuleType, node: RuleNode) -> Kernel:
     softplus = torch.nn.functional.softplus
     return lambda x: softplus(x, threshold=40.0)
 
 
 @rule("hard_sigmoid")
-def _hard_sigmoid(torch: Any, node: RuleNode) -> Kernel:
+def _hard_sigmoid(torch: ModuleType, node: RuleNode) -> Kernel:
     alpha, beta = node.op.alpha, node.op.beta
     return lambda x: torch.mul(x, alpha).add_(beta).clamp_(0, 1)
 
 
 @rule("Activation")
-def _activation(torch: Any, node: RuleNode) -> Kernel:
+def _activation(torch: ModuleType, node: RuleNode) -> Kernel:
     plain = node.op.plain.name
     needs(plain in TABLE, f"{plain} has no torch call")
     return TABLE[plain](torch, node.replace(op=node.op.plain))
 
 
 @rule("LeakyReLU")
-def _leaky(torch: Any, node: RuleNode) -> Kernel:
+def _leaky(torch: ModuleType, node: RuleNode) -> Kernel:
     op, functional = node.op, torch.nn.functional
     if op.act_type == "gelu":
 
-        def gelu(x: Any) -> Any:
+        def gelu(x: Tensor) -> Tensor:
             """torch's gelu of infinity is NaN in float32; the sum tells cheaply whether that may be there."""
             y = functional.gelu(x)
             return y if math.isfinite(y.sum()) else torch.where(x == math.inf, x, y)
@@ -163,26 +166,26 @@ def _leaky(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("clip")
-def _clip(torch: Any, node: RuleNode) -> Kernel:
+def _clip(torch: ModuleType, node: RuleNode) -> Kernel:
     low, high = node.op.limits(node.outputs[0].dtype)
     return lambda x: torch.clamp(x, low, high)
 
 
 @rule("_clip_grad")
-def _clip_grad(torch: Any, node: RuleNode) -> Kernel:
+def _clip_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     low, high = node.op.a_min, node.op.a_max
     zero = torch.zeros(())
     return lambda dy, x: torch.where((x >= low) & (x <= high), dy, zero.to(dy.dtype))
 
 
 @rule("_masked_scale", whole=(1,))
-def _masked_scale(torch: Any, node: RuleNode) -> Kernel:
+def _masked_scale(torch: ModuleType, node: RuleNode) -> Kernel:
     scale = node.op.scale
     return lambda data, mask: torch.mul(data, mask).mul_(scale)
 
 
 @rule("where", whole=(0,))
-def _where(torch: Any, node: RuleNode) -> Kernel:
+def _where(torch: ModuleType, node: RuleNode) -> Kernel:
     shapes = [shape_of(node, index) for index in range(3)]
     needs(all(isinstance(item, Value) for item in node.inputs), "where with numbers")
     needs(shapes[0] == node.outputs[0].shape, "where with a condition per row")
@@ -190,7 +193,7 @@ def _where(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("Cast", "_cast_like", whole=(0, 1), shared=True)
-def _cast(torch: Any, node: RuleNode) -> Kernel:
+def _cast(torch: ModuleType, node: RuleNode) -> Kernel:
     dtype = getattr(torch, node.outputs[0].dtype.name)
     return lambda x, *like: x.to(dtype)
 
@@ -199,19 +202,19 @@ def _cast(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes", shared=True)
-def _reshape(torch: Any, node: RuleNode) -> Kernel:
+def _reshape(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.reshape(shape)
 
 
 @rule("transpose", "SwapAxis", shared=True)
-def _transpose(torch: Any, node: RuleNode) -> Kernel:
+def _transpose(torch: ModuleType, node: RuleNode) -> Kernel:
     order = tuple(node.op.order(len(shape_of(node, 0))))
     return lambda x: x.permute(order)
 
 
 @rule("broadcast_to", "broadcast_axis", "broadcast_like", shared=True)
-def _expand(torch: Any, node: RuleNode) -> Kernel:
+def _expand(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.expand(shape)
 
@@ -221,25 +224,25 @@ def _forward_only(cut: tuple[slice, ...]) -> None:
 
 
 @rule("slice", "slice_axis", "slice_like", shared=True)
-def _slice(torch: Any, node: RuleNode) -> Kernel:
+def _slice(torch: ModuleType, node: RuleNode) -> Kernel:
     cut = node.op.cut(*(shape_of(node, index) for index in range(len(node.inputs))))
     _forward_only(cut)
     return lambda x, *like: x[cut]
 
 
 @rule("_concat_part", shared=True)
-def _concat_part(torch: Any, node: RuleNode) -> Kernel:
+def _concat_part(torch: ModuleType, node: RuleNode) -> Kernel:
     cut = node.op.cut([shape_of(node, index) for index in range(1, len(node.inputs))])
     return lambda x, *like: x[cut]
 
 
 @rule("_slice_grad", "_slice_axis_grad", "_pad_like")
-def _slice_grad(torch: Any, node: RuleNode) -> Kernel:
+def _slice_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.outputs[0].shape
     cut = node.op.cut(shape_of(node, 1), shape_of(node, 0))
     _forward_only(cut)
 
-    def kernel(dy: Any, *like: Any) -> Any:
+    def kernel(dy: Tensor, *like: Tensor) -> Tensor:
         made = dy.new_zeros(shape)
         made[cut] = dy
         return made
@@ -248,19 +251,19 @@ def _slice_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("Concat", "_rnn_param_concat")
-def _concat(torch: Any, node: RuleNode) -> Kernel:
+def _concat(torch: ModuleType, node: RuleNode) -> Kernel:
     axis = node.op.dim
     return lambda *data: torch.cat(data, axis)
 
 
 @rule("stack")
-def _stack(torch: Any, node: RuleNode) -> Kernel:
+def _stack(torch: ModuleType, node: RuleNode) -> Kernel:
     axis = node.op.axis
     return lambda *data: torch.stack(data, axis)
 
 
 @rule("SliceChannel", shared=True)
-def _split(torch: Any, node: RuleNode) -> Kernel:
+def _split(torch: ModuleType, node: RuleNode) -> Kernel:
     axis, shape = node.op.axis, node.outputs[0].shape
     size = shape_of(node, 0)[axis] // node.op.signature.outputs
     if node.op.signature.outputs == 1:
@@ -271,14 +274,14 @@ def _split(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("zeros_like", "ones_like", shared=True)
-def _filled(torch: Any, node: RuleNode) -> Kernel:
+def _filled(torch: ModuleType, node: RuleNode) -> Kernel:
     number = torch.full((), float(node.op.name == "ones_like"), dtype=getattr(torch, node.outputs[0].dtype.name))
     made = number.expand(node.outputs[0].shape)
     return lambda *like: made
 
 
 @rule("_size_ratio", shared=True)
-def _size_ratio(torch: Any, node: RuleNode) -> Kernel:
+def _size_ratio(torch: ModuleType, node: RuleNode) -> Kernel:
     ratio = math.prod(shape_of(node, 0)) / max(math.prod(shape_of(node, 1)), 1)
     made = torch.full((1,), ratio, dtype=getattr(torch, node.outputs[0].dtype.name))
     return lambda *like: made
@@ -288,7 +291,7 @@ def _size_ratio(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("sum", "mean", "max", "min")
-def _reduce(torch: Any, node: RuleNode) -> Kernel:
+def _reduce(torch: ModuleType, node: RuleNode) -> Kernel:
     function = getattr(torch, {"max": "amax", "min": "amin"}.get(node.op.name, node.op.name))
     axes, keep, shape = node.op.axes(len(shape_of(node, 0))), node.op.keepdims, node.outputs[0].shape
     needs(bool(axes), "a reduction over nothing")
@@ -298,21 +301,21 @@ def _reduce(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("norm")
-def _norm(torch: Any, node: RuleNode) -> Kernel:
+def _norm(torch: ModuleType, node: RuleNode) -> Kernel:
     axes, shape, order = node.op.axes(len(shape_of(node, 0))), node.outputs[0].shape, node.op.ord
     needs(bool(axes), "a reduction over nothing")
     return lambda x: torch.linalg.vector_norm(x, order, axes).reshape(shape)
 
 
 @rule("_sum_like", shared=True)
-def _sum_like(torch: Any, node: RuleNode) -> Kernel:
+def _sum_like(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = node.outputs[0].shape
     axes = node.op.axes(shape_of(node, 0), shape_of(node, 1))
     return (lambda x, like: torch.sum(x, axes).reshape(shape)) if axes else (lambda x, like: x.reshape(shape))
 
 
 @rule("softmax", "softmin", "log_softmax")
-def _softmax(torch: Any, node: RuleNode) -> Kernel:
+def _softmax(torch: ModuleType, node: RuleNode) -> Kernel:
     axis, op = node.op.axis, node.op
     function = torch.log_softmax if op.name == "log_softmax" else torch.softmax
     factor = (-1.0 if op.name == "softmin" else 1.0) / (op.temperature or 1.0)
@@ -330,11 +333,11 @@ def _matrix(shape: tuple[int, ...], first: bool) -> tuple[int, int]:
 
 
 @rule("dot")
-def _dot(torch: Any, node: RuleNode) -> Kernel:
+def _dot(torch: ModuleType, node: RuleNode) -> Kernel:
     turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
     left, right = _matrix(shape_of(node, 0), turn_a), _matrix(shape_of(node, 1), not turn_b)
 
-    def kernel(a: Any, b: Any) -> Any:
+    def kernel(a: Tensor, b: Tensor) -> Tensor:
         a, b = a.reshape(left), b.reshape(right)
         return torch.mm(a.t() if turn_a else a, b.t() if turn_b else b).reshape(shape)
 
@@ -342,12 +345,12 @@ def _dot(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_dot_lhs_grad")
-def _dot_lhs_grad(torch: Any, node: RuleNode) -> Kernel:
+def _dot_lhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
     rows = _matrix(shape, turn_a)[1 if turn_a else 0]
     right = _matrix(shape_of(node, 2), not turn_b)
 
-    def kernel(dy: Any, lhs: Any, rhs: Any) -> Any:
+    def kernel(dy: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
         dy, rhs = dy.reshape(rows, -1), rhs.reshape(right)
         factor = rhs if turn_b else rhs.t()
         return (torch.mm(factor.t(), dy.t()) if turn_a else torch.mm(dy, factor)).reshape(shape)
@@ -356,12 +359,12 @@ def _dot_lhs_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_dot_rhs_grad")
-def _dot_rhs_grad(torch: Any, node: RuleNode) -> Kernel:
+def _dot_rhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
     left = _matrix(shape_of(node, 1), turn_a)
     rows = left[1 if turn_a else 0]
 
-    def kernel(dy: Any, lhs: Any, rhs: Any) -> Any:
+    def kernel(dy: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
         dy, lhs = dy.reshape(rows, -1), lhs.reshape(left)
         factor = lhs.t() if turn_a else lhs
         return (torch.mm(dy.t(), factor) if turn_b else torch.mm(factor.t(), dy)).reshape(shape)
@@ -370,11 +373,11 @@ def _dot_rhs_grad(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("batch_dot", "_linalg_gemm2")
-def _batch_dot(torch: Any, node: RuleNode) -> Kernel:
+def _batch_dot(torch: ModuleType, node: RuleNode) -> Kernel:
     turn_a, turn_b, scale = node.op.transpose_a, node.op.transpose_b, getattr(node.op, "alpha", 1.0)
     product = torch.bmm if len(node.outputs[0].shape) == 3 else torch.matmul
 
-    def kernel(a: Any, b: Any) -> Any:
+    def kernel(a: Tensor, b: Tensor) -> Tensor:
         made = product(a.transpose(-1, -2) if turn_a else a, b.transpose(-1, -2) if turn_b else b)
         return made if scale == 1.0 else made.mul_(scale)
 
@@ -382,7 +385,7 @@ def _batch_dot(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("FullyConnected")
-def _fully_connected(torch: Any, node: RuleNode) -> Kernel:
+def _fully_connected(torch: ModuleType, node: RuleNode) -> Kernel:
     rows, shape = _matrix(shape_of(node, 0), node.op.flatten), node.outputs[0].shape
     if node.op.no_bias:
         return lambda x, weight: torch.mm(x.reshape(rows), weight.t()).reshape(shape)
@@ -392,26 +395,26 @@ def _fully_connected(torch: Any, node: RuleNode) -> Kernel:
 # -- indices -------------------------------------------------------------------------------------------------------
 
 
-def _rows(indices: Any, size: int, mode: str) -> Any:
+def _rows(indices: Tensor, size: int, mode: str) -> Tensor:
     numbers = indices.long()
     return numbers.remainder(size) if mode == "wrap" else numbers.clamp(0, size - 1)
 
 
 @rule("Embedding", whole=(0,))
-def _embedding(torch: Any, node: RuleNode) -> Kernel:
+def _embedding(torch: ModuleType, node: RuleNode) -> Kernel:
     size = shape_of(node, 1)[0]
     return lambda data, weight: torch.embedding(weight, _rows(data, size, "clip"))
 
 
 @rule("_embedding_grad", whole=(1,))
-def _embedding_grad(torch: Any, node: RuleNode) -> Kernel:
+def _embedding_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     size = node.outputs[0].shape[0]
     backward = torch.ops.aten.embedding_dense_backward
     return lambda dy, data, weight: backward(dy, _rows(data, size, "clip"), size, -1, False)
 
 
 @rule("pick", whole=(1,))
-def _pick(torch: Any, node: RuleNode) -> Kernel:
+def _pick(torch: ModuleType, node: RuleNode) -> Kernel:
     data, shape = shape_of(node, 0), node.outputs[0].shape
     axis = node.op.axis % len(data)
     places = (*data[:axis], 1, *data[axis + 1 :])
@@ -420,7 +423,7 @@ def _pick(torch: Any, node: RuleNode) -> Kernel:
 
 
 @rule("_pick_grad", whole=(2,))
-def _pick_grad(torch: Any, node: RuleNode) -> Kernel:
+def _pick_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     data = node.outputs[0].shape
     axis = node.op.axis % len(data)
     places = (*data[:axis], 1, *data[axis + 1 :])

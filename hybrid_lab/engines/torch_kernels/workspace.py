@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.signature import Signature
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
 
 #: The number of LSTMs among the modes of torch's kernel.
 _LSTM = 2
@@ -55,12 +60,12 @@ class WorkspaceLSTM(_Layers):
 
     name: ClassVar[str] = "torch_lstm"
 
-    def rule(self, torch: Any, node: RuleNode) -> Kernel:
+    def rule(self, torch: ModuleType, node: RuleNode) -> Kernel:
         op, hidden, directions = self.op, self.op.state_size, self.op.sizes.directions
         _, _, width = shape_of(node, 0)
         layer_forward = torch.ops.aten.mkldnn_rnn_layer.default
 
-        def kernel(x: Any, vector: Any, state: Any, cell: Any) -> Any:
+        def kernel(x: Tensor, vector: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
             weights = split_weights(op, vector, width)
             state, cell = state.contiguous(), cell.contiguous()  # oneDNN reads them as if they were
             outputs, hs, cs, spaces = [], [], [], []
@@ -98,12 +103,14 @@ class WorkspaceGradient(_Layers):
 
     name: ClassVar[str] = "torch_lstm_grad"
 
-    def rule(self, torch: Any, node: RuleNode) -> Kernel:
+    def rule(self, torch: ModuleType, node: RuleNode) -> Kernel:
         op, hidden, directions, places = self.op, self.op.state_size, self.op.sizes.directions, self.places
         _, _, width = shape_of(node, 0)
         layer_backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
 
-        def kernel(x: Any, vector: Any, state: Any, cell: Any, y: Any, cells: Any, *rest: Any) -> Any:
+        def kernel(
+            x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, cells: Tensor, *rest: Tensor
+        ) -> tuple[Tensor, ...]:
             lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
             spaces = rest[-places:]
             weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
@@ -240,7 +247,7 @@ class Rewritten:
         gone = {value for pair in pairs for value in pair.kept}
         made: list[Value] = []
 
-        def lay(node: Node, inputs: tuple[Any, ...]) -> Any:
+        def lay(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
             if node not in layers:
                 return None
             new = node.replace(inputs=inputs, **layers[node].layer_changes)
@@ -249,7 +256,7 @@ class Rewritten:
             # Nobody reads the values that are gone: any will do in their place.
             return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))
 
-        def turn(node: Node, inputs: tuple[Any, ...]) -> Any:
+        def turn(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
             if node not in gradients:
                 return None
             return node.replace(op=WorkspaceGradient(node.op, 4), inputs=gradients[node].operands(inputs)).outputs
