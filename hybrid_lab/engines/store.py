@@ -83,7 +83,7 @@ class Store:
         content = self.get(key)
         return None if content is None else json.loads(content)
 
-    def put_json(self, key: str, value: Any) -> bool:
+    def put_json(self, key: str, value: object) -> bool:
         return self.put(key, json.dumps(value, separators=(",", ":")).encode())
 
     def put_file(self, name: str, content: bytes) -> bool:

@@ -136,7 +136,7 @@ class _Writer:
             self.bound[name] = None
             self.names[value] = name
 
-    def _bind(self, hint: str, item: Any, key: Any = None) -> str:
+    def _bind(self, hint: str, item: object, key: object = None) -> str:
         key = id(item) if key is None else key
         if key not in self._bound_ids:
             name, number = hint, 1
@@ -184,7 +184,7 @@ class _Writer:
         operands = [self.names[item] if isinstance(item, Value) else repr(float(item)) for item in node.inputs]
         self.head.append(f"{name} = {kernel}({', '.join(operands)})")
 
-    def _operand(self, item: Any) -> str:
+    def _operand(self, item: object) -> str:
         """An operand inside the loop; numbers as arrays without dimensions, which NumPy need not convert."""
         if isinstance(item, Value) and item not in self.uniform:
             return self.names[item]
@@ -197,7 +197,7 @@ class _Writer:
             return self.names["rounded", item]
         return self._bind("k", np.array(item, self.dtype), (type(item), repr(item)))
 
-    def _per_block(self, node: Node, place: Any) -> None:
+    def _per_block(self, node: Node, place: object) -> None:
         value = node.outputs[0]
         self.names[value] = target = place if isinstance(place, str) else self.names[place]
         comment = "".join(letter if letter.isprintable() else "?" for letter in format_statement(node, self.printed))

@@ -54,7 +54,7 @@ def _single(field: int, number: float) -> bytes:
     return varint(field << 3 | 5) + struct.pack("<f", number)
 
 
-def attribute(name: str, value: Any) -> bytes:
+def attribute(name: str, value: object) -> bytes:
     """An AttributeProto. Raises Unmappable for a value that has no ONNX type."""
     head = _text(1, name)
     if isinstance(value, (bool, int, np.integer)):

@@ -100,7 +100,7 @@ class Model:
             digest.update(len(node).to_bytes(4, "little") + node)
         return digest.digest()
 
-    def serialize(self, fed: Collection[str] = (), weights: Mapping[str, Any] | None = None) -> bytes:
+    def serialize(self, fed: Collection[str] = (), weights: Mapping[str, object] | None = None) -> bytes:
         """The model as an ONNX file.
 
         fed : constants that become inputs, behind the region's own

@@ -56,7 +56,7 @@ class TorchOperator(Operator):
     region: Region
     program: TorchProgram
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Any, out: object = None) -> Any:
         results = self.program(inputs)
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -212,9 +212,7 @@ def tune(
     return found
 
 
-def measure(
-    group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None
-) -> Choice:
+def measure(group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None) -> Choice:
     """Check and time the candidates of one group; the result is not kept and changes no later compile.
 
     only : candidates by their names in reports, "rule" among them; None for all
@@ -245,9 +243,7 @@ def _title(choice: Choice) -> str:
     return f"{' x '.join(map(str, choice.blocks.values()))}, {choice.warps} warps{stages}"
 
 
-def _prepared(
-    candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench
-) -> dict[str, dict[str, str]]:
+def _prepared(candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench) -> dict[str, dict[str, str]]:
     """Compile all candidates at once; key -> candidate -> why it is not to be tried."""
     places, sources = [], []
     for key, forms in candidates.items():
@@ -301,7 +297,7 @@ def _measured(
     return replace(candidates[best][0], seconds=seconds, left_out=left_out)
 
 
-def _finite(form: Form, group: Region, given: Mapping[Value, Any]) -> bool:
+def _finite(form: Form, group: Region, given: Mapping[Value, object]) -> bool:
     """Whether most of what the group gives for these numbers can be compared."""
     made, run = _bound(form, given)
     run()
@@ -340,7 +336,7 @@ def _order(group: Region) -> Callable[[Value], int]:
     return lambda value: places.get(value, len(places))
 
 
-def _bound(form: Form, given: Mapping[Value, Any]) -> tuple[dict[Value, Any], Callable[[], None]]:
+def _bound(form: Form, given: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:
     """Memory for what a candidate makes, and a function that runs it."""
     device = availability.torch_device()
     made = dict(given)

@@ -67,7 +67,7 @@ def _per_row(source: KernelSource) -> int:
     return prod(source.outputs[0].shape[1:])
 
 
-def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
+def options_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
     """What is handed to Triton: warps and stages where the source says them. Products and sums are joined (fma)."""
     given = {name: getattr(source, own, None) for name, own in _OPTIONS.items()}
     if target[1] in _ONE_STAGE:
@@ -75,7 +75,7 @@ def options_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, 
     return {"enable_fp_fusion": True, **{name: value for name, value in given.items() if value is not None}}
 
 
-def request_of(source: KernelSource, target: tuple[str, Any, int]) -> dict[str, Any]:
+def request_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
     """Everything that a compile process needs; "key" tells it from all other binaries."""
     request = {
         "name": source.name,
@@ -104,7 +104,7 @@ def check_triton() -> None:
 
 
 def compile_all(
-    sources: Sequence[KernelSource], target: str | tuple[str, Any, int], failed: dict[int, str] | None = None
+    sources: Sequence[KernelSource], target: str | tuple[str, object, int], failed: dict[int, str] | None = None
 ) -> list[Binary | None]:
     """Compile kernels for a target that need not be in the machine; equal ones once, those known from disk not at all.
 
@@ -150,7 +150,7 @@ def load(source: KernelSource) -> Any:
     return _loaded(source, internals.target_here())
 
 
-def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
+def _loaded(source: KernelSource, target: tuple[str, object, int]) -> Any:
     alike = _alike(source, target)
     known = _handles.get(alike)
     if known is None:
@@ -165,7 +165,7 @@ def _loaded(source: KernelSource, target: tuple[str, Any, int]) -> Any:
     return known
 
 
-def _alike(source: KernelSource, target: tuple[str, Any, int]) -> tuple[Any, ...]:
+def _alike(source: KernelSource, target: tuple[str, object, int]) -> tuple[Any, ...]:
     """Equal for sources of one binary; what `request_of` has, without a digest of it."""
     return source.fixed, divisible(source), target
 
@@ -193,7 +193,7 @@ class _Process:
             start_new_session=True,  # an interrupt is for this process, which then ends that one
         )
 
-    def give(self, request: dict[str, Any]) -> None:
+    def give(self, request: dict[str, object]) -> None:
         self.request, self.since = request, time.perf_counter()
         assert self.pipe.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its end is seen at the other pipe
@@ -253,7 +253,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _compiled(requests: list[dict[str, Any]], target: str) -> Generator[tuple[str, Binary | str]]:
+def _compiled(requests: list[dict[str, object]], target: str) -> Generator[tuple[str, Binary | str]]:
     """(key, binary or what went wrong) as they are done. All processes end with the iterator, however it ends."""
     waiting = sorted(requests, key=_effort)
     progress = Progress(f"compiling for {target}", len(requests))

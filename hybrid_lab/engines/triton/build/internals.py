@@ -73,7 +73,7 @@ def _mend_conditions() -> None:
 
     splat = InterpreterBuilder.create_splat
 
-    def spread(self: Any, kind: Any, item: Any) -> Any:
+    def spread(self: object, kind: object, item: Any) -> Any:
         made = splat(self, kind, item)
         if item.data.dtype == bool:
             made.data = made.data.astype(bool)
@@ -92,7 +92,7 @@ def _mend_bounds() -> None:
 
     patch = interpreter._patch_lang_tensor
 
-    def patched(tensor: Any, *scope: Any) -> None:
+    def patched(tensor: Any, *scope: object) -> None:
         patch(tensor, *scope)
         tensor.__index__ = lambda self: int(np.squeeze(self.handle.data))
 
@@ -100,8 +100,8 @@ def _mend_bounds() -> None:
 
 
 def compile_source(
-    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
-    target: tuple[str, Any, int], options: Mapping[str, Any] | None = None,
+    function: object, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
+    target: tuple[str, object, int], options: Mapping[str, object] | None = None,
 ) -> Any:  # fmt: skip
     """Compile for a target, (backend, architecture, threads per warp), whether or not such a GPU is here.
 
@@ -117,7 +117,7 @@ def compile_source(
     return triton.compile(source, target=GPUTarget(*target), options=dict(options or {}))
 
 
-def files_of(compiled: Any, folder: str) -> dict[str, str]:
+def files_of(compiled: object, folder: str) -> dict[str, str]:
     """Suffix -> path of what a compile made. folder : Triton's own cache, in which nothing else was kept"""
     group = getattr(compiled, "metadata_group", None)
     if group is None:  # Triton 3.4 does not say
@@ -126,8 +126,8 @@ def files_of(compiled: Any, folder: str) -> dict[str, str]:
 
 
 def load_binary(
-    name: str, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
-    target: tuple[str, Any, int], files: Mapping[str, bytes], key: str,
+    name: str, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
+    target: tuple[str, object, int], files: Mapping[str, bytes], key: str,
 ) -> Any:  # fmt: skip
     """Triton's CompiledKernel of files that `compile_source` made elsewhere; nothing is compiled.
 
@@ -160,8 +160,8 @@ def load_binary(
 
 
 def _ast_source(
-    function: Any, signature: Mapping[str, str], constants: Mapping[str, Any], divisible: Sequence[Sequence[int]],
-    target: tuple[str, Any, int],
+    function: object, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
+    target: tuple[str, object, int],
 ) -> Any:  # fmt: skip
     from triton.compiler import ASTSource
 
@@ -248,7 +248,7 @@ def launch_line(
     return f"{run}({x}, {y}, {z}, {stream}, {function}, {metadata}, None, None, None, {', '.join(arguments)})"
 
 
-def launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> None:
+def launch(compiled: object, grid: Sequence[int], arguments: Sequence[object]) -> None:
     """The same at once, on torch's current stream."""
     run, function, metadata = handles(compiled)
     x, y, z = [*grid, 1, 1][:3]
@@ -256,14 +256,14 @@ def launch(compiled: Any, grid: Sequence[int], arguments: Sequence[Any]) -> None
 
 
 def bound_launch(
-    compiled: Any, grid: Sequence[int], arguments: Sequence[Any], held: Sequence[Any] = ()
+    compiled: object, grid: Sequence[int], arguments: Sequence[object], held: Sequence[object] = ()
 ) -> Callable[[int], None]:
     """The same as a function of the stream. held : what lives as long as it does; addresses keep no memory"""
     run, function, metadata = handles(compiled)
     x, y, z = [*grid, 1, 1][:3]
     given = tuple(arguments)
 
-    def launch_on(stream: int, held: Sequence[Any] = held) -> None:
+    def launch_on(stream: int, held: Sequence[object] = held) -> None:
         run(x, y, z, stream, function, metadata, None, None, None, *given)
 
     return launch_on

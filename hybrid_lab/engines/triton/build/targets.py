@@ -72,7 +72,7 @@ def names() -> tuple[str, ...]:
     return (*(each for architectures in _AMD.values() for each in architectures), *(f"sm{each}" for each in _NVIDIA))
 
 
-def name_of(target: tuple[str, Any, int]) -> str:
+def name_of(target: tuple[str, object, int]) -> str:
     """ "gfx942" or "sm90" of Triton's target."""
     return f"sm{target[1]}" if target[0] == "cuda" else str(target[1]).split(":")[0]
 

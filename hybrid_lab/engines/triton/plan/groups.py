@@ -144,9 +144,7 @@ class Grouping:
             if node in nodes:
                 needed = stored if node is nodes[0] else not self.roots.isdisjoint(node.outputs)
                 outputs += node.outputs if needed else ()
-            elif self.of[node][0] in groups and (
-                not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)
-            ):
+            elif self.of[node][0] in groups and (not self.roots.isdisjoint(node.outputs) or self.readers(node, groups)):
                 outputs += node.outputs
         read = [item for item in outputs if len(item.node.outputs) == 1 or item in self.roots or self.users.get(item)]
         return Region(tuple(inside), tuple(inputs), tuple(read))
@@ -185,7 +183,7 @@ class Grouping:
         return any(reader.below & other.bit for reader in readers if reader is not other)
 
 
-def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[Any]]) -> Copied:
+def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[object]]) -> Copied:
     """The graph with every operator once for each group that computes it. of : operator -> its groups"""
     new: dict[tuple[Any, Value], Value] = {}
     made = Copied(graph, of, new)
@@ -229,14 +227,14 @@ class Copied:
         """The operator of the group that stores it."""
         return self.value(node.outputs[0]).node
 
-    def region(self, region: Region, group: Any) -> Region:
+    def region(self, region: Region, group: object) -> Region:
         return Region(
             tuple(self.value(node.outputs[0], group).node for node in region.nodes),
             tuple(dict.fromkeys(self.value(value, group) for value in region.inputs)),
             tuple(self.value(value, group) for value in region.outputs),
         )
 
-    def source(self, source: KernelSource, group: Any) -> KernelSource:
+    def source(self, source: KernelSource, group: object) -> KernelSource:
         return replace(
             source,
             inputs=tuple(self.value(value, group) for value in source.inputs),

@@ -57,7 +57,7 @@ def refuses(grouping: Grouping, region: Region) -> str:
     numbers = {node: index for index, node in enumerate(region.nodes)}
     outside = {value: index for index, value in enumerate(region.inputs)}
 
-    def key(item: Any) -> Any:
+    def key(item: object) -> Any:
         if not isinstance(item, Value):
             return repr(item)
         if item.node in numbers:

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -288,7 +287,7 @@ def _scales(nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if node.op.name == "_masked_scale"]
 
 
-def _is_narrow(item: Any) -> bool:
+def _is_narrow(item: object) -> bool:
     return isinstance(item, Value) and item.dtype.name in NARROW
 
 
@@ -298,7 +297,7 @@ def _cast(value: Value, dtype: str) -> Value:
     return make_node(get("Cast").bind(dtype=dtype), [value]).outputs[0]
 
 
-def make_like(node: Node, inputs: Sequence[Any]) -> Node:
+def make_like(node: Node, inputs: Sequence[object]) -> Node:
     """The operator over other inputs, with what is said of it; its outputs have the dtypes that follow."""
     copy = make_node(node.op, list(inputs))
     return copy.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)

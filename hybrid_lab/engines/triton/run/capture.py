@@ -36,7 +36,7 @@ CAPTURES = 4
 class Recorder(Protocol):
     """What captures: torch's graphs, or a stand-in in tests."""
 
-    def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+    def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
         """A function that launches again what `function` launched, and the tensors that it then writes to.
 
         Nothing has run when this returns: the first replay is the first run.
@@ -46,7 +46,7 @@ class Recorder(Protocol):
 class TorchRecorder:
     """CUDA graphs, which torch makes of HIP's too."""
 
-    def capture(self, function: Callable[[], list[Any]]) -> tuple[Callable[[], None], list[Any]]:
+    def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
         import torch
 
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
@@ -103,18 +103,16 @@ class Steady:
     def addresses(self, inputs: Sequence[Any]) -> list[int]:
         return [tensor.data_ptr() for tensor, stays in zip(inputs, self._stays, strict=True) if stays]
 
-    def serves(self, inputs: Sequence[Any]) -> bool:
+    def serves(self, inputs: Sequence[object]) -> bool:
         return bool(self.inputs or not inputs) and self.addresses(inputs) == self._addresses
 
     def take(self, inputs: Sequence[Any]) -> None:
         """Be made for these."""
-        self.inputs = [
-            tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)
-        ]
+        self.inputs = [tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)]
         self._copied = [tensor if hoisted else None for tensor, hoisted in zip(inputs, self._hoisted, strict=True)]
         self._addresses = self.addresses(inputs)
 
-    def fill(self, inputs: Sequence[Any]) -> None:
+    def fill(self, inputs: Sequence[object]) -> None:
         """Copy the data to where the program reads it, and what is hoisted where it is another."""
         for index, (tensor, stays) in enumerate(zip(inputs, self._stays, strict=True)):
             if stays or self._copied[index] is tensor:
@@ -162,7 +160,7 @@ class CapturedRun:
                 self._capture(inputs, rng, results)
             return results
 
-    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[Any]) -> None:
+    def _capture(self, inputs: Sequence[object], rng: tuple[int, int], expected: list[object]) -> None:
         assert self._recorder is not None
         self._captures += 1
         if self._captures > CAPTURES:
@@ -252,7 +250,7 @@ class CapturedTraining(Training):
                 self._capture(inputs, rng, [*results, *kept.saved])
             return results, kept
 
-    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[Any]) -> None:
+    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[object]) -> None:
         assert self._recorder is not None
         self._forget()
         self._captures += 1

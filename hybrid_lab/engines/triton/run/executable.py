@@ -80,7 +80,9 @@ class DeviceTraining(JointTraining):
         note_copies(self.forward.report, self.plan.forward)
         note_copies(self.backward.report, self.plan.backward)
 
-    def in_place(self, kept: Kept, operands: Sequence[Any], rng: tuple[int, int], out: Sequence[Any]) -> list[Any]:
+    def in_place(
+        self, kept: Kept, operands: Sequence[object], rng: tuple[int, int], out: Sequence[object]
+    ) -> list[Any]:
         """The backward in the arena of `kept`, which stays leased: for captured launches."""
         return self._finish(operands, rng, kept.lease, out)
 

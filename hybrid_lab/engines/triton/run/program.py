@@ -67,7 +67,7 @@ class DeviceWriter(Writer):
     def _constant(self, array: np.ndarray) -> Any:
         return constant(array)
 
-    def _dtype(self, dtype: Any) -> Any:
+    def _dtype(self, dtype: object) -> Any:
         return memory.torch_dtype(dtype)
 
     @staticmethod

@@ -63,7 +63,7 @@ class VendorKernel:
     def _flags(self) -> list[tuple[Any, str, Any]]:
         return flags_of(self.source.nodes[-1], self.source.tf32)
 
-    def numbers(self, rng: tuple[int, int], sizes: Any = None) -> list[int]:
+    def numbers(self, rng: tuple[int, int], sizes: object = None) -> list[int]:
         """It takes none."""
         return []
 
@@ -126,7 +126,7 @@ def _has_call(anchor: Node) -> bool:
 
 
 @contextlib.contextmanager
-def flags(wanted: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+def flags(wanted: Sequence[tuple[object, str, object]]) -> Iterator[None]:
     """torch's flags for one call; what they were is set again, whatever happens. wanted : as `flags_of` gives them"""
     changed = []
     try:

@@ -51,7 +51,7 @@ class ViewStep:
         flat = tensor.view(-1)
         return flat[self.start : self.start + int(np.prod(self.shape))].view(self.shape)
 
-    def copied(self, tensor: Any) -> Any:
+    def copied(self, tensor: object) -> Any:
         """Its elements one after the other, in memory of their own."""
         import torch
 

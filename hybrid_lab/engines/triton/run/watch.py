@@ -34,7 +34,7 @@ class WatchedDeviceProgram(WatchedProgram):
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:
         """As Executable.run, calling `look` with copies on the host."""
 
-        def look_here(step: int, values: tuple[Any, ...]) -> None:
+        def look_here(step: int, values: tuple[object, ...]) -> None:
             look(step, tuple(None if value is None else memory.to_host(value) for value in values))
 
         return [memory.to_host(item) for item in self._watched(self._tensors(inputs), rng, look_here)]
@@ -44,7 +44,7 @@ class WatchedDeviceProgram(WatchedProgram):
         tensors = self._tensors(inputs)
         return super().times(tensors, rng) if availability.device().interpreted else self.event_times(tensors, rng)
 
-    def event_times(self, tensors: Sequence[Any], rng: tuple[int, int]) -> np.ndarray:
+    def event_times(self, tensors: Sequence[object], rng: tuple[int, int]) -> np.ndarray:
         """The same by events on the device's stream.
 
         The GPU is kept waiting at first, so that launches lie ready when it comes to them: else a short kernel would
@@ -54,7 +54,7 @@ class WatchedDeviceProgram(WatchedProgram):
 
         events: list[Any] = []
 
-        def look(step: int, values: Any) -> None:
+        def look(step: int, values: object) -> None:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             events.append(event)

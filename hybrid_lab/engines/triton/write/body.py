@@ -287,7 +287,7 @@ class Body:
             expression = rounded(f"({expression})", value.dtype)
         return self.write(expression, short(node.op.name), scope, node)
 
-    def _rounded(self, name: str, item: Any, scope: Scope) -> str:
+    def _rounded(self, name: str, item: object, scope: Scope) -> str:
         """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
         if not isinstance(item, Value) or item.dtype.name not in NARROW or not self.is_computed(item):
             return name
@@ -330,7 +330,7 @@ class Body:
         """An element of a reduction or a product; kernels of these kinds say how."""
         raise Refused("a reduction of elements that the kernel does not have together")
 
-    def operand(self, item: Any, place: Place, guard: str, dtype: Any) -> str:
+    def operand(self, item: object, place: Place, guard: str, dtype: object) -> str:
         """An operand of a pointwise operator: its axes of size 1 are read at 0."""
         if not isinstance(item, Value):
             return literal(item, dtype)
@@ -488,7 +488,7 @@ class Elements:
         """How many inputs the node has."""
         return len(self._node.inputs)
 
-    def places(self, place: Sequence[Any], number: int) -> Sequence[Any]:
+    def places(self, place: Sequence[object], number: int) -> Sequence[Any]:
         """A place of no axes is that of the one element of an input with shape (1,)."""
         return place or (ZERO,) * len(self.shape(number))
 

@@ -46,7 +46,7 @@ class Writing:
     arguments: dict[str, tuple[BoundSize, int]] = field(default_factory=dict)
     choosing: bool = False
 
-    def choose(self, name: str, make: Callable[[], Any]) -> Any:
+    def choose(self, name: str, make: Callable[[], object]) -> Any:
         """The result of a choice: the repeated one, else the result of `make`."""
         place = len(self.outcomes)
         if place < len(self.repeated) and self.repeated[place][0] == name:
@@ -88,7 +88,7 @@ def _now() -> Writing | None:
     return getattr(_current, "writing", None)
 
 
-def varies(size: Any) -> bool:
+def varies(size: object) -> bool:
     """Whether `shown` prints an argument for a size."""
     now = _now()
     return now is not None and type(size) is BoundSize and now.varies(size)
@@ -119,7 +119,7 @@ def choice(function: Chooses) -> Chooses:
     """Mark a function whose every possible result is correct for all arguments, so that results can be repeated."""
 
     @functools.wraps(function)
-    def chosen(*arguments: Any, **keywords: Any) -> Any:
+    def chosen(*arguments: object, **keywords: object) -> Any:
         now = _now()
         if now is None or now.choosing:
             return function(*arguments, **keywords)

@@ -70,7 +70,7 @@ def rounded(name: str, dtype: Any) -> str:
     return f"{tensor(name, dtype)}.to({TYPES[dtype.name]}).to(tl.float32)"
 
 
-def number_of(item: Any) -> Any:
+def number_of(item: object) -> Any:
     """The number that an operand is, or None for other operands."""
     if not isinstance(item, Value):
         return item
@@ -90,7 +90,7 @@ def short(name: str) -> str:
     return name.removeprefix("broadcast_").strip("_")
 
 
-def tensor(name: str, dtype: Any) -> str:
+def tensor(name: str, dtype: object) -> str:
     """A name, or a number as something that has a type."""
     return f"tl.full([], {name}, {TYPES[wide(dtype)]})" if is_number(name) else name
 
