@@ -122,60 +122,60 @@ class Symbol(GraphQuestions, Refusals):
 
     # -- arithmetic ------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: object) -> Symbol:
         return _binary("broadcast_add", "_plus", self, other)
 
-    def __radd__(self, other: object) -> Any:
+    def __radd__(self, other: object) -> Symbol:
         return _binary("broadcast_add", "_plus", other, self)
 
-    def __sub__(self, other: object) -> Any:
+    def __sub__(self, other: object) -> Symbol:
         return _binary("broadcast_sub", "_minus", self, other)
 
-    def __rsub__(self, other: object) -> Any:
+    def __rsub__(self, other: object) -> Symbol:
         return _binary("broadcast_sub", "_rminus", other, self)
 
-    def __mul__(self, other: object) -> Any:
+    def __mul__(self, other: object) -> Symbol:
         return _binary("broadcast_mul", "_mul", self, other)
 
-    def __rmul__(self, other: object) -> Any:
+    def __rmul__(self, other: object) -> Symbol:
         return _binary("broadcast_mul", "_mul", other, self)
 
-    def __truediv__(self, other: object) -> Any:
+    def __truediv__(self, other: object) -> Symbol:
         return _binary("broadcast_div", "_div", self, other)
 
-    def __rtruediv__(self, other: object) -> Any:
+    def __rtruediv__(self, other: object) -> Symbol:
         return _binary("broadcast_div", "_rdiv", other, self)
 
-    def __mod__(self, other: object) -> Any:
+    def __mod__(self, other: object) -> Symbol:
         return _binary("broadcast_mod", "_mod", self, other)
 
-    def __rmod__(self, other: object) -> Any:
+    def __rmod__(self, other: object) -> Symbol:
         return _binary("broadcast_mod", "_rmod", other, self)
 
-    def __pow__(self, other: object) -> Any:
+    def __pow__(self, other: object) -> Symbol:
         return _binary("broadcast_power", "_power", self, other)
 
-    def __rpow__(self, other: object) -> Any:
+    def __rpow__(self, other: object) -> Symbol:
         return _binary("broadcast_power", "_rpower", other, self)
 
-    def __floordiv__(self, other: object) -> Any:
+    def __floordiv__(self, other: object) -> Symbol:
         quotient = _binary("broadcast_div", "_div", self, other)
         return quotient if quotient is NotImplemented else quotient.floor()
 
-    def __rfloordiv__(self, other: object) -> Any:
+    def __rfloordiv__(self, other: object) -> Symbol:
         quotient = _binary("broadcast_div", "_rdiv", other, self)
         return quotient if quotient is NotImplemented else quotient.floor()
 
-    def __matmul__(self, other: object) -> Any:
+    def __matmul__(self, other: object) -> Symbol:
         return _binary("dot", "dot", self, other)
 
-    def __and__(self, other: object) -> Any:
+    def __and__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_and", "_logical_and", self, other)
 
-    def __or__(self, other: object) -> Any:
+    def __or__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_or", "_logical_or", self, other)
 
-    def __xor__(self, other: object) -> Any:
+    def __xor__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_xor", "_logical_xor", self, other)
 
     def __neg__(self) -> Symbol:
@@ -190,22 +190,22 @@ class Symbol(GraphQuestions, Refusals):
     def __invert__(self) -> Symbol:
         return compose(get("logical_not").bind(), [self], None)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Symbol:  # type: ignore[override]
         return _binary("broadcast_equal", "_equal", self, other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Symbol:  # type: ignore[override]
         return _binary("broadcast_not_equal", "_not_equal", self, other)
 
-    def __gt__(self, other: object) -> Any:
+    def __gt__(self, other: object) -> Symbol:
         return _binary("broadcast_greater", "_greater", self, other)
 
-    def __ge__(self, other: object) -> Any:
+    def __ge__(self, other: object) -> Symbol:
         return _binary("broadcast_greater_equal", "_greater_equal", self, other)
 
-    def __lt__(self, other: object) -> Any:
+    def __lt__(self, other: object) -> Symbol:
         return _binary("broadcast_lesser", "_lesser", self, other)
 
-    def __le__(self, other: object) -> Any:
+    def __le__(self, other: object) -> Symbol:
         return _binary("broadcast_lesser_equal", "_lesser_equal", self, other)
 
     def reshape(self, *shape: Any, **attributes: Any) -> Symbol:
@@ -414,14 +414,13 @@ def _kind(item: object) -> str:
     return "a NumPy array" if isinstance(item, np.ndarray) else "an NDArray"
 
 
-def _binary(operator: str, hint: str, lhs: object, rhs: object) -> Any:
+def _binary(operator: str, hint: str, lhs: object, rhs: object) -> Symbol:
     other = rhs if isinstance(lhs, Symbol) else lhs
     if isinstance(other, Symbol):
         return compose(get(operator).bind(), [lhs, rhs], None, hint=hint)
     if isinstance(other, (bool, int, float, np.integer, np.floating)):
-        word = hint if hint.endswith(("equal", "greater", "lesser", "and", "or")) else hint
-        separator = "_scalar" if word.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
-        return compose(get(operator).bind(), [lhs, rhs], None, hint=word + separator)
+        separator = "_scalar" if hint.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
+        return compose(get(operator).bind(), [lhs, rhs], None, hint=hint + separator)
     if hasattr(other, "_data") or isinstance(other, np.ndarray):
         raise tracing.refuse("HL164", tensor="an array", value=other, expression="the operand", kind=_kind(other))
     return NotImplemented

@@ -26,14 +26,16 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
 
+#: A size: a number, or a formula of symbols. Shapes hold both and are typed as tuples of int.
+Size: TypeAlias = "int | SymbolicSize"
 #: A sum of products: pairs (numbers of the factors, sorted; coefficient), sorted. Equal ones are equal at all sizes.
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
 
-_RELATIONS: dict[str, Callable[[int, int], bool]] = {"==": operator.eq, "<": operator.lt}
+_RELATIONS: dict[str, Callable[[Any, int], bool]] = {"==": operator.eq, "<": operator.lt}
 
 
 class NeedsNumber(Exception):
@@ -93,7 +95,7 @@ class Guards:
         size = self._sizes[terms] = SymbolicSize(self, terms, hint)
         return size
 
-    def sum(self, terms: dict[tuple[int, ...], int], hint: int) -> Any:
+    def sum(self, terms: dict[tuple[int, ...], int], hint: int) -> Size:
         """The size with these terms, one object for equal ones; an int where no symbol is left in it."""
         polynomial = tuple(sorted([item for item in terms.items() if item[1]]))
         if not polynomial or (len(polynomial) == 1 and not polynomial[0][0]):
@@ -103,7 +105,7 @@ class Guards:
             size = self._sizes[polynomial] = SymbolicSize(self, polynomial, hint)
         return size
 
-    def quotient(self, above: Any, below: Any) -> Any:
+    def quotient(self, above: Size, below: Size) -> Size:
         """`above // below`."""
         if below == 0:  # a guard, where `below` is symbolic
             raise ZeroDivisionError("a size divided by 0")
@@ -118,7 +120,7 @@ class Guards:
             size = self._quotients[key] = self._single(hint)
         return size
 
-    def check(self, relation: str, difference: Any) -> bool:
+    def check(self, relation: str, difference: Size) -> bool:
         """Whether the relation holds between `difference` and 0. The answer is recorded as a guard."""
         if type(difference) is not SymbolicSize:
             return _RELATIONS[relation](difference, 0)
@@ -128,7 +130,7 @@ class Guards:
             outcome = self.recorded[key] = _RELATIONS[relation](difference.hint, 0)
         return outcome
 
-    def symbols_of(self, size: Any) -> frozenset[int]:
+    def symbols_of(self, size: object) -> frozenset[int]:
         """The numbers of the symbols that a size is made of."""
         if type(size) is not SymbolicSize:
             return frozenset()
@@ -150,7 +152,7 @@ class SymbolicSize:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Size) -> Size:
         if not _is_whole(other):
             return self._needs_number()
         terms = dict(self.terms)
@@ -158,7 +160,7 @@ class SymbolicSize:
             terms[product] = terms.get(product, 0) + number
         return self.guards.sum(terms, self.hint + _hint(other))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Size) -> Size:
         if not _is_whole(other):
             return self._needs_number()
         if type(other) is not SymbolicSize:
@@ -173,39 +175,39 @@ class SymbolicSize:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Size:
         return self * -1
 
     def __pos__(self) -> SymbolicSize:
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Size:
         return -self if self < 0 else self
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Size) -> Size:
         return self + other * -1
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Size) -> Size:
         return self * -1 + other
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Size) -> Size:
         return self.guards.quotient(self, other) if _is_whole(other) else self._needs_number()
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Size) -> Size:
         return self.guards.quotient(int(other), self) if _is_whole(other) else self._needs_number()
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Size) -> Size:
         return self - self // other * other if _is_whole(other) else self._needs_number()
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Size) -> Size:
         return other - other // self * self if _is_whole(other) else self._needs_number()
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Size) -> tuple[Size, Size]:
         return self // other, self % other
 
     # -- guards --------------------------------------------------------------------------------------------------
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> bool:
         if other is self:
             return True
         if _is_whole(other):
@@ -214,16 +216,16 @@ class SymbolicSize:
             return float(other).is_integer() and self == int(other)
         return NotImplemented
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Size) -> bool:
         return self.guards.check("<", self - other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Size) -> bool:
         return self.guards.check("<", other - self)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Size) -> bool:
         return not self > other
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Size) -> bool:
         return not self < other
 
     def __bool__(self) -> bool:
@@ -231,7 +233,7 @@ class SymbolicSize:
 
     # -- what needs a number -------------------------------------------------------------------------------------
 
-    def _needs_number(self, *_: Any) -> NoReturn:
+    def _needs_number(self, *_: object) -> NoReturn:
         raise NeedsNumber(self.guards.symbols_of(self))
 
     __index__ = __int__ = __float__ = __trunc__ = __floor__ = __ceil__ = __round__ = __hash__ = _needs_number
@@ -260,20 +262,20 @@ def _printed(guards: Guards, product: tuple[int, ...], number: int) -> str:
     return "*".join([str(number)] * (number != 1 or not texts) + texts)
 
 
-def _is_whole(item: Any) -> bool:
+def _is_whole(item: object) -> TypeGuard[Size]:
     kind = type(item)
     return kind is SymbolicSize or kind is int or (isinstance(item, (int, np.integer)) and kind is not bool)
 
 
-def _hint(item: Any) -> int:
+def _hint(item: Size) -> int:
     return item.hint if type(item) is SymbolicSize else int(item)
 
 
-def _polynomial(item: Any) -> Polynomial:
+def _polynomial(item: Size) -> Polynomial:
     return item.terms if type(item) is SymbolicSize else (((), int(item)),)
 
 
-def _divided(above: Any, below: Any) -> dict[tuple[int, ...], int] | None:
+def _divided(above: Size, below: Size) -> dict[tuple[int, ...], int] | None:
     """The terms of a quotient that leaves no remainder at any size, or None."""
     divisor = _polynomial(below)
     if len(divisor) != 1 or not divisor[0][1]:
@@ -395,54 +397,54 @@ class BoundSize(int):
     size : the symbolic size; sums, products and quotients of a BoundSize have one, too
     """
 
-    size: Any
+    size: SymbolicSize
 
     def __new__(cls, value: int, size: SymbolicSize) -> BoundSize:
         made = super().__new__(cls, value)
         made.size = size
         return made
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: int) -> int:
         return _with_formula(int.__add__(self, other), operator.add, self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: int) -> int:
         return _with_formula(int.__radd__(self, other), operator.add, other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: int) -> int:
         return _with_formula(int.__sub__(self, other), operator.sub, self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: int) -> int:
         return _with_formula(int.__rsub__(self, other), operator.sub, other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: int) -> int:
         return _with_formula(int.__mul__(self, other), operator.mul, self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: int) -> int:
         return _with_formula(int.__rmul__(self, other), operator.mul, other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: int) -> int:
         return _with_formula(int.__floordiv__(self, other), operator.floordiv, self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: int) -> int:
         return _with_formula(int.__rfloordiv__(self, other), operator.floordiv, other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: int) -> int:
         return _with_formula(int.__mod__(self, other), operator.mod, self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: int) -> int:
         return _with_formula(int.__rmod__(self, other), operator.mod, other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> int:
         return _with_formula(int.__neg__(self), operator.mul, self, -1)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> int:
         return -self if self < 0 else self
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)  # a copy is a number
 
 
-def _with_formula(value: Any, operation: Callable[[Any, Any], Any], *operands: Any) -> Any:
+def _with_formula(value: int, operation: Callable[[Size, Size], Size], *operands: int) -> int:
     """A whole number that is the result of an operation, with its formula; a number where no symbol is left in it."""
     if value is NotImplemented:
         return value
