@@ -66,8 +66,8 @@ _RULES: tuple[tuple[str, str], ...] = (
 class InitDesc(str):
     """A parameter's name with its attributes; `attrs['__init__']` overrides the rule its name would choose."""
 
-    attrs: dict[str, Any]
-    global_init: Any
+    attrs: dict[str, object]
+    global_init: object
 
     def __new__(cls, name: str, attrs: Mapping[str, object] | None = None, global_init: object = None) -> InitDesc:
         desc = super().__new__(cls, name)
@@ -118,7 +118,7 @@ class Initializer:
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = kwargs
         self._verbose = False
-        self._print_func: Callable[[Any], str] | None = None
+        self._print_func: Callable[[object], str] | None = None
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[object], str] | None = None) -> Initializer:
         """Log a line for every array that is initialized; `print_func(array)` says what the line shows."""

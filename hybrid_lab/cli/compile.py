@@ -139,7 +139,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in re.split("[x,]", text))
 
 
-def _with_batch(item: Any, batch: int) -> Any:
+def _with_batch(item: Any, batch: int) -> object:
     """The shape, or zeros of the array's type, with another first axis."""
     import numpy as np
 

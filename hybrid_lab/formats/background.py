@@ -39,7 +39,7 @@ def background(size: int) -> Iterator[Begin]:
         pool.shutdown(cancel_futures=True)
 
 
-def _run(function: Callable[..., object], *arguments: object) -> Callable[[], Any]:
+def _run(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
     result = function(*arguments)
     return lambda: result
 

@@ -17,7 +17,7 @@ class _Refused(ValueError):
     pass
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
@@ -28,7 +28,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _constant(token: str) -> Any:
+def _constant(token: str) -> object:
     raise _Refused(f"{token} is not a JSON number")
 
 

@@ -8,7 +8,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.log import logger
@@ -23,7 +23,7 @@ class HookHandle:
     """One registered hook. `handle.detach()` removes it; so does leaving `with handle:`."""
 
     def __init__(self) -> None:
-        self._hooks: weakref.ref[OrderedDict[int, Callable[..., Any]]] | None = None
+        self._hooks: weakref.ref[OrderedDict[int, Callable[..., object]]] | None = None
         self._number = -1
 
     def attach(self, hooks: OrderedDict[int, Callable[..., object]], hook: Callable[..., object]) -> HookHandle:

@@ -410,7 +410,7 @@ class CosineEmbeddingLoss(Loss):
         label = F.reshape(label, shape=(-1, 1))
         norms = F.sqrt(_row_sum(F, input1 * input1)) * F.sqrt(_row_sum(F, input2 * input2))
         cosine = F.reshape(_row_sum(F, input1 * input2) / F.clip(norms, a_min=1e-12, a_max=3.4e38), shape=(-1, 1))
-        sign: Any = label
+        sign: object = label
         loss = (1 - cosine) * (sign == 1) + F.relu((sign == -1) * (cosine - self._margin))
         return _apply_weighting(F, loss, self._weight, sample_weight)
 

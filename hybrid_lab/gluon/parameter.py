@@ -33,7 +33,7 @@ Shape = tuple[int, ...]
 class DeferredInit(NamedTuple):
     """What `initialize()` decided, kept until the shape is known."""
 
-    init: Any
+    init: object
     ctx: list[Context]
     default_init: Any
     data: Any  # a value that `set_data` gave in the meantime, or None
@@ -88,7 +88,7 @@ class Parameter:
         self._grad_req = "null"
         self._stype = stype
         self._grad_stype = grad_stype
-        self._var: Any = None
+        self._var: object = None
         self.registered = False  # whether a Block has it; until then its name is without the Block's prefix
         self.grad_req = grad_req
 

@@ -62,7 +62,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._hold = self._note  # one object, to be recognized
-        self._handler: Callable[[int, Any], Any] | None = None
+        self._handler: Callable[[int, object], object] | None = None
         self._depth, self._pending = 0, False
 
     def _note(self, number: int, frame: object) -> None:

@@ -123,13 +123,13 @@ def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], O
     """
     of = {node: region for region in regions for node in region.nodes}
     position = {node: index for index, node in enumerate(graph.nodes)}
-    units: list[Any] = list(dict.fromkeys(of.get(node, node) for node in graph.nodes))
+    units: list[object] = list(dict.fromkeys(of.get(node, node) for node in graph.nodes))
 
     def members(unit: Any) -> tuple[Node, ...]:
         return unit.nodes if isinstance(unit, Region) else (unit,)
 
-    waiting: dict[Any, int] = {}
-    readers: dict[Any, list[Any]] = {}
+    waiting: dict[object, int] = {}
+    readers: dict[object, list[object]] = {}
     for unit in units:
         before = {of.get(value.node, value.node) for node in members(unit) for value in node.values_in} - {unit}
         waiting[unit] = len(before)

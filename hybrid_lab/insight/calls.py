@@ -251,7 +251,7 @@ def run_eager(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[l
         return _run(compiled, heads, lambda args: block(*args))
 
 
-def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> tuple[list[np.ndarray], list[Any]]:
+def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> tuple[list[np.ndarray], list[object]]:
     leaves = compiled.call.tracked() if compiled.recording else compiled.call.leaves
     with tape.Mode(compiled.recording, compiled.training):
         result = call(compiled.call.arguments(leaves))

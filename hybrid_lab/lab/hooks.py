@@ -30,7 +30,7 @@ OPT_OUT = "HYBRID_LAB_NO_HOOKS"
 _logger = logging.getLogger("hybrid_lab")
 
 
-def _quiet(hook: Callable[..., object]) -> Callable[..., Any]:
+def _quiet(hook: Callable[..., object]) -> Callable[..., object]:
     """On the main thread only, and never an error into the user's cell: what fails here is this package's fault."""
 
     @functools.wraps(hook)
@@ -57,7 +57,7 @@ class Lab:
         self._redefinitions: Redefinitions | None = None
         self._magics: Any = None
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
-        self._running: list[Any] = [None] if _inside_cell(self._kernel) else []
+        self._running: list[object] = [None] if _inside_cell(self._kernel) else []
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class Lab:
         assert self.session is not None and self._comms is not None
         return self._comms
 
-    def _namespace(self) -> dict[str, Any]:
+    def _namespace(self) -> dict[str, object]:
         return self.shell.user_ns
 
     def is_busy(self) -> bool:

@@ -24,7 +24,7 @@ def drop_stale(values: bool = True) -> list[str]:
     values : look for changed values too, which takes about 30 microseconds a Block
     Returns notes for the user, one a class.
     """
-    now: dict[type, Any] = {}
+    now: dict[type, object] = {}
     reads: dict[type, Reads] = {}
     recoded: list[HybridBlock] = []
     changed: list[tuple[HybridBlock, list[str]]] = []

@@ -117,7 +117,7 @@ class Live:
     def block_value(self, block: object) -> Value:
         """A live child: its class, and whether it is known to give one tensor."""
         cls = self.source_class(type(block))
-        ref: Any = cls if cls is not None else dotted_class(type(block))
+        ref: object = cls if cls is not None else dotted_class(type(block))
         return Value(
             Kind.BLOCK, ref=ref, site=id(block), depends=False, like="one output" if _one_output(block) else None
         )

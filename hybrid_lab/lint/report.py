@@ -56,7 +56,7 @@ def sarif(findings: Iterable[Finding]) -> dict[str, Any]:
     }
 
 
-def _sarif_rule(code: str) -> dict[str, Any]:
+def _sarif_rule(code: str) -> dict[str, object]:
     record = rules.get(code)
     return {
         "id": code,
@@ -68,7 +68,7 @@ def _sarif_rule(code: str) -> dict[str, Any]:
     }
 
 
-def _sarif_result(finding: Finding, used: list[str]) -> dict[str, Any]:
+def _sarif_result(finding: Finding, used: list[str]) -> dict[str, object]:
     region = _region(finding)
     message = finding.message + (f" (block {finding.block})" if finding.block else "")
     result: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 #: Of `invoke`: an operator on arrays and numbers; the same for two operands; a step on the tape for a finished view.
 invoke: Callable[..., Any]
-invoke_pair: Callable[..., Any]
+invoke_pair: Callable[..., object]
 note_operator: Callable[..., None]
 #: Of `indexing`: `array[key]`, `array[key] = value`.
 getitem: Callable[..., Any]

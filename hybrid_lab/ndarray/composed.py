@@ -13,14 +13,14 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.shapes import axis_of
 
-refuse_symbols: Callable[[str, Sequence[Any]], None] = lambda name, inputs: None  # noqa: E731
+refuse_symbols: Callable[[str, Sequence[object]], None] = lambda name, inputs: None  # noqa: E731
 """Raises where an input is a Symbol and the function reads numbers; symbol/ registers it."""
 
 
 def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squeeze_axis: bool) -> Operator:
     """The operator behind `split_v2`."""
     if isinstance(indices_or_sections, (int, np.integer)):
-        cut: dict[str, Any] = {"indices": (), "sections": int(indices_or_sections)}
+        cut: dict[str, object] = {"indices": (), "sections": int(indices_or_sections)}
     else:
         cut = {"indices": (0, *indices_or_sections)}
     return get("_split_v2").bind(axis=axis, squeeze_axis=squeeze_axis, **cut)

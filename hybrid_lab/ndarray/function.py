@@ -12,7 +12,7 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
 
 # Raises where an input is a Symbol; the symbol package puts it in.
-refuse_symbols: Callable[[str, Sequence[Any]], None] = lambda name, inputs: None  # noqa: E731
+refuse_symbols: Callable[[str, Sequence[object]], None] = lambda name, inputs: None  # noqa: E731
 
 
 class Function:
@@ -98,7 +98,7 @@ class FunctionEntry(tape.Entry):
             )
         return [self._checked(result, kind) for result, kind in zip(results, self._inputs, strict=True)]
 
-    def _checked(self, result: Any, kind: Any) -> Any:
+    def _checked(self, result: Any, kind: Any) -> object:
         if result is None or kind is None:
             return None
         if not isinstance(result, NDArray):

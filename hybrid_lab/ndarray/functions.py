@@ -28,7 +28,7 @@ def find_function(name: str) -> Callable[..., Any] | None:
     return _scalar_form(name) if name.lower().endswith("scalar") else None
 
 
-def _scalar_form(name: str) -> Callable[..., Any] | None:
+def _scalar_form(name: str) -> Callable[..., object] | None:
     """MXNet's operators of an array and a number, `nd._mul_scalar(x, scalar=2.0)`; ours take numbers themselves."""
     from hybrid_lab.formats.mxnet.operator_names import SCALAR_NAMES  # rarely wanted, so read where MXNet's names live
 

@@ -64,7 +64,7 @@ class GradientProgram:
 
         values = [*inputs, *outputs, *heads]
         slots = {expr.value: slot for slot, expr in enumerate(values) if isinstance(expr, Expr)}
-        self.template: list[Any] = [None if isinstance(item, Expr) else item for item in values]
+        self.template: list[object] = [None if isinstance(item, Expr) else item for item in values]
         self._write_steps([value for value in wanted if value is not None], slots)
         self.results = tuple(None if value is None else slots[value] for value in wanted)
         self.refuses = any(step.refuses_gradient for step, *_ in self.steps)
@@ -146,7 +146,7 @@ class GradientProgram:
         return "\n".join(lines)
 
 
-_programs: dict[Any, GradientProgram] = {}
+_programs: dict[object, GradientProgram] = {}
 
 
 def gradient_program(

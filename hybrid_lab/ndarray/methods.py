@@ -32,5 +32,5 @@ def _is_method(name: str, record: type[Operator]) -> bool:
     return not name.startswith("_") and bool(record.input_names) and not record.variadic
 
 
-def _dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> Any:
+def _dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> object:
     return calls.invoke(op, inputs, out, name)

@@ -18,7 +18,7 @@ def _forward(name: str) -> Any:
     return method
 
 
-def _reflected(name: str) -> Any:
+def _reflected(name: str) -> object:
     op = get(name).bind()
 
     def method(self: object, other: object) -> Any:
@@ -27,7 +27,7 @@ def _reflected(name: str) -> Any:
     return method
 
 
-def _in_place(name: str) -> Any:
+def _in_place(name: str) -> object:
     op = get(name).bind()
 
     def method(self: object, other: object) -> Any:
@@ -36,7 +36,7 @@ def _in_place(name: str) -> Any:
     return method
 
 
-def _unary(name: str) -> Any:
+def _unary(name: str) -> object:
     op = get(name).bind()
 
     def method(self: object) -> Any:
@@ -45,7 +45,7 @@ def _unary(name: str) -> Any:
     return method
 
 
-def _floored(name: str, reflected: bool = False) -> Any:
+def _floored(name: str, reflected: bool = False) -> object:
     op, floor = get(name).bind(), get("floor").bind()
 
     def method(self: object, other: object) -> Any:

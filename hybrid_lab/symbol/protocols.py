@@ -51,7 +51,7 @@ def _unpacks(location: Location | None) -> bool:
     )
 
 
-def _inplace(binary: str) -> Callable[[Any, Any], Any]:
+def _inplace(binary: str) -> Callable[[object, object], object]:
     def refuse_inplace(self: Any, other: object) -> Any:
         self._refuse_protocol("HL142", operator=f"{binary}=", binary=binary)
 

@@ -447,7 +447,7 @@ def dispatch(op: Operator, inputs: list[object], out: object, name: str | None) 
 #: Names that users write where the record's own name differs.
 _HINTS = {"SliceChannel": "split", "Reshape": "reshape", "BlockGrad": "blockgrad", "Cast": "cast", "Concat": "concat"}
 
-_methods: dict[str, Any] = {}
+_methods: dict[str, object] = {}
 
 
 def symbol_method(name: str) -> Any:

@@ -26,9 +26,9 @@ class TrainerStates:
     random : the random state beside them, or None; owners : id in the file -> Parameter of the loaded model
     """
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     arrays: dict[str, np.ndarray]
-    random: dict[str, Any] | None
+    random: dict[str, object] | None
     owners: dict[str, Parameter]
     path: str | None = None
 
@@ -65,7 +65,7 @@ class TrainerStates:
         if self.random is not None:
             random_state.set_state(self.random)
 
-    def _in_order_of(self, trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _in_order_of(self, trainer: Trainer) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """Settings and states by the numbers of `trainer`: Trainers sort by names, which differ between instances."""
         entries, counts = self.settings.get("parameters"), self.settings.get("counts")
         if not isinstance(entries, list) or not isinstance(counts, dict):

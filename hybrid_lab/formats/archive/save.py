@@ -119,7 +119,7 @@ class _Contents:
 
     binaries: Sequence[Any] = ()
 
-    def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """The trainer's states; each of its parameters with the id it has in the tree, for models of other names."""
         data, arrays = trainer.get_states()
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
@@ -186,7 +186,7 @@ def _values_of(parameter: Parameter) -> np.ndarray:
     return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
 
 
-def _as_json(data: object, what: str) -> Any:
+def _as_json(data: object, what: str) -> object:
     import json
 
     try:

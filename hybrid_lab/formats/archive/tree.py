@@ -229,7 +229,7 @@ def to_json(tree: Tree) -> dict[str, Any]:
     }
 
 
-def _block_json(block: BlockRecord) -> dict[str, Any]:
+def _block_json(block: BlockRecord) -> dict[str, object]:
     written: dict[str, Any] = {
         "id": block.id,
         "path": block.path,
@@ -251,7 +251,7 @@ def _block_json(block: BlockRecord) -> dict[str, Any]:
     return written | {key: value for key, value in optional.items() if value not in (None, False, [], {})}
 
 
-def _parameter_json(record: ParameterRecord) -> dict[str, Any]:
+def _parameter_json(record: ParameterRecord) -> dict[str, object]:
     written = {
         "name": record.name,
         "shape": None if record.shape is None else list(record.shape),

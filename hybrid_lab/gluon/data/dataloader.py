@@ -73,9 +73,9 @@ class DataLoader:
                 return batch if len(batch) > 1 else batch[0]
         return (self._batchify or default_batchify_fn)([self._dataset[index] for index in indices])
 
-    def _prefetched(self) -> Iterator[Any]:
+    def _prefetched(self) -> Iterator[object]:
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="hybrid_lab-data")
-        waiting: deque[Future[Any]] = deque()
+        waiting: deque[Future[object]] = deque()
         try:
             for indices in self._batch_sampler:
                 waiting.append(pool.submit(self._make, indices))

@@ -90,7 +90,7 @@ class BatchSampler(Sampler):
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch
-        self._left: list[Any] = []
+        self._left: list[object] = []
 
     def __iter__(self) -> Iterator[list[Any]]:
         batch, self._left = self._left, []

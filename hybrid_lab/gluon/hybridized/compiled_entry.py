@@ -91,7 +91,7 @@ class CompiledEntry(tape.Entry):
         douts: list[object],
         last: bool,
         leaves: Sequence[tape.Leaf | None] | None = None,
-    ) -> Sequence[Any]:
+    ) -> Sequence[object]:
         program = self.program
         given = tuple([dout is not None for dout in douts])
         if given != program.given:
@@ -130,7 +130,7 @@ class CompiledEntry(tape.Entry):
         self.program = program
         return program
 
-    def _head(self, dout: object) -> Any:
+    def _head(self, dout: object) -> object:
         """An output gradient as the backward takes it."""
         return np.asarray(dout, order="C")
 
@@ -210,7 +210,7 @@ class CompiledEntry(tape.Entry):
         unfold(node, self._run_eagerly, inputs)
         return True
 
-    def _replayed(self, inputs: list[NDArray], douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
+    def _replayed(self, inputs: list[NDArray], douts: list[object], needed: tuple[bool, ...]) -> Sequence[object]:
         """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
         return replay(self._run_eagerly, inputs, douts, needed)
 

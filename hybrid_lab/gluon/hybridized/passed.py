@@ -33,7 +33,7 @@ class Passed:
         #: By the id of the callee's tensor: that tensor, and the caller's.
         self._callers: dict[int, tuple[Symbol, Symbol]] = {}
         #: By the id of a container: the container, and what it held when the code began.
-        self._given: dict[int, tuple[Any, list[Any]]] = {}
+        self._given: dict[int, tuple[object, list[object]]] = {}
 
     def enter(self) -> list[Any]:
         """The arguments as the callee sees them; called in its scope."""
@@ -91,14 +91,14 @@ def in_style(trace: tracing.Trace, tensor: Symbol) -> Symbol:
     return wrap(trace, tensor.outputs)
 
 
-def _parts(container: Any) -> list[Any]:
+def _parts(container: Any) -> list[object]:
     """What a list or dict holds, with the dict's keys."""
     return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
 
 
 def _converted(
     item: Any, convert: Callable[[Symbol], Symbol], done: Callable[[Any], bool], note: Callable[[Any], None]
-) -> Any:
+) -> object:
     """The item with every tensor converted: lists and dicts in place, once each; tuples anew where a part differs."""
     if isinstance(item, Symbol):
         return convert(item)

@@ -73,14 +73,14 @@ def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> l
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
-def _content(cell: CellType) -> Any:
+def _content(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not set yet
         return None
 
 
-def _by_value(value: Any, depth: int = _DEEP) -> Any:
+def _by_value(value: Any, depth: int = _DEEP) -> object:
     """Something equal for equal values, None for what is not compared; it keeps no object alive."""
     kind = type(value)
     if kind is float:
@@ -105,7 +105,7 @@ def _by_value(value: Any, depth: int = _DEEP) -> Any:
     return _object(value, depth)
 
 
-def _object(value: object, depth: int) -> Any:
+def _object(value: object, depth: int) -> object:
     """An object or class of the user's by its attributes."""
     kind = value if isinstance(value, type) else type(value)
     root = str(kind.__module__).partition(".")[0]
@@ -120,11 +120,11 @@ def _object(value: object, depth: int) -> Any:
     return kind.__qualname__, _parts(held.items(), depth)
 
 
-def _parts(items: object, depth: int) -> tuple[Any, ...]:
+def _parts(items: object, depth: int) -> tuple[object, ...]:
     return tuple(_some(items, depth))
 
 
-def _some(items: Any, depth: int) -> Iterator[Any]:
+def _some(items: Any, depth: int) -> Iterator[object]:
     for number, (name, item) in enumerate(list(items)):
         if number == _MANY:
             return

@@ -64,7 +64,7 @@ def _named(namespace: object, name: str) -> Callable[..., Any]:
     return function
 
 
-def _checked(function: Callable[..., object]) -> Callable[..., Any]:
+def _checked(function: Callable[..., object]) -> Callable[..., object]:
     if not callable(function):
         raise TypeError(f"a layer's function must be a callable or the name of an operator, not {function!r}")
     return function

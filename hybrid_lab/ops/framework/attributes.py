@@ -27,7 +27,7 @@ Scalar = NewType("Scalar", float)
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> object:
     """The Python literal in `text`, after removing the "L" that Python 2 wrote behind long integers."""
     try:
         return ast.literal_eval(text.strip())
@@ -118,7 +118,7 @@ def parse_dtype(value: Any) -> str:
     return name
 
 
-_PARSERS: dict[Any, Callable[[Any], Any]] = {
+_PARSERS: dict[object, Callable[[object], object]] = {
     bool: parse_bool,
     int: parse_int,
     float: parse_float,
@@ -146,7 +146,7 @@ def parser(annotation: Any) -> Callable[[Any], Any]:
     raise TypeError(f"has the annotation {annotation!r}; known are {known}")
 
 
-def _choice(choices: tuple[Any, ...]) -> Callable[[Any], Any]:
+def _choice(choices: tuple[Any, ...]) -> Callable[[object], object]:
     def parse(value: Any) -> Any:
         if value in choices:
             return value
@@ -155,7 +155,7 @@ def _choice(choices: tuple[Any, ...]) -> Callable[[Any], Any]:
     return parse
 
 
-def _union(options: list[Callable[[Any], Any]], optional: bool) -> Callable[[Any], Any]:
+def _union(options: list[Callable[[Any], Any]], optional: bool) -> Callable[[object], object]:
     def parse(value: Any) -> Any:
         if optional and (value is None or (isinstance(value, str) and value in ("None", ""))):
             return None

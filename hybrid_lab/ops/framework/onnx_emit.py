@@ -63,7 +63,7 @@ class OnnxEmitter:
         self.initializers: dict[str, np.ndarray] = {}
         self.prefix, self.batch = prefix, batch
         self._known: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-        self._constants: dict[Any, str] = {}
+        self._constants: dict[object, str] = {}
         self._count = 0
         self._scope = ""
 

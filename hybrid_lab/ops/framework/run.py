@@ -56,7 +56,7 @@ def run_kernel(
     return read_outputs(op, op.numpy(*inputs, **keywords))
 
 
-def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -> tuple[Any, ...]:
+def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -> tuple[object, ...]:
     dtypes = tuple([item.dtype if isinstance(item, np.ndarray) else None for item in inputs])
     wide = InFloat32(op, read_dtypes(op, op.infer_type(*dtypes)))
     return wide.rounded(run_kernel(wide.op, wide.widened(inputs), None, *more), out)

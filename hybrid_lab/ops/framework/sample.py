@@ -57,7 +57,7 @@ class Sample:
         made = [self._array(item, generator, dtype) for item in self.inputs]
         return [item.function(made) if isinstance(item, Derived) else item for item in made]
 
-    def _array(self, item: Any, generator: np.random.RandomState, dtype: str | None) -> Any:
+    def _array(self, item: Any, generator: np.random.RandomState, dtype: str | None) -> object:
         wanted = dtype if dtype and np.dtype(self.dtype).kind == "f" else self.dtype
         if isinstance(item, Ints):
             return generator.randint(item.low, item.high, item.shape).astype(item.dtype)

@@ -58,7 +58,7 @@ def split_arguments(
             raise AttributeSpecError(f"{record.name}: the attribute {key} is given twice")
         else:
             attributes[key] = value
-    scalars: tuple[Any, ...] = ()
+    scalars: tuple[object, ...] = ()
     if record.scalars:
         filled, attributes = record.split_scalars(names, attributes)
         scalars = filled[len(names) :]
@@ -71,7 +71,7 @@ def split_arguments(
     return op, [MISSING if value is None else value for value in inputs]
 
 
-def _variadic_inputs(args: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
+def _variadic_inputs(args: tuple[Any, ...], keywords: dict[str, Any]) -> list[object]:
     if not args and "data" in keywords:
         args = tuple(keywords.pop("data"))
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
@@ -82,7 +82,7 @@ def _variadic_inputs(args: tuple[Any, ...], keywords: dict[str, Any]) -> list[An
     return [*args, *(keywords.pop(key) for key in named)]
 
 
-def _known(record: type[Operator], attributes: dict[str, Any]) -> dict[str, Any]:
+def _known(record: type[Operator], attributes: dict[str, Any]) -> dict[str, object]:
     if not _IGNORED.isdisjoint(attributes):
         attributes = {key: value for key, value in attributes.items() if key in record.fields or key not in _IGNORED}
     for key in attributes:

@@ -162,7 +162,7 @@ def load_binary(
 def _ast_source(
     function: object, signature: Mapping[str, str], constants: Mapping[str, object], divisible: Sequence[Sequence[int]],
     target: tuple[str, object, int],
-) -> Any:  # fmt: skip
+) -> object:  # fmt: skip
     from triton.compiler import ASTSource
 
     attributes: dict[tuple[int, ...], list[list[Any]]] = {

@@ -89,7 +89,7 @@ class Grouping:
         self.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
         self.apart: dict[Node, str] = {}
         self.closed: set[Node] = set()
-        self.tried: dict[Any, str] = {}
+        self.tried: dict[object, str] = {}
 
     def new_group(self, kernel: bool = True) -> Group:
         self.groups.append(Group(1 << len(self.groups), set(), kernel=kernel))

@@ -42,7 +42,7 @@ class Writing:
 
     repeated: Outcomes = ()
     earlier: Sequence[Binding] = ()
-    outcomes: list[tuple[str, Any]] = field(default_factory=list)
+    outcomes: list[tuple[str, object]] = field(default_factory=list)
     arguments: dict[str, tuple[BoundSize, int]] = field(default_factory=dict)
     choosing: bool = False
 
