@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hybrid_lab import nd
-from hybrid_lab.diagnostics.errors import DTypeError, RecordError, ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, RecordError
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework import operator
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
 from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of, filled
 from hybrid_lab.ops.framework.signature import Signature
 from tests.graph.building import graph_of
 
@@ -44,36 +39,6 @@ def declare(**members):
     }
     body = {name: member for name, member in body.items() if member is not None}
     return type("Double", (Operator,), body, name="double").bind()
-
-
-def test_the_record_in_the_documentation():
-    """What docs/adding-an-operator.md shows is a record: it has the shapes it says and the gradient of its kernel."""
-    text = (Path(__file__).parents[2] / "docs" / "adding-an-operator.md").read_text()
-    names = {"np": np, "Operator": Operator, "Signature": Signature, "sample": sample}
-    names |= {"into": into, "ShapeError": ShapeError}
-    exec(text.split("```python\n")[1].split("```")[0], names | {"axis_of": axis_of, "filled": filled}, names)
-    op, (x, gain) = names["UnitScale"].bind(), names["UnitScale"].samples[0].arrays("unit_scale", "float64")
-    outputs = run_kernel(op, [x, gain])
-    assert infer(op, (x.shape, gain.shape), (x.dtype, gain.dtype))[0] == tuple(y.shape for y in outputs)
-    assert op.complete(x.shape, (None,)) == (x.shape, gain.shape)
-    dx, dgain = run_gradient(op, F, [x, gain], outputs, [np.ones(y.shape) for y in outputs])
-    step = np.zeros_like(x)
-    step[1, 2] = 1e-6
-    numeric = sum((b - a).sum() for a, b in zip(outputs, run_kernel(op, [x + step, gain]), strict=True)) / 1e-6
-    assert abs(dx[1, 2] - numeric) < 1e-4
-    np.testing.assert_allclose(dgain, (outputs[0] / gain).sum(axis=0))
-
-
-def test_the_pointwise_record_in_the_documentation():
-    """Its Triton expression and its gradient are those of its kernel."""
-    text = (Path(__file__).parents[2] / "docs" / "adding-an-operator.md").read_text()
-    names = {"np": np, "Elementwise": Elementwise, "Pointwise": Pointwise, "sample": sample}
-    exec(text.split("```python\n")[2].split("```")[0], names)
-    op, x = names["SoftGate"].bind(width=0.5), np.linspace(-2.0, 2.0, 6)
-    (y,) = run_kernel(op, [x])
-    np.testing.assert_allclose(eval(op.triton.expression(op, x.dtype).format("x"), {"tl": np, "x": x}), y)
-    (dx,) = run_gradient(op, F, [x], [y], [np.ones_like(y)])
-    np.testing.assert_allclose(dx, (run_kernel(op, [x + 1e-6])[0] - y) / 1e-6, rtol=1e-4)
 
 
 def test_a_right_record():
