@@ -3,6 +3,7 @@
 from . import rules
 from .errors import (
     ArchiveError,
+    ArrayIndexError,
     AttributeSpecError,
     AutogradError,
     DeferredInitializationError,
@@ -31,6 +32,7 @@ from .location import Location, capture, register_cell
 
 __all__ = [
     "ArchiveError",
+    "ArrayIndexError",
     "AttributeSpecError",
     "AutogradError",
     "DTypeError",

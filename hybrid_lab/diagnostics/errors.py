@@ -18,6 +18,10 @@ class ShapeError(HybridLabError, ValueError):
     """Shapes that do not fit an operator, a layer or each other."""
 
 
+class ArrayIndexError(ShapeError, IndexError):
+    """An index that is out of range for the shape, or a key that means nothing."""
+
+
 class DTypeError(HybridLabError, TypeError):
     """Element types that do not fit an operator or each other."""
 

@@ -11,16 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.gradients import stand_in
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
-
-
-class ArrayIndexError(HybridLabError, IndexError):
-    """An index out of range, or a key that means nothing."""
 
 
 def getitem(array: NDArray, key: Any) -> NDArray:

@@ -98,9 +98,12 @@ def invoke(
 
     if op.random and rng is None:
         rng = random_state.next_draws(1)
-    if op.mode_dependent:
-        op = op.bind_mode(state.training)
     key = (tuple(shapes), tuple(dtypes))
+    if op.mode_dependent:
+        unbound, op = op, op.bind_mode(state.training)
+        if op is not unbound and key not in unbound.inferred:  # one mode refuses what the other refuses, as in a graph
+            _check_count(unbound, raw)
+            infer(unbound, *key)
     inferred = op.inferred.get(key)
     plain = True
     if inferred is None:

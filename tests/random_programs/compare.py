@@ -25,7 +25,7 @@ _SMALLEST = 1e-2
 #: kind: a smaller value may be a sum of such values that cancel, exactly so in one mode only.
 _BESIDE = 0.1
 #: How many runs with other roundings there are at most, and by how much a difference may exceed what they differ by.
-_TRIALS, _FACTOR = 12, 4.0
+_TRIALS, _FACTOR = 48, 4.0
 
 
 def has_dead_code(text: str) -> bool:
@@ -197,9 +197,10 @@ def _gives_what_a_late_write_gives(text: str, raised: Run, other: Run, index: in
     """
     if not any("it has been written to since" in str(error) for error in raised.errors):
         return False
-    late = run_text(text, late=True).seen
+    step = _step_of(other.seen[index])[0]
+    late = run_text(text, late=step).seen
     for found, wanted in zip(other.seen[index:], late[index:], strict=False):
-        if _step_of(found)[0] != _step_of(other.seen[index])[0]:
+        if _step_of(found)[0] != step:
             return True
         if found.label != wanted.label or apart(found.value, wanted.value) > 10 * _tolerance(wanted, 1.0):
             return False

@@ -29,6 +29,10 @@ _BFLOAT16 = 2.0**-7
 #: errors could as well have made 0 becomes 0.
 _WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
 
+#: Records that subtract a mean and divide by a deviation, by their files. Nothing that they give is a copy of an input,
+#: and no input counts anything. Where a row is all 1, only (x - mean) / deviation gives 0, not other formulas for it.
+_NORMALIZATIONS = {"norm", "group_norm"}
+
 _thread = threading.local()
 
 
@@ -39,22 +43,23 @@ class Rounding:
         self.random = np.random.RandomState(seed)
         self.size, self.snaps = _WAYS[seed % len(_WAYS)]
 
-    def off(self, values: Any, error: float) -> Any:
-        """The values off by a few roundings; whole numbers, which may count something, stay."""
+    def off(self, values: Any, error: float, whole: bool = False) -> Any:
+        """The values off by a few roundings; whole numbers, which may count something, stay unless `whole`."""
         moved = values * (1 + self.size * error * self.random.uniform(-1, 1, np.shape(values)))
-        return np.where(values == np.rint(values), values, moved)
+        return moved if whole else np.where(values == np.rint(values), values, moved)
 
     def again(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], found: Any, place: int) -> Any:
         """Output number `place` of a kernel with other roundings. inputs : in a wider dtype"""
         error = float(np.finfo(found.dtype).eps)
-        near = [self._off(item, error) for item in inputs]
+        norm = op.family in _NORMALIZATIONS
+        near = [self._off(item, error, norm) for item in inputs]
         true, moved = (np.asarray(read_outputs(op, kernel(op, *items))[place]) for items in (inputs, near))
         rounded = true != found
         if type(op).lower is not Operator.lower:
             with contextlib.suppress(Unmappable):
                 moved = self._lowered(op, near, place, error)
             copied = np.isin(found, np.concatenate([np.ravel(item) for item in inputs])) & (found != 0)
-            rounded |= ~copied
+            rounded |= ~copied | norm
         other = moved * (1 + self.size * error * self.random.uniform(-1, 1, moved.shape))
         if self.snaps:
             other = np.where(np.abs(found) <= 2 * np.abs(moved - true), 0, other)
@@ -72,9 +77,9 @@ class Rounding:
         made = op.lower(Namespace(step), *inputs)
         return np.asarray(made[place] if isinstance(made, (tuple, list)) else made)
 
-    def _off(self, item: Any, error: float) -> Any:
+    def _off(self, item: Any, error: float, whole: bool = False) -> Any:
         if isinstance(item, np.ndarray) and item.dtype.kind == "f":
-            return self.off(item, error).astype(item.dtype)
+            return self.off(item, error, whole).astype(item.dtype)
         return item
 
     def results(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:

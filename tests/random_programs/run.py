@@ -35,10 +35,10 @@ class Start(mx.init.Uniform):
 
 class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
-    late : whether writes between a call and its backward are done at the end of their step
+    late : the step whose writes between a call and its backward are done at its end
     """
 
-    def __init__(self, engine: str | None = None, late: bool = False):
+    def __init__(self, engine: str | None = None, late: str | None = None):
         self.engine, self.late = engine, late
         self._writes: list[Any] = []
         self.seen: list[Seen] = []
@@ -92,7 +92,7 @@ class Run:
 
     def write(self, array: Any, value: float) -> None:
         """Write to an array between a call and its backward."""
-        if self.late:
+        if self.late == self._label:
             self._writes.append((array, value))
         else:
             array[:] = value
@@ -262,7 +262,7 @@ def _interrupted(at: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def run_text(text: str, engine: str | None = None, late: bool = False, name: str = "program") -> Run:
+def run_text(text: str, engine: str | None = None, late: str | None = None, name: str = "program") -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
 

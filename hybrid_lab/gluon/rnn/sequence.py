@@ -7,7 +7,7 @@ from typing import Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, ShapeError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
@@ -39,18 +39,20 @@ def axes_of(layout: str) -> tuple[int, int]:
 
 
 def steps_of(length: int, inputs: Any, layout: str) -> list[Any]:
-    """A sequence as the list of its steps. Raises HybridLabError where it has another number of steps."""
+    """A sequence as the list of its steps. Raises ShapeError where it has another number of steps."""
     axis, _ = axes_of(layout)
     if is_tensor(inputs):
+        if isinstance(inputs, NDArray) and inputs.ndim <= axis:
+            raise ShapeError(f"unroll: layout={layout!r}, but the inputs have the shape {inputs.shape}")
         if isinstance(inputs, NDArray) and inputs.shape[axis] != length:
-            raise HybridLabError(f"unroll: length={length}, but the inputs have {inputs.shape[axis]} steps")
+            raise ShapeError(f"unroll: length={length}, but the inputs have {inputs.shape[axis]} steps")
         if length == 1:
             return [functions_of(inputs).squeeze(inputs, axis=axis)]
         parts = functions_of(inputs).SliceChannel(inputs, num_outputs=length, axis=axis, squeeze_axis=True)
         return [parts[index] for index in range(length)]
     steps = [inputs[index] for index in range(len(inputs))]
     if len(steps) != length:
-        raise HybridLabError(f"unroll: length={length}, but there are {len(steps)} inputs")
+        raise ShapeError(f"unroll: length={length}, but there are {len(steps)} inputs")
     return steps
 
 
@@ -96,11 +98,11 @@ def zeros_for(x: object, shape: Sequence[int], batch: int, place: int) -> Any:
     if place > 1:
         raise HybridLabError("the batch must be the first or second axis of a recurrent state")
     F = functions_of(x)
-    rows = F.Reshape(x if batch == 0 else F.SwapAxis(x, dim1=0, dim2=batch), shape=(0, -1))
-    column = F.zeros_like(F.slice_axis(rows, axis=1, begin=0, end=1))
-    if place == 1:
-        column = F.SwapAxis(column, dim1=0, dim2=1)
+    # A sum has one element for each of the batch even where a sequence has no steps. Only its shape is read.
+    batch_alone = F.sum(x, axis=batch, exclude=True, keepdims=True)
+    if batch != place:
+        batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=place)
     # A 0 keeps the size that stands at its place.
-    ones = F.Reshape(column, shape=tuple(0 if index == place else 1 for index in range(len(shape))))
+    ones = F.Reshape(F.zeros_like(batch_alone), shape=tuple(0 if index == place else 1 for index in range(len(shape))))
     axes = tuple(index for index in range(len(shape)) if index != place)
     return F.broadcast_axis(ones, axis=axes, size=tuple(shape[index] for index in axes))

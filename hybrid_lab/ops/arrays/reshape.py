@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator
@@ -181,7 +181,9 @@ class Squeeze(_Reshaping, name="squeeze"):
         dropped = set()
         for axis in self.axis:
             if not -rank <= axis < rank or data[axis] != 1:
-                raise ShapeError(f"squeeze: axis {axis} of the shape {data} is not 1")
+                # In graphs x[:, i] is a slice and a squeeze; an index past the end leaves nothing to squeeze.
+                empty = -rank <= axis < rank and data[axis] == 0
+                raise (ArrayIndexError if empty else ShapeError)(f"squeeze: axis {axis} of the shape {data} is not 1")
             dropped.add(axis % rank)
         return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
 

@@ -85,10 +85,12 @@ class _Slots:
     """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
 
     def __init__(self, scratch: Scratch, dtype: np.dtype, **sizes: int):
+        self._dtype = dtype
         self._memory = {name: scratch((count,), dtype) for name, count in sizes.items() if count}
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        return self._memory[name][: prod(shape)].reshape(shape)
+        count = prod(shape)
+        return self._memory[name][:count].reshape(shape) if count else np.empty(shape, self._dtype)
 
 
 def _moved(x: np.ndarray) -> np.ndarray:

@@ -73,6 +73,8 @@ class Pooled(Operator):
     def windows(self, spatial: tuple[int, ...]) -> Windows:
         """The geometry for that input size. Raises ShapeError."""
         if self.global_pool:
+            if self.pool_type == "max" and 0 in spatial:
+                raise ShapeError(f"Pooling: there is no largest element in windows of {spatial}")
             return Windows(spatial, spatial, (1,) * len(spatial), (0,) * len(spatial), (1,) * len(spatial))
         rank = len(self.kernel)
         if len(spatial) != rank:
