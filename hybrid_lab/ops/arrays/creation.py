@@ -94,11 +94,9 @@ class Arange(_Created, name="_arange", aliases=("arange",)):
     infer_range: bool = False
     dtype: DType | None = None
     samples = [
-        sample(start=2, stop=7),
-        sample(start=5),
-        sample(start=0, stop=1, step=0.25, repeat=2),
+        sample(start=2, stop=7), sample(start=5), sample(start=0, stop=1, step=0.25, repeat=2),
         sample(attrs={"start": 4, "dtype": "int32"}),
-    ]
+    ]  # fmt: skip
 
     def check(self) -> None:
         if self.step == 0:

@@ -157,12 +157,10 @@ class Take(Operator, name="take"):
     axis: int = 0
     mode: Mode = "clip"
     samples = [
-        sample((4, 3), ints((2, 2), 0, 4)),
-        sample((4, 3), ints((5,), -3, 9)),
-        sample((4, 3), ints((5,), -3, 9), mode="wrap"),
-        sample((2, 4, 3), ints((2,), 0, 4, "int32"), axis=1),
+        sample((4, 3), ints((2, 2), 0, 4)), sample((4, 3), ints((5,), -3, 9)),
+        sample((4, 3), ints((5,), -3, 9), mode="wrap"), sample((2, 4, 3), ints((2,), 0, 4, "int32"), axis=1),
         sample((4, 3), ints((3,), 0, 3), axis=-1, mode="raise"),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, a: Shape, indices: Shape) -> Shape:
         axis = axis_of("take", self.axis, len(a))
@@ -281,11 +279,9 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
     keepdims: bool = False
     mode: Literal["clip", "wrap"] = "clip"
     samples = [
-        sample((3, 4), ints((3,), 0, 4)),
-        sample((3, 4), ints((4,), -2, 6), axis=0, keepdims=True),
-        sample((2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
-        sample((3, 4), ints((3, 1), 0, 4), keepdims=True),
-    ]
+        sample((3, 4), ints((3,), 0, 4)), sample((3, 4), ints((4,), -2, 6), axis=0, keepdims=True),
+        sample((2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"), sample((3, 4), ints((3, 1), 0, 4), keepdims=True),
+    ]  # fmt: skip
 
     def check(self) -> None:
         if self.axis is None:

@@ -41,11 +41,9 @@ class Transpose(Permutation, name="transpose"):
 
     axes: Shape = ()
     samples = [
-        sample((2, 3, 4)),
-        sample((2, 3, 4), axes=(1, 2, 0)),
-        sample((2, 3, 4), axes=(0, -1, 1)),
+        sample((2, 3, 4)), sample((2, 3, 4), axes=(1, 2, 0)), sample((2, 3, 4), axes=(0, -1, 1)),
         sample((3, 4), dtype="int32", gradient=False),
-    ]
+    ]  # fmt: skip
 
     def order(self, rank: int) -> tuple[int, ...]:
         if not self.axes:

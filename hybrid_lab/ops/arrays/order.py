@@ -74,13 +74,10 @@ class Sort(_Ordering, name="sort"):
     is_ascend: bool = True
     signature = Signature(outputs=2, visible=1)
     samples = [
-        sample((3, 5), axis=-1),
-        sample((3, 5), axis=0, is_ascend=False),
-        sample((2, 3, 4), axis=1),
-        sample((2, 5), axis=None),
-        sample(_TIED, gradient=False, is_ascend=False),
+        sample((3, 5), axis=-1), sample((3, 5), axis=0, is_ascend=False), sample((2, 3, 4), axis=1),
+        sample((2, 5), axis=None), sample(_TIED, gradient=False, is_ascend=False),
         sample((2, 7), dtype="int32", low=-9, high=9, gradient=False),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> list[Shape]:
         shape, _ = self.line(data)
@@ -119,12 +116,10 @@ class ArgSort(_Ordering, name="argsort"):
     is_ascend: bool = True
     dtype: DType = DType("float32")
     samples = [
-        sample((3, 5)),
-        sample((3, 5), axis=0, is_ascend=False),
-        sample((2, 3, 4), attrs={"axis": 1, "dtype": "int32"}, gradient=False),
-        sample((2, 5), axis=None),
+        sample((3, 5)), sample((3, 5), axis=0, is_ascend=False),
+        sample((2, 3, 4), attrs={"axis": 1, "dtype": "int32"}, gradient=False), sample((2, 5), axis=None),
         sample(_TIED, gradient=False),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         return self.line(data)[0]
@@ -155,18 +150,13 @@ class TopK(_Ordering, name="topk"):
     is_ascend: bool = False
     dtype: DType = DType("float32")
     samples = [
-        sample((3, 5)),
-        sample((3, 5), k=3),
-        sample((3, 5), k=2, ret_typ="value"),
-        sample((3, 5), k=2, ret_typ="both", is_ascend=True),
-        sample((2, 4, 3), k=2, ret_typ="value", axis=1),
-        sample((2, 4, 3), k=3, ret_typ="mask", axis=1),
-        sample((2, 6), k=4, ret_typ="both", axis=None),
-        sample((2, 6), k=4, ret_typ="mask", axis=None),
-        sample((3, 4), k=0, ret_typ="value"),
+        sample((3, 5)), sample((3, 5), k=3), sample((3, 5), k=2, ret_typ="value"),
+        sample((3, 5), k=2, ret_typ="both", is_ascend=True), sample((2, 4, 3), k=2, ret_typ="value", axis=1),
+        sample((2, 4, 3), k=3, ret_typ="mask", axis=1), sample((2, 6), k=4, ret_typ="both", axis=None),
+        sample((2, 6), k=4, ret_typ="mask", axis=None), sample((3, 4), k=0, ret_typ="value"),
         sample((3, 5), gradient=False, attrs={"k": 2, "dtype": "int32"}),
         sample((2, 7), gradient=False, dtype="int32", low=-90, high=90, k=2, ret_typ="both", axis=0),
-    ]
+    ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:

@@ -19,14 +19,10 @@ from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
 from hybrid_lab.ops.kernels.short_rows import reduced
 
 _AXES = [
-    sample((2, 3, 4)),
-    sample((2, 3, 4), axis=1),
-    sample((2, 3, 4), axis=(0, -1)),
-    sample((2, 3, 4), axis=1, keepdims=True),
-    sample((2, 3, 4), axis=1, exclude=True),
-    sample((2, 3), axis=(0, 1), keepdims=True),
-    sample((5,), axis=0),
-]
+    sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=(0, -1)),
+    sample((2, 3, 4), axis=1, keepdims=True), sample((2, 3, 4), axis=1, exclude=True),
+    sample((2, 3), axis=(0, 1), keepdims=True), sample((5,), axis=0),
+]  # fmt: skip
 _WHOLE = sample((2, 3), dtype="int32", low=-9, high=9, gradient=False, axis=1)
 
 
@@ -128,10 +124,8 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
     triton = Reduce("sum")
     onnx_name = "ReduceSum"
     samples = [
-        *_AXES,
-        _WHOLE,
-        sample((2, 3), dtype="float16", axis=1),
-    ]
+        *_AXES, _WHOLE, sample((2, 3), dtype="float16", axis=1),
+    ]  # fmt: skip
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         return accumulate(data, axes, out, scratch)
@@ -283,11 +277,9 @@ class Norm(Reduction, name="norm"):
     keepdims: bool = False
     exclude: bool = False
     samples = [
-        sample((2, 3, 4)),
-        sample((2, 3, 4), axis=1),
-        sample((2, 3, 4), axis=(0, 2), keepdims=True),
+        sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=(0, 2), keepdims=True),
         sample((2, 3, 4), ord=1, axis=1),
-    ]
+    ]  # fmt: skip
 
     def check(self) -> None:
         if self.ord not in (1, 2):

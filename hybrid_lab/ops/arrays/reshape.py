@@ -117,16 +117,11 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     shape: Shape
     reverse: bool = False
     samples = [
-        sample((2, 3, 4), shape=(6, 4)),
-        sample((2, 3, 4), shape=(0, -1)),
-        sample((2, 3, 4), shape=(-1, 2)),
-        sample((2, 3, 4), shape=(0, -3)),
-        sample((2, 3, 4), shape=(-3, -2)),
-        sample((2, 3, 4), shape=(-4, 1, -1, -2)),
-        sample((2, 3, 4), shape=(0, 0, -4, 2, -1)),
-        sample((8, 3, 2), shape=(-1, 0), reverse=True),
+        sample((2, 3, 4), shape=(6, 4)), sample((2, 3, 4), shape=(0, -1)), sample((2, 3, 4), shape=(-1, 2)),
+        sample((2, 3, 4), shape=(0, -3)), sample((2, 3, 4), shape=(-3, -2)), sample((2, 3, 4), shape=(-4, 1, -1, -2)),
+        sample((2, 3, 4), shape=(0, 0, -4, 2, -1)), sample((8, 3, 2), shape=(-1, 0), reverse=True),
         sample((2, 3), shape=(-1,)),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         return reshaped("reshape", data, self.shape, self.reverse)

@@ -31,12 +31,10 @@ class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
     axis: int | None = None
     dtype: DType | None = None
     samples = [
-        sample((3, 4)),
-        sample((3, 4), axis=0),
-        sample((2, 3, 4), axis=-1),
+        sample((3, 4)), sample((3, 4), axis=0), sample((2, 3, 4), axis=-1),
         sample((2, 3), dtype="int32", low=-5, high=5, gradient=False, axis=1),
         sample((2, 3), gradient=False, attrs={"axis": 1, "dtype": "float64"}),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, a: Shape) -> Shape:
         if self.axis is None:
@@ -120,14 +118,9 @@ class Diag(Operator, name="diag"):
     axis1: int = 0
     axis2: int = 1
     samples = [
-        sample((3,)),
-        sample((3,), k=-1),
-        sample((3, 4)),
-        sample((3, 4), k=1),
-        sample((4, 3), k=-2),
-        sample((2, 3, 4)),
+        sample((3,)), sample((3,), k=-1), sample((3, 4)), sample((3, 4), k=1), sample((4, 3), k=-2), sample((2, 3, 4)),
         sample((2, 3, 4), axis1=1, axis2=-1, k=1),
-    ]
+    ]  # fmt: skip
 
     def axes(self, data: tuple[int, ...]) -> tuple[int, int]:
         """axis1 and axis2, counted from the front. Raises ShapeError."""
@@ -183,10 +176,8 @@ class DiagGrad(Operator, name="_diag_grad"):
     mxnet = None
     shape_only = ("like",)
     samples = [
-        sample((4, 4), (3,), k=-1),
-        sample((3,), (3, 4), k=1),
-        sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
-    ]
+        sample((4, 4), (3,), k=-1), sample((3,), (3, 4), k=1), sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
+    ]  # fmt: skip
 
     def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like

@@ -115,10 +115,8 @@ class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_
     axes: Shape | None = None
     shape_only = ("data",)
     samples = [
-        sample((2, 3), gradient=False),
-        sample((2, 3, 2), gradient=False, axes=(2, 0)),
-        sample((3,), gradient=False),
-    ]
+        sample((2, 3), gradient=False), sample((2, 3, 2), gradient=False, axes=(2, 0)), sample((3,), gradient=False),
+    ]  # fmt: skip
 
     def chosen(self, rank: int) -> list[int]:
         """The axes, counted from the front. Raises ShapeError."""

@@ -234,10 +234,8 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
 
     samples = [
         sample((4, 3, 2), ints((3,), 0, 5), use_sequence_length=True),
-        sample((4, 3), ints((3,), 1, 5, "int32"), use_sequence_length=True),
-        sample((4, 3)),
-        sample((4, 3, 2)),
-    ]
+        sample((4, 3), ints((3,), 1, 5, "int32"), use_sequence_length=True), sample((4, 3)), sample((4, 3, 2)),
+    ]  # fmt: skip
 
     def check(self) -> None:
         if self.axis != 0:

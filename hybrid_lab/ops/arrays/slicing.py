@@ -280,11 +280,9 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
 
     dim: int = 1
     samples = [
-        sample((2, 3), (2, 1), (2, 2)),
-        sample((2, 3), (4, 3), dim=0),
-        sample((2, 3, 1), (2, 3, 2), dim=-1),
+        sample((2, 3), (2, 1), (2, 2)), sample((2, 3), (4, 3), dim=0), sample((2, 3, 1), (2, 3, 2), dim=-1),
         sample((2, 3)),
-    ]
+    ]  # fmt: skip
 
     def complete(self, *data: PartialShape) -> PartialShapes:
         known = next((shape for shape in data if shape is not None), None)
@@ -390,10 +388,8 @@ class Stack(Operator, name="stack"):
 
     axis: int = 0
     samples = [
-        sample((2, 3), (2, 3)),
-        sample((2, 3), (2, 3), (2, 3), axis=1),
-        sample((2, 3), (2, 3), axis=-1),
-    ]
+        sample((2, 3), (2, 3)), sample((2, 3), (2, 3), (2, 3), axis=1), sample((2, 3), (2, 3), axis=-1),
+    ]  # fmt: skip
 
     def complete(self, *data: PartialShape) -> PartialShapes:
         known = next((shape for shape in data if shape is not None and None not in shape), None)
@@ -450,11 +446,9 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
     axis: int = 1
     squeeze_axis: bool = False
     samples = [
-        sample((2, 6), num_outputs=3),
-        sample((4, 3), num_outputs=2, axis=0),
-        sample((2, 3, 4), num_outputs=3, squeeze_axis=True),
-        sample((2, 3), num_outputs=1, axis=-1),
-    ]
+        sample((2, 6), num_outputs=3), sample((4, 3), num_outputs=2, axis=0),
+        sample((2, 3, 4), num_outputs=3, squeeze_axis=True), sample((2, 3), num_outputs=1, axis=-1),
+    ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:
@@ -521,11 +515,9 @@ class SplitV2(Operator, name="_split_v2"):
     squeeze_axis: bool = False
     sections: int = 0
     samples = [
-        sample((2, 6), indices=(), sections=3),
-        sample((6, 2), indices=(0, 2, 3), axis=0),
-        sample((2, 3, 4), indices=(), sections=3, squeeze_axis=True),
-        sample((2, 5), indices=(0,), axis=-1),
-    ]
+        sample((2, 6), indices=(), sections=3), sample((6, 2), indices=(0, 2, 3), axis=0),
+        sample((2, 3, 4), indices=(), sections=3, squeeze_axis=True), sample((2, 5), indices=(0,), axis=-1),
+    ]  # fmt: skip
 
     def check(self) -> None:
         rising = all(first <= second for first, second in zip(self.indices, self.indices[1:], strict=False))

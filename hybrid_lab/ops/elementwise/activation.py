@@ -45,17 +45,10 @@ def _relu(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 relu = unary(
-    "relu",
-    _relu,
-    lambda F, x, y, dy: F._relu_grad(dy, y),
-    MAXIMUM.format("{0}", "0.0"),
-    "Relu",
-    "max(data, 0); the gradient at 0 is 0.",
-    samples=[*_WIDE, sample((3, 4), dtype="float16")],
-    integers=True,
-    whole=MAXIMUM.format("{0}", "0"),
-    bound=lambda op, sizes, shapes, filters: sizes[0],
-)
+    "relu", _relu, lambda F, x, y, dy: F._relu_grad(dy, y), MAXIMUM.format("{0}", "0.0"), "Relu",
+    "max(data, 0); the gradient at 0 is 0.", samples=[*_WIDE, sample((3, 4), dtype="float16")], integers=True,
+    whole=MAXIMUM.format("{0}", "0"), bound=lambda op, sizes, shapes, filters: sizes[0],
+)  # fmt: skip
 
 
 class ReluGrad(Elementwise, name="_relu_grad"):
@@ -89,16 +82,9 @@ def _sigmoid(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 sigmoid = unary(
-    "sigmoid",
-    _sigmoid,
-    lambda F, x, y, dy: dy * (y * (1.0 - y)),
-    "1.0 / (1.0 + tl.exp(-({0})))",
-    "Sigmoid",
-    "1 / (1 + exp(-data)).",
-    samples=_WIDE,
-    slow=True,
-    bound=lambda op, sizes, shapes, filters: 1.0,
-)
+    "sigmoid", _sigmoid, lambda F, x, y, dy: dy * (y * (1.0 - y)), "1.0 / (1.0 + tl.exp(-({0})))", "Sigmoid",
+    "1 / (1 + exp(-data)).", samples=_WIDE, slow=True, bound=lambda op, sizes, shapes, filters: 1.0,
+)  # fmt: skip
 
 
 def _softsign(x: Array, out: np.ndarray | None = None) -> Array:
@@ -108,15 +94,9 @@ def _softsign(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 softsign = unary(
-    "softsign",
-    _softsign,
-    lambda F, x, y, dy: dy / F.square(F.abs(x) + 1.0),
-    "({0} / (1.0 + tl.abs({0})))",
-    "Softsign",
-    "data / (1 + |data|).",
-    samples=_WIDE,
-    slow=True,
-)
+    "softsign", _softsign, lambda F, x, y, dy: dy / F.square(F.abs(x) + 1.0), "({0} / (1.0 + tl.abs({0})))", "Softsign",
+    "data / (1 + |data|).", samples=_WIDE, slow=True,
+)  # fmt: skip
 
 
 def _softplus(x: Array, out: np.ndarray | None = None) -> Array:
@@ -124,18 +104,10 @@ def _softplus(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 softrelu = unary(
-    "_softrelu",
-    _softplus,
-    lambda F, x, y, dy: dy * F.sigmoid(x),
-    MAXIMUM.format("{0}", "0.0") + " + log_plus_one(tl.exp(-tl.abs({0})))",
-    "Softplus",
-    "log(1 + exp(data)).",
-    aliases=("softrelu", "softplus"),
-    samples=_WIDE,
-    mxnet=None,
-    slow=True,
-    precision="float32",
-)
+    "_softrelu", _softplus, lambda F, x, y, dy: dy * F.sigmoid(x),
+    MAXIMUM.format("{0}", "0.0") + " + log_plus_one(tl.exp(-tl.abs({0})))", "Softplus", "log(1 + exp(data)).",
+    aliases=("softrelu", "softplus"), samples=_WIDE, mxnet=None, slow=True, precision="float32",
+)  # fmt: skip
 
 
 class HardSigmoid(Elementwise, name="hard_sigmoid"):
@@ -229,16 +201,14 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     upper_bound: float = 0.334
     mode_dependent = True
     samples = [
-        sample((2, 3, 4), low=-3.0, high=3.0),
-        sample((2, 3, 4), low=-3.0, high=3.0, act_type="leaky", slope=0.1),
+        sample((2, 3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-3.0, high=3.0, act_type="leaky", slope=0.1),
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="elu", slope=0.7),
-        sample((2, 3, 4), low=-3.0, high=3.0, act_type="selu"),
-        sample((2, 3, 4), low=-3.0, high=3.0, act_type="gelu"),
+        sample((2, 3, 4), low=-3.0, high=3.0, act_type="selu"), sample((2, 3, 4), low=-3.0, high=3.0, act_type="gelu"),
         sample((2, 3, 4), (3,), low=-3.0, high=3.0, act_type="prelu"),
         sample((2, 3), (1,), low=-3.0, high=3.0, act_type="prelu"),
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="rrelu"),
         sample((2, 3), low=-3.0, high=3.0, act_type="rrelu", lower_bound=0.2, upper_bound=0.8),
-    ]
+    ]  # fmt: skip
 
     @property
     def random(self) -> bool:

@@ -18,45 +18,31 @@ from hybrid_lab.ops.framework.types import Array, Gradients, Number, PartialShap
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [
-    sample((3, 4), (3, 4), low=0.3, high=2.0),
-    sample((2, 3, 4), (3, 1), low=0.3, high=2.0),
-    sample((3, 4), 1.7, low=0.3, high=2.0),
-    sample(1.7, (3, 4), low=0.3, high=2.0),
+    sample((3, 4), (3, 4), low=0.3, high=2.0), sample((2, 3, 4), (3, 1), low=0.3, high=2.0),
+    sample((3, 4), 1.7, low=0.3, high=2.0), sample(1.7, (3, 4), low=0.3, high=2.0),
     sample((3, 4), 2, low=-1.0, high=2.0),
-]
+]  # fmt: skip
 
 broadcast_add = binary(
-    "broadcast_add",
-    numpy=np.add,
-    grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: dy),
-    triton="{0} + {1}",
+    "broadcast_add", numpy=np.add, grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: dy), triton="{0} + {1}",
     onnx="Add",
     doc="lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype.",
     aliases=("elemwise_add", "_plus", "_Plus", "_add", "_grad_add", "broadcast_plus", "add"),
     bound=lambda op, sizes, shapes, filters: sum(sizes),
-)
+)  # fmt: skip
 
 broadcast_sub = binary(
-    "broadcast_sub",
-    numpy=np.subtract,
-    grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: -dy),
-    triton="{0} - {1}",
-    onnx="Sub",
-    doc="lhs - rhs, with broadcasting.",
+    "broadcast_sub", numpy=np.subtract, grad=(lambda F, a, b, y, dy: dy, lambda F, a, b, y, dy: -dy),
+    triton="{0} - {1}", onnx="Sub", doc="lhs - rhs, with broadcasting.",
     aliases=("elemwise_sub", "_minus", "_Minus", "_sub", "broadcast_minus", "subtract"),
     bound=lambda op, sizes, shapes, filters: sum(sizes),
-)
+)  # fmt: skip
 
 broadcast_mul = binary(
-    "broadcast_mul",
-    numpy=np.multiply,
-    grad=(lambda F, a, b, y, dy: dy * b, lambda F, a, b, y, dy: dy * a),
-    triton="{0} * {1}",
-    onnx="Mul",
-    doc="lhs * rhs, with broadcasting.",
-    aliases=("elemwise_mul", "_mul", "_Mul", "multiply"),
-    bound=lambda op, sizes, shapes, filters: math.prod(sizes),
-)
+    "broadcast_mul", numpy=np.multiply, grad=(lambda F, a, b, y, dy: dy * b, lambda F, a, b, y, dy: dy * a),
+    triton="{0} * {1}", onnx="Mul", doc="lhs * rhs, with broadcasting.",
+    aliases=("elemwise_mul", "_mul", "_Mul", "multiply"), bound=lambda op, sizes, shapes, filters: math.prod(sizes),
+)  # fmt: skip
 
 
 def _divide(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
@@ -84,16 +70,13 @@ def _whole_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 broadcast_div = binary(
-    "broadcast_div",
-    numpy=_divide,
-    grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
-    triton="{0} / {1}",
-    whole="whole_quotient({0}, {1})",
+    "broadcast_div", numpy=_divide, grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
+    triton="{0} / {1}", whole="whole_quotient({0}, {1})",
     onnx=lambda op, g, a, b: g.Div(*_floating("broadcast_div", g, a, b)),
     doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
     aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),
     samples=[*_POSITIVE, sample((9,), 2, dtype="int32", low=-9, high=9, gradient=False), sample((4,), (4,), **_WHOLE)],
-)
+)  # fmt: skip
 
 
 def _modulo(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
@@ -183,18 +166,10 @@ def _onnx_power(op: str, g: OnnxGraph, a: str, b: str) -> str:
 
 
 broadcast_power = binary(
-    "broadcast_power",
-    numpy=_power,
-    grad=(_power_base, _power_exponent),
-    triton="raised({0}, {1})",
-    floating=True,
-    onnx=_onnx_power,
-    doc="lhs to the power of rhs, with broadcasting.",
-    aliases=("_power", "_Power", "power"),
-    samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)],
-    slow=True,
-    precision="float32",
-)
+    "broadcast_power", numpy=_power, grad=(_power_base, _power_exponent), triton="raised({0}, {1})", floating=True,
+    onnx=_onnx_power, doc="lhs to the power of rhs, with broadcasting.", aliases=("_power", "_Power", "power"),
+    samples=[*_POSITIVE, sample((4,), 2, **_WHOLE), sample((4,), 0.5, **_WHOLE)], slow=True, precision="float32",
+)  # fmt: skip
 
 broadcast_maximum = binary(
     "broadcast_maximum",
@@ -273,11 +248,9 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
     kinds = "fiu"
     alias_safe = True
     samples = [
-        sample((3, 4)),
-        sample((3, 4), (3, 4)),
-        sample((2, 3), (2, 3), (2, 3), (2, 3)),
+        sample((3, 4)), sample((3, 4), (3, 4)), sample((2, 3), (2, 3), (2, 3), (2, 3)),
         sample((3,), (3,), (3,), dtype="int32", low=-5, high=5, gradient=False),
-    ]
+    ]  # fmt: skip
 
     def complete(self, *args: PartialShape) -> PartialShapes:
         known = next((shape for shape in args if shape is not None and None not in shape), None)

@@ -26,37 +26,17 @@ _ROUNDED = [
 
 
 negative = unary(
-    "negative",
-    np.negative,
-    lambda F, x, y, dy: -dy,
-    "-{0}",
-    "Neg",
-    "-data.",
-    aliases=("_np_negative",),
-    samples=[*_SIGNED, _COUNTED],
-    integers=True,
-)
+    "negative", np.negative, lambda F, x, y, dy: -dy, "-{0}", "Neg", "-data.", aliases=("_np_negative",),
+    samples=[*_SIGNED, _COUNTED], integers=True,
+)  # fmt: skip
 abs_ = unary(
-    "abs",
-    np.abs,
-    lambda F, x, y, dy: dy * F.sign(x),
-    "tl.abs({0})",
-    "Abs",
-    "The absolute value.",
-    samples=[*_SIGNED, _COUNTED],
-    integers=True,
-)
+    "abs", np.abs, lambda F, x, y, dy: dy * F.sign(x), "tl.abs({0})", "Abs", "The absolute value.",
+    samples=[*_SIGNED, _COUNTED], integers=True,
+)  # fmt: skip
 sign = unary(
-    "sign",
-    np.sign,
-    None,
-    "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))",
-    "Sign",
-    "-1, 0 or 1; gradient 0.",
-    samples=[*_SIGNED, _COUNTED],
-    integers=True,
-    jumps=True,
-)
+    "sign", np.sign, None, "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, tl.where({0} == 0, 0.0, {0})))", "Sign",
+    "-1, 0 or 1; gradient 0.", samples=[*_SIGNED, _COUNTED], integers=True, jumps=True,
+)  # fmt: skip
 
 
 # Half added to an odd number of 24 bits, or to the one below 0.5, is rounded up: so fractions are looked at instead.
@@ -90,45 +70,21 @@ def _onnx_half_down(op: str, g: OnnxGraph, x: str) -> str:
 
 
 round_ = unary(
-    "round",
-    _half_away,
-    None,
-    "half_away({0})",
-    onnx_half_away,
-    "The nearest whole number; halves go away from zero. Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "round", _half_away, None, "half_away({0})", onnx_half_away,
+    "The nearest whole number; halves go away from zero. Gradient 0.", samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 rint = unary(
-    "rint",
-    _half_down,
-    None,
-    "tl.where({0} - tl.floor({0}) <= tl.ceil({0}) - {0}, tl.floor({0}), tl.ceil({0}))",
-    _onnx_half_down,
-    "The nearest whole number; halves go down (as MXNet). Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "rint", _half_down, None, "tl.where({0} - tl.floor({0}) <= tl.ceil({0}) - {0}, tl.floor({0}), tl.ceil({0}))",
+    _onnx_half_down, "The nearest whole number; halves go down (as MXNet). Gradient 0.", samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 ceil = unary(
-    "ceil",
-    np.ceil,
-    None,
-    "tl.ceil({0})",
-    "Ceil",
-    "The least whole number not below data. Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "ceil", np.ceil, None, "tl.ceil({0})", "Ceil", "The least whole number not below data. Gradient 0.",
+    samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 floor = unary(
-    "floor",
-    np.floor,
-    None,
-    "tl.floor({0})",
-    "Floor",
-    "The largest whole number not above data. Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "floor", np.floor, None, "tl.floor({0})", "Floor", "The largest whole number not above data. Gradient 0.",
+    samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 
 
 def _onnx_truncate(op: str, g: OnnxGraph, x: str) -> str:
@@ -136,37 +92,18 @@ def _onnx_truncate(op: str, g: OnnxGraph, x: str) -> str:
 
 
 trunc = unary(
-    "trunc",
-    np.trunc,
-    None,
-    "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
-    _onnx_truncate,
-    "data without its fraction. Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "trunc", np.trunc, None, "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))", _onnx_truncate,
+    "data without its fraction. Gradient 0.", samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 fix = unary(
-    "fix",
-    np.trunc,
-    None,
-    "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))",
-    _onnx_truncate,
-    "The nearest whole number towards zero. Gradient 0.",
-    samples=_ROUNDED,
-    jumps=True,
-)
+    "fix", np.trunc, None, "tl.where({0} < 0, tl.ceil({0}), tl.floor({0}))", _onnx_truncate,
+    "The nearest whole number towards zero. Gradient 0.", samples=_ROUNDED, jumps=True,
+)  # fmt: skip
 
 square = unary(
-    "square",
-    np.square,
-    lambda F, x, y, dy: dy * (x * 2.0),
-    "{0} * {0}",
-    lambda op, g, x: g.Mul(x, x),
-    "data^2.",
-    samples=[*_SIGNED, _COUNTED],
-    integers=True,
-    precision="float32",
-)
+    "square", np.square, lambda F, x, y, dy: dy * (x * 2.0), "{0} * {0}", lambda op, g, x: g.Mul(x, x), "data^2.",
+    samples=[*_SIGNED, _COUNTED], integers=True, precision="float32",
+)  # fmt: skip
 sqrt = unary(
     "sqrt", np.sqrt, lambda F, x, y, dy: dy * 0.5 / y, "tl.sqrt({0})", "Sqrt", "The square root.", samples=_POSITIVE
 )
@@ -178,15 +115,9 @@ def _rsqrt(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 rsqrt = unary(
-    "rsqrt",
-    _rsqrt,
-    lambda F, x, y, dy: dy * (y * y * y) * -0.5,
-    "(1.0 / tl.sqrt({0}))",
-    lambda op, g, x: g.Reciprocal(g.Sqrt(x)),
-    "1 / sqrt(data).",
-    samples=_POSITIVE,
-    precision="float32",
-)
+    "rsqrt", _rsqrt, lambda F, x, y, dy: dy * (y * y * y) * -0.5, "(1.0 / tl.sqrt({0}))",
+    lambda op, g, x: g.Reciprocal(g.Sqrt(x)), "1 / sqrt(data).", samples=_POSITIVE, precision="float32",
+)  # fmt: skip
 
 
 def _onnx_cbrt(op: str, g: OnnxGraph, x: str) -> str:
@@ -198,14 +129,9 @@ def _onnx_cbrt(op: str, g: OnnxGraph, x: str) -> str:
 
 
 cbrt = unary(
-    "cbrt",
-    cube_root,
-    lambda F, x, y, dy: dy / (y * y * 3.0),
-    "cube_root({0})",
-    _onnx_cbrt,
-    "The cube root.",
+    "cbrt", cube_root, lambda F, x, y, dy: dy / (y * y * 3.0), "cube_root({0})", _onnx_cbrt, "The cube root.",
     samples=[sample((3, 4)), sample((3, 4), low=0.2, high=4.0)],
-)
+)  # fmt: skip
 
 
 def _rcbrt(x: Array, out: np.ndarray | None = None) -> Array:
@@ -213,15 +139,9 @@ def _rcbrt(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 rcbrt = unary(
-    "rcbrt",
-    _rcbrt,
-    lambda F, x, y, dy: dy * y / x * (-1.0 / 3.0),
-    "(1.0 / cube_root({0}))",
-    lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)),
-    "1 / cbrt(data).",
-    samples=_POSITIVE,
-    precision="float32",
-)
+    "rcbrt", _rcbrt, lambda F, x, y, dy: dy * y / x * (-1.0 / 3.0), "(1.0 / cube_root({0}))",
+    lambda op, g, x: g.Reciprocal(_onnx_cbrt(op, g, x)), "1 / cbrt(data).", samples=_POSITIVE, precision="float32",
+)  # fmt: skip
 
 
 def _reciprocal(x: Array, out: np.ndarray | None = None) -> Array:
@@ -229,49 +149,24 @@ def _reciprocal(x: Array, out: np.ndarray | None = None) -> Array:
 
 
 reciprocal = unary(
-    "reciprocal",
-    _reciprocal,
-    lambda F, x, y, dy: -dy * (y * y),
-    "(1.0 / {0})",
-    "Reciprocal",
-    "1 / data.",
-    samples=_POSITIVE,
-    precision="float32",
-)
+    "reciprocal", _reciprocal, lambda F, x, y, dy: -dy * (y * y), "(1.0 / {0})", "Reciprocal", "1 / data.",
+    samples=_POSITIVE, precision="float32",
+)  # fmt: skip
 
 exp = unary(
-    "exp",
-    np.exp,
-    lambda F, x, y, dy: dy * y,
-    "tl.exp({0})",
-    "Exp",
-    "e^data.",
-    samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED],
-    slow=True,
-    precision="float32",
-)
+    "exp", np.exp, lambda F, x, y, dy: dy * y, "tl.exp({0})", "Exp", "e^data.",
+    samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED], slow=True, precision="float32",
+)  # fmt: skip
 expm1 = unary(
-    "expm1",
-    np.expm1,
-    lambda F, x, y, dy: dy * (y + 1.0),
+    "expm1", np.expm1, lambda F, x, y, dy: dy * (y + 1.0),
     "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 + {0} * (0.5 + {0} * 0.16666666666666666)), tl.exp({0}) - 1.0)",
-    lambda op, g, x: g.Sub(g.Exp(x), g.const(1, g.dtype(x))),
-    "e^data - 1.",
-    samples=_SIGNED,
-    slow=True,
+    lambda op, g, x: g.Sub(g.Exp(x), g.const(1, g.dtype(x))), "e^data - 1.", samples=_SIGNED, slow=True,
     precision="float32",
-)
+)  # fmt: skip
 log = unary(
-    "log",
-    np.log,
-    lambda F, x, y, dy: dy / x,
-    "tl.log({0})",
-    "Log",
-    "The natural logarithm.",
-    samples=_POSITIVE,
-    slow=True,
-    precision="float32",
-)
+    "log", np.log, lambda F, x, y, dy: dy / x, "tl.log({0})", "Log", "The natural logarithm.", samples=_POSITIVE,
+    slow=True, precision="float32",
+)  # fmt: skip
 
 
 def _scaled_log(base: float) -> Callable[[str, OnnxGraph, str], str]:
@@ -286,124 +181,53 @@ def _scaled_log(base: float) -> Callable[[str, OnnxGraph, str], str]:
 
 
 log10 = unary(
-    "log10",
-    logarithm_10,
-    lambda F, x, y, dy: dy / (x * math.log(10.0)),
-    "(tl.log2({0}) * 0.30102999566398120)",
-    _scaled_log(10.0),
-    "The logarithm to base 10.",
-    samples=_POSITIVE,
-    slow=True,
-    precision="float32",
-)
+    "log10", logarithm_10, lambda F, x, y, dy: dy / (x * math.log(10.0)), "(tl.log2({0}) * 0.30102999566398120)",
+    _scaled_log(10.0), "The logarithm to base 10.", samples=_POSITIVE, slow=True, precision="float32",
+)  # fmt: skip
 log2 = unary(
-    "log2",
-    np.log2,
-    lambda F, x, y, dy: dy / (x * math.log(2.0)),
-    "tl.log2({0})",
-    _scaled_log(2.0),
-    "The logarithm to base 2.",
-    samples=_POSITIVE,
-    slow=True,
-    precision="float32",
-)
+    "log2", np.log2, lambda F, x, y, dy: dy / (x * math.log(2.0)), "tl.log2({0})", _scaled_log(2.0),
+    "The logarithm to base 2.", samples=_POSITIVE, slow=True, precision="float32",
+)  # fmt: skip
 log1p = unary(
-    "log1p",
-    np.log1p,
-    lambda F, x, y, dy: dy / (x + 1.0),
-    "log_plus_one({0})",
-    lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))),
-    "log(1 + data).",
-    samples=[sample((3, 4), low=-0.8, high=3.0)],
-    slow=True,
-    precision="float32",
-)
+    "log1p", np.log1p, lambda F, x, y, dy: dy / (x + 1.0), "log_plus_one({0})",
+    lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))), "log(1 + data).",
+    samples=[sample((3, 4), low=-0.8, high=3.0)], slow=True, precision="float32",
+)  # fmt: skip
 
 sin = unary(
-    "sin",
-    np.sin,
-    lambda F, x, y, dy: dy * F.cos(x),
-    "tl.sin({0})",
-    "Sin",
-    "The sine of radians.",
-    samples=_SIGNED,
+    "sin", np.sin, lambda F, x, y, dy: dy * F.cos(x), "tl.sin({0})", "Sin", "The sine of radians.", samples=_SIGNED,
     slow=True,
-)
+)  # fmt: skip
 cos = unary(
-    "cos",
-    np.cos,
-    lambda F, x, y, dy: -dy * F.sin(x),
-    "tl.cos({0})",
-    "Cos",
-    "The cosine of radians.",
-    samples=_SIGNED,
+    "cos", np.cos, lambda F, x, y, dy: -dy * F.sin(x), "tl.cos({0})", "Cos", "The cosine of radians.", samples=_SIGNED,
     slow=True,
-)
+)  # fmt: skip
 tan = unary(
-    "tan",
-    np.tan,
-    lambda F, x, y, dy: dy * (y * y + 1.0),
-    "(tl.sin({0}) / tl.cos({0}))",
-    "Tan",
-    "The tangent of radians.",
-    samples=_SIGNED[:1],
-    slow=True,
-    precision="float32",
-)
+    "tan", np.tan, lambda F, x, y, dy: dy * (y * y + 1.0), "(tl.sin({0}) / tl.cos({0}))", "Tan",
+    "The tangent of radians.", samples=_SIGNED[:1], slow=True, precision="float32",
+)  # fmt: skip
 arcsin = unary(
-    "arcsin",
-    np.arcsin,
-    lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
-    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))",
-    "Asin",
-    "The inverse sine.",
-    samples=_INSIDE,
-    slow=True,
+    "arcsin", np.arcsin, lambda F, x, y, dy: dy * F.rsqrt(1.0 - x * x),
+    "arc_tangent({0} / tl.sqrt((1.0 - {0}) * (1.0 + {0})))", "Asin", "The inverse sine.", samples=_INSIDE, slow=True,
     precision="float32",
-)
+)  # fmt: skip
 arccos = unary(
-    "arccos",
-    np.arccos,
-    lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
-    "(2.0 * arc_tangent(tl.sqrt((1.0 - {0}) / (1.0 + {0}))))",
-    "Acos",
-    "The inverse cosine.",
-    samples=_INSIDE,
-    slow=True,
-    precision="float32",
-)
+    "arccos", np.arccos, lambda F, x, y, dy: -dy * F.rsqrt(1.0 - x * x),
+    "(2.0 * arc_tangent(tl.sqrt((1.0 - {0}) / (1.0 + {0}))))", "Acos", "The inverse cosine.", samples=_INSIDE,
+    slow=True, precision="float32",
+)  # fmt: skip
 arctan = unary(
-    "arctan",
-    np.arctan,
-    lambda F, x, y, dy: dy / (x * x + 1.0),
-    "arc_tangent({0})",
-    "Atan",
-    "The inverse tangent.",
-    samples=_SIGNED,
-    slow=True,
-)
+    "arctan", np.arctan, lambda F, x, y, dy: dy / (x * x + 1.0), "arc_tangent({0})", "Atan", "The inverse tangent.",
+    samples=_SIGNED, slow=True,
+)  # fmt: skip
 sinh = unary(
-    "sinh",
-    np.sinh,
-    lambda F, x, y, dy: dy * F.cosh(x),
-    "hyperbolic_sine({0}, tl.exp(0.5 * {0}))",
-    "Sinh",
-    "The hyperbolic sine.",
-    samples=_SIGNED,
-    slow=True,
-    precision="float32",
-)
+    "sinh", np.sinh, lambda F, x, y, dy: dy * F.cosh(x), "hyperbolic_sine({0}, tl.exp(0.5 * {0}))", "Sinh",
+    "The hyperbolic sine.", samples=_SIGNED, slow=True, precision="float32",
+)  # fmt: skip
 cosh = unary(
-    "cosh",
-    np.cosh,
-    lambda F, x, y, dy: dy * F.sinh(x),
-    "hyperbolic_cosine(tl.exp(0.5 * {0}))",
-    "Cosh",
-    "The hyperbolic cosine.",
-    samples=_SIGNED,
-    slow=True,
-    precision="float32",
-)
+    "cosh", np.cosh, lambda F, x, y, dy: dy * F.sinh(x), "hyperbolic_cosine(tl.exp(0.5 * {0}))", "Cosh",
+    "The hyperbolic cosine.", samples=_SIGNED, slow=True, precision="float32",
+)  # fmt: skip
 tanh = unary(
     "tanh",
     np.tanh,
@@ -443,31 +267,16 @@ arccosh = unary(
     slow=True,
 )
 arctanh = unary(
-    "arctanh",
-    np.arctanh,
-    lambda F, x, y, dy: dy / (1.0 - x * x),
-    "area_tangent({0}, tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)",
-    "Atanh",
-    "The inverse hyperbolic tangent, for |data| < 1.",
-    samples=_INSIDE,
-    slow=True,
-    precision="float32",
-)
+    "arctanh", np.arctanh, lambda F, x, y, dy: dy / (1.0 - x * x),
+    "area_tangent({0}, tl.log((1.0 + {0}) / (1.0 - {0})) * 0.5)", "Atanh",
+    "The inverse hyperbolic tangent, for |data| < 1.", samples=_INSIDE, slow=True, precision="float32",
+)  # fmt: skip
 degrees = unary(
-    "degrees",
-    np.degrees,
-    lambda F, x, y, dy: dy * (180.0 / math.pi),
-    "({0} * 57.29577951308232)",
-    lambda op, g, x: g.Mul(x, g.const(180.0 / math.pi, g.dtype(x))),
-    "Radians to degrees.",
-    samples=_SIGNED,
-)
+    "degrees", np.degrees, lambda F, x, y, dy: dy * (180.0 / math.pi), "({0} * 57.29577951308232)",
+    lambda op, g, x: g.Mul(x, g.const(180.0 / math.pi, g.dtype(x))), "Radians to degrees.", samples=_SIGNED,
+)  # fmt: skip
 radians = unary(
-    "radians",
-    np.radians,
-    lambda F, x, y, dy: dy * (math.pi / 180.0),
-    "({0} * 0.017453292519943295)",
-    lambda op, g, x: g.Mul(x, g.const(math.pi / 180.0, g.dtype(x))),
-    "Degrees to radians.",
+    "radians", np.radians, lambda F, x, y, dy: dy * (math.pi / 180.0), "({0} * 0.017453292519943295)",
+    lambda op, g, x: g.Mul(x, g.const(math.pi / 180.0, g.dtype(x))), "Degrees to radians.",
     samples=[sample((3, 4), low=-90.0, high=90.0)],
-)
+)  # fmt: skip

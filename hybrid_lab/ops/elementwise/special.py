@@ -100,16 +100,11 @@ def _delivered(y: np.ndarray, x: np.ndarray, out: np.ndarray | None) -> Array:
 
 
 erfinv = unary(
-    "erfinv",
-    inverse_error_function,
-    lambda F, x, y, dy: dy * F.exp(y * y) * (math.sqrt(math.pi) / 2.0),
-    None,
-    None,
+    "erfinv", inverse_error_function, lambda F, x, y, dy: dy * F.exp(y * y) * (math.sqrt(math.pi) / 2.0), None, None,
     "The inverse of erf, for data in (-1, 1).",
-    samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)],
-    slow=True,
+    samples=[sample((3, 4), low=-0.95, high=0.95), sample((4,), low=0.999, high=0.99999, smooth=False)], slow=True,
     precision="float32",
-)
+)  # fmt: skip
 
 # -- the gamma function ----------------------------------------------------------------------------------------
 
@@ -242,10 +237,8 @@ def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> A
 
 
 _GAMMA_SAMPLES = [
-    sample((3, 4), low=0.3, high=5.0),
-    sample((4,), low=-0.9, high=-0.1),
-    sample((3,), low=10.0, high=20.0),
-]
+    sample((3, 4), low=0.3, high=5.0), sample((4,), low=-0.9, high=-0.1), sample((3,), low=10.0, high=20.0),
+]  # fmt: skip
 
 
 class Polygamma(Operator, name="_polygamma"):
@@ -275,46 +268,18 @@ class Polygamma(Operator, name="_polygamma"):
 
 
 trigamma = unary(
-    "_trigamma",
-    trigamma_function,
-    lambda F, x, y, dy: dy * F._polygamma(x, order=2),
-    None,
-    None,
-    "The derivative of digamma.",
-    samples=_GAMMA_SAMPLES,
-    mxnet=None,
-    precision="float32",
-)
+    "_trigamma", trigamma_function, lambda F, x, y, dy: dy * F._polygamma(x, order=2), None, None,
+    "The derivative of digamma.", samples=_GAMMA_SAMPLES, mxnet=None, precision="float32",
+)  # fmt: skip
 digamma = unary(
-    "_digamma",
-    digamma_function,
-    lambda F, x, y, dy: dy * F._trigamma(x),
-    None,
-    None,
-    "The derivative of log gamma(data).",
-    samples=_GAMMA_SAMPLES,
-    mxnet=None,
-    precision="float32",
-)
+    "_digamma", digamma_function, lambda F, x, y, dy: dy * F._trigamma(x), None, None,
+    "The derivative of log gamma(data).", samples=_GAMMA_SAMPLES, mxnet=None, precision="float32",
+)  # fmt: skip
 gamma = unary(
-    "gamma",
-    gamma_function,
-    lambda F, x, y, dy: dy * y * F._digamma(x),
-    None,
-    None,
-    "The gamma function: (n - 1)! at the whole number n.",
-    samples=_GAMMA_SAMPLES,
-    slow=True,
-    precision="float32",
-)
+    "gamma", gamma_function, lambda F, x, y, dy: dy * y * F._digamma(x), None, None,
+    "The gamma function: (n - 1)! at the whole number n.", samples=_GAMMA_SAMPLES, slow=True, precision="float32",
+)  # fmt: skip
 gammaln = unary(
-    "gammaln",
-    log_gamma,
-    lambda F, x, y, dy: dy * F._digamma(x),
-    None,
-    None,
-    "log |gamma(data)|, without the overflow of gamma.",
-    samples=_GAMMA_SAMPLES,
-    slow=True,
-    precision="float32",
-)
+    "gammaln", log_gamma, lambda F, x, y, dy: dy * F._digamma(x), None, None,
+    "log |gamma(data)|, without the overflow of gamma.", samples=_GAMMA_SAMPLES, slow=True, precision="float32",
+)  # fmt: skip

@@ -28,16 +28,10 @@ round_ste = unary(
     samples=[sample((3, 4), low=-3.0, high=3.0)],
 )
 sign_ste = unary(
-    "_contrib_sign_ste",
-    np.sign,
-    _through,
-    sign.triton,
-    "Sign",
-    "-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432).",
-    aliases=("contrib_sign_ste",),
-    samples=[sample((3, 4))],
-    integers=True,
-)
+    "_contrib_sign_ste", np.sign, _through, sign.triton, "Sign",
+    "-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432).", aliases=("contrib_sign_ste",),
+    samples=[sample((3, 4))], integers=True,
+)  # fmt: skip
 
 
 class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):

@@ -209,15 +209,10 @@ def binary(
             return made[0], made[1]
 
     default = [
-        sample((3, 4), (3, 4)),
-        sample((2, 3, 4), (3, 1)),
-        sample((1, 4), (3, 1)),
-        sample((3, 4), 0.75),
-        sample(0.75, (3, 4)),
-        sample((3, 4), (3, 4), dtype="int32", low=-5, high=5, gradient=False),
-        sample((3, 4), 1.75, dtype="int32", low=-5, high=5, gradient=False),
-        sample((2, 3), (2, 3), dtype="float16"),
-    ]
+        sample((3, 4), (3, 4)), sample((2, 3, 4), (3, 1)), sample((1, 4), (3, 1)), sample((3, 4), 0.75),
+        sample(0.75, (3, 4)), sample((3, 4), (3, 4), dtype="int32", low=-5, high=5, gradient=False),
+        sample((3, 4), 1.75, dtype="int32", low=-5, high=5, gradient=False), sample((2, 3), (2, 3), dtype="float16"),
+    ]  # fmt: skip
     members["triton"] = Pointwise(triton, whole, jumps, floating) if isinstance(triton, str) else triton
     members["onnx"] = onnx
     return _record(name, base, numpy, full, doc, aliases, samples or default, members)

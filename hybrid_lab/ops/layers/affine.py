@@ -26,11 +26,9 @@ class ChannelAffine(Operator, name="_channel_affine"):
     alias_safe = True
     axis: int = 1
     samples = [
-        sample((4, 3), (3,), (3,)),
-        sample((2, 3, 4, 5), (3,), (3,)),
-        sample((2, 4, 3), (3,), (3,), axis=-1),
+        sample((4, 3), (3,), (3,)), sample((2, 3, 4, 5), (3,), (3,)), sample((2, 4, 3), (3,), (3,), axis=-1),
         sample((2, 3, 4), (3,), (3,), dtype="float16"),
-    ]
+    ]  # fmt: skip
 
     def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of(self.name, self.axis, len(data))]

@@ -174,10 +174,8 @@ class InstanceNorm(_Grouped, name="InstanceNorm"):
     eps: float = 1e-3
     signature = Signature(outputs=3, visible=1)
     samples = [
-        sample((2, 3, 4), (3,), (3,)),
-        sample((2, 3, 4, 5), (3,), (3,), eps=1e-5),
-        sample((1, 2, 2, 3, 2), (2,), (2,)),
-    ]
+        sample((2, 3, 4), (3,), (3,)), sample((2, 3, 4, 5), (3,), (3,), eps=1e-5), sample((1, 2, 2, 3, 2), (2,), (2,)),
+    ]  # fmt: skip
 
     def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None or len(data) < 2 else data[1]
@@ -308,11 +306,9 @@ class Moments(Operator, name="moments"):
     keepdims: bool = False
     signature = Signature(outputs=2)
     samples = [
-        sample((2, 3, 4), axes=(1,)),
-        sample((2, 3, 4), axes=(0, 2), keepdims=True),
-        sample((3, 4), axes=(0, 1)),
+        sample((2, 3, 4), axes=(1,)), sample((2, 3, 4), axes=(0, 2), keepdims=True), sample((3, 4), axes=(0, 1)),
         sample((2, 3, 4), axes=-1),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> list[Shape]:
         axes = reduced_axes("moments", self.axes, len(data))

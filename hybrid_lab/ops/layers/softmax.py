@@ -23,11 +23,9 @@ from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, Shape, Te
 from hybrid_lab.ops.kernels import short_rows
 
 _SAMPLES = [
-    sample((4, 5)),
-    sample((2, 3, 4), axis=1),
-    sample((2, 3), temperature=2.0, low=-4.0, high=4.0),
+    sample((4, 5)), sample((2, 3, 4), axis=1), sample((2, 3), temperature=2.0, low=-4.0, high=4.0),
     sample((2, 3), dtype="float16"),
-]
+]  # fmt: skip
 
 
 class _SoftmaxLike(Operator):

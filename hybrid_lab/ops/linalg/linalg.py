@@ -54,16 +54,10 @@ class Dot(Operator, name="dot"):
     transpose_a: bool = False
     transpose_b: bool = False
     samples = [
-        sample((3, 4), (4, 5)),
-        sample((4, 3), (4, 5), transpose_a=True),
-        sample((3, 4), (5, 4), transpose_b=True),
-        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
-        sample((4,), (4,)),
-        sample((4,), (4, 3)),
-        sample((2, 4), (4,)),
-        sample((2, 3, 4), (4, 2, 2)),
-        sample((2, 3), (3, 2), dtype="float16"),
-    ]
+        sample((3, 4), (4, 5)), sample((4, 3), (4, 5), transpose_a=True), sample((3, 4), (5, 4), transpose_b=True),
+        sample((4, 3), (5, 4), transpose_a=True, transpose_b=True), sample((4,), (4,)), sample((4,), (4, 3)),
+        sample((2, 4), (4,)), sample((2, 3, 4), (4, 2, 2)), sample((2, 3), (3, 2), dtype="float16"),
+    ]  # fmt: skip
 
     def _sides(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
         """Remaining axes of lhs and rhs, and the two summed sizes."""
@@ -171,12 +165,10 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
 
     shape_only = ("lhs",)
     samples = [
-        sample((3, 5), (3, 4), (4, 5)),
-        sample((3, 5), (4, 3), (4, 5), transpose_a=True),
-        sample((3, 5), (3, 4), (5, 4), transpose_b=True),
-        sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
+        sample((3, 5), (3, 4), (4, 5)), sample((3, 5), (4, 3), (4, 5), transpose_a=True),
+        sample((3, 5), (3, 4), (5, 4), transpose_b=True), sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
         sample((1,), (4,), (4,)),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
         return lhs
@@ -373,12 +365,10 @@ class FullyConnected(Operator, name="FullyConnected"):
     no_bias: bool = False
     flatten: bool = True
     samples = [
-        sample((4, 3), (5, 3), (5,), num_hidden=5),
-        sample((4, 3), (5, 3), num_hidden=5, no_bias=True),
-        sample((2, 3, 4), (5, 12), (5,), num_hidden=5),
-        sample((2, 3, 4), (5, 4), (5,), num_hidden=5, flatten=False),
+        sample((4, 3), (5, 3), (5,), num_hidden=5), sample((4, 3), (5, 3), num_hidden=5, no_bias=True),
+        sample((2, 3, 4), (5, 12), (5,), num_hidden=5), sample((2, 3, 4), (5, 4), (5,), num_hidden=5, flatten=False),
         sample((2, 3), (2, 3), (2,), dtype="float16", num_hidden=2),
-    ]
+    ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:

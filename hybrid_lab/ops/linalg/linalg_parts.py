@@ -151,12 +151,9 @@ class ExtractTriangle(_Triangle, name="_linalg_extracttrian", aliases=("linalg_e
     """
 
     samples = [
-        sample((3, 3)),
-        sample((3, 3), lower=False),
-        sample((2, 4, 4), offset=1),
-        sample((4, 4), offset=-2),
+        sample((3, 3)), sample((3, 3), lower=False), sample((2, 4, 4), offset=1), sample((4, 4), offset=-2),
         sample((4, 4), offset=1, lower=False),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, A: Shape) -> Shape:
         return self.part(A)
@@ -175,11 +172,8 @@ class MakeTriangle(_Triangle, name="_linalg_maketrian", aliases=("linalg_maketri
     """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 
     samples = [
-        sample((6,)),
-        sample((6,), lower=False),
-        sample((2, 6), offset=1),
-        sample((3,), offset=-2),
-    ]
+        sample((6,)), sample((6,), lower=False), sample((2, 6), offset=1), sample((3,), offset=-2),
+    ]  # fmt: skip
 
     def infer_shape(self, A: Shape) -> Shape:
         return self.whole(A)

@@ -66,13 +66,10 @@ class Trsm(_Solver, name="_linalg_trsm", aliases=("linalg_trsm",)):
     lower_: bool = True
     alpha: float = 1.0
     samples = [
-        sample(_TRIANGULAR, (3, 2)),
-        sample(_TRIANGULAR, (2, 3), rightside=True, alpha=0.5),
-        sample(_BATCH, (2, 3, 2), transpose=True, alpha=2.0),
-        sample(_BATCH, (2, 2, 3), transpose=True, rightside=True),
-        sample(_TRIANGULAR, (3, 2), lower=False),
-        sample(_TRIANGULAR, (2, 3), lower=False, rightside=True),
-    ]
+        sample(_TRIANGULAR, (3, 2)), sample(_TRIANGULAR, (2, 3), rightside=True, alpha=0.5),
+        sample(_BATCH, (2, 3, 2), transpose=True, alpha=2.0), sample(_BATCH, (2, 2, 3), transpose=True, rightside=True),
+        sample(_TRIANGULAR, (3, 2), lower=False), sample(_TRIANGULAR, (2, 3), lower=False, rightside=True),
+    ]  # fmt: skip
 
     def infer_shape(self, A: Shape, B: Shape) -> Shape:
         square("linalg_trsm", A)

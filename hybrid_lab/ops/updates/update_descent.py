@@ -33,11 +33,9 @@ class SGDUpdate(Descent, name="sgd_update"):
     clip_gradient: float = -1.0
     lazy_update: bool = True
     samples = [
-        changing(3, 4),
-        changing(5, clip_gradient=0.2),
-        changing(2, 3, dtype="float16"),
+        changing(3, 4), changing(5, clip_gradient=0.2), changing(2, 3, dtype="float16"),
         sample((3, 4), (3, 4), np.array([0.1], "float32"), 0.0, 1.0, gradient=False),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, weight: Shape, grad: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
         return self.same(weight, grad, lr, wd, rescale_grad)

@@ -228,11 +228,9 @@ class Crop(_Cropping, name="Crop"):
 
     view = True
     samples = [
-        sample((2, 3, 6, 7), h_w=(3, 4), offset=(2, 1)),
-        sample((2, 3, 6, 7), h_w=(3, 4), center_crop=True),
-        sample((1, 2, 6, 7), (1, 5, 4, 3), offset=(1, 0)),
-        sample((1, 2, 6, 7), (1, 5, 4, 3), center_crop=True),
-    ]
+        sample((2, 3, 6, 7), h_w=(3, 4), offset=(2, 1)), sample((2, 3, 6, 7), h_w=(3, 4), center_crop=True),
+        sample((1, 2, 6, 7), (1, 5, 4, 3), offset=(1, 0)), sample((1, 2, 6, 7), (1, 5, 4, 3), center_crop=True),
+    ]  # fmt: skip
 
     def reads_values(self, index: int) -> bool:
         return index == 0
@@ -323,10 +321,8 @@ class DepthToSpace(_Blocks, name="depth_to_space"):
     """
 
     samples = [
-        sample((2, 8, 2, 3), block_size=2),
-        sample((1, 9, 1, 2), block_size=3),
-        sample((1, 2, 2, 2), block_size=1),
-    ]
+        sample((2, 8, 2, 3), block_size=2), sample((1, 9, 1, 2), block_size=3), sample((1, 2, 2, 2), block_size=1),
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         b = self.block_size
@@ -357,10 +353,8 @@ class SpaceToDepth(_Blocks, name="space_to_depth"):
     """
 
     samples = [
-        sample((2, 2, 4, 6), block_size=2),
-        sample((1, 1, 3, 6), block_size=3),
-        sample((1, 2, 2, 2), block_size=1),
-    ]
+        sample((2, 2, 4, 6), block_size=2), sample((1, 1, 3, 6), block_size=3), sample((1, 2, 2, 2), block_size=1),
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         b = self.block_size

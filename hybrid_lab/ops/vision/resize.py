@@ -88,18 +88,14 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
 
     shape_only = ("like",)
     samples = [
-        sample((2, 3, 4, 5), height=7, width=3),
-        sample((1, 2, 3, 3), height=1, width=4),
+        sample((2, 3, 4, 5), height=7, width=3), sample((1, 2, 3, 3), height=1, width=4),
         sample((1, 2, 4, 5), scale_height=1.5, scale_width=2.0),
         sample((1, 2, 5, 6), scale_height=2.0, scale_width=0.5, mode="odd_scale"),
-        sample((1, 2, 4, 5), (1, 2, 6, 3), mode="like"),
-        sample((1, 1, 5, 4), mode="to_even_down"),
-        sample((1, 1, 5, 4), mode="to_even_up"),
-        sample((1, 1, 5, 4), mode="to_odd_down"),
-        sample((1, 1, 5, 4), mode="to_odd_up"),
-        sample((1, 2, 4, 5), height=7, width=3, align_corners=False),
+        sample((1, 2, 4, 5), (1, 2, 6, 3), mode="like"), sample((1, 1, 5, 4), mode="to_even_down"),
+        sample((1, 1, 5, 4), mode="to_even_up"), sample((1, 1, 5, 4), mode="to_odd_down"),
+        sample((1, 1, 5, 4), mode="to_odd_up"), sample((1, 2, 4, 5), height=7, width=3, align_corners=False),
         sample((2, 1, 3, 4), height=3, width=4),
-    ]
+    ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:
@@ -222,11 +218,9 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
     """
 
     samples = [
-        sample((2, 3, 5, 6)),
-        sample((2, 3, 5, 7), output_size=3),
-        sample((1, 2, 6, 4), output_size=(3, 2)),
+        sample((2, 3, 5, 6)), sample((2, 3, 5, 7), output_size=3), sample((1, 2, 6, 4), output_size=(3, 2)),
         sample((1, 2, 3, 2), output_size=(4, 5)),
-    ]
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         return (*image_shape("AdaptiveAvgPooling2D", data)[:2], *self.target(data))
