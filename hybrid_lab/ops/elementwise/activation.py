@@ -251,13 +251,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         return data
 
     def numpy(
-        self,
-        data: Array,
-        gamma: Array | None = None,
-        out: Any = None,
-        scratch: Scratch = np.empty,
+        self, data: Array, gamma: Array | None = None, out: Any = None, scratch: Scratch = np.empty,
         rng: tuple[int, int] | None = None,
-    ) -> Array | Arrays:
+    ) -> Array | Arrays:  # fmt: skip
         if self.act_type == "rrelu":
             y, factors = out if out is not None else (None, None)
             draw: Any = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound)

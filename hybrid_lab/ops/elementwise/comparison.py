@@ -38,14 +38,9 @@ _TRUTH = [
 
 
 def _relation(
-    name: str,
-    numpy: np.ufunc,
-    symbol: str,
-    onnx: str,
-    doc: str,
-    aliases: tuple[str, ...],
+    name: str, numpy: np.ufunc, symbol: str, onnx: str, doc: str, aliases: tuple[str, ...],
     samples: list[Sample] = _LEVELS,
-) -> type[Operator]:
+) -> type[Operator]:  # fmt: skip
     # ONNX: the relation gives bool, its operands may need to be bool too (logic).
     logic = name.startswith("broadcast_logical")
 

@@ -103,7 +103,7 @@ class Operator:
         cls.declared = tuple(declared)
         cls.scalars = {key: field for key, field in declared.items() if field.annotation is Scalar}
         cls.fields = {key: field for key, field in declared.items() if key not in cls.scalars}
-        cls.input_names, cls.variadic = named_parameters(cls.infer_shape)
+        cls.input_names, cls.variadic = cls.named_inputs()
         if isinstance(inspect.getattr_static(cls, "signature"), Signature):
             cls.signature = replace(cls.signature, inputs=cls.input_names)
         if "mxnet" not in cls.__dict__:
@@ -235,6 +235,11 @@ class Operator:
         return self._text
 
     # -- what records override ---------------------------------------------------------------------------------
+
+    @classmethod
+    def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
+        """The names of the inputs, and whether there may be any number of further ones."""
+        return named_parameters(cls.infer_shape)
 
     def check(self) -> None:
         """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""

@@ -142,19 +142,10 @@ def _wrapped(number: float, dtype: np.dtype) -> Any:
 
 
 def unary(
-    name: str,
-    numpy: Callable[..., Array],
-    grad: Rule | None,
-    triton: str | Kernel | None,
-    onnx: OnnxForm,
-    doc: str,
-    aliases: Sequence[str] = (),
-    samples: Sequence[Sample] | None = None,
-    integers: bool = False,
-    whole: str | None = None,
-    jumps: bool = False,
-    **members: Any,
-) -> type[Operator]:
+    name: str, numpy: Callable[..., Array], grad: Rule | None, triton: str | Kernel | None, onnx: OnnxForm, doc: str,
+    aliases: Sequence[str] = (), samples: Sequence[Sample] | None = None, integers: bool = False,
+    whole: str | None = None, jumps: bool = False, **members: Any,
+) -> type[Operator]:  # fmt: skip
     """A record for y[i] = f(x[i]).
 
     numpy : f(x, out=None), as NumPy's ufuncs
@@ -176,20 +167,10 @@ def unary(
 
 
 def binary(
-    name: str,
-    numpy: Callable[..., Array],
-    grad: tuple[Rule | None, Rule | None] | None,
-    triton: str | Kernel | None,
-    onnx: OnnxForm,
-    doc: str,
-    aliases: Sequence[str] = (),
-    samples: Sequence[Sample] | None = None,
-    base: type[Binary] = Binary,
-    whole: str | None = None,
-    jumps: bool = False,
-    floating: bool = False,
-    **members: Any,
-) -> type[Operator]:
+    name: str, numpy: Callable[..., Array], grad: tuple[Rule | None, Rule | None] | None, triton: str | Kernel | None,
+    onnx: OnnxForm, doc: str, aliases: Sequence[str] = (), samples: Sequence[Sample] | None = None,
+    base: type[Binary] = Binary, whole: str | None = None, jumps: bool = False, floating: bool = False, **members: Any,
+) -> type[Operator]:  # fmt: skip
     """A record for y = f(a, b) with broadcasting.
 
     grad : two rules (F, a, b, y, dy) -> gradient of a, of b, as if the shapes were equal (broadcasting is undone
@@ -219,15 +200,9 @@ def binary(
 
 
 def _record(
-    name: str,
-    base: type[Operator],
-    numpy: Callable[..., Array],
-    grad: Callable[..., Gradient | Gradients] | None,
-    doc: str,
-    aliases: Sequence[str],
-    samples: Sequence[Sample],
-    members: dict[str, Any],
-) -> type[Operator]:
+    name: str, base: type[Operator], numpy: Callable[..., Array], grad: Callable[..., Gradient | Gradients] | None,
+    doc: str, aliases: Sequence[str], samples: Sequence[Sample], members: dict[str, Any],
+) -> type[Operator]:  # fmt: skip
     body: dict[str, Any] = {
         "__module__": sys._getframe(2).f_globals["__name__"],
         "__doc__": doc,

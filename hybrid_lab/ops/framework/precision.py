@@ -36,12 +36,9 @@ class Precision:
     """
 
     def __init__(
-        self,
-        target: Any = HALF,
-        low: Iterable[str] | None = None,
-        float32: Iterable[str] | None = None,
+        self, target: Any = HALF, low: Iterable[str] | None = None, float32: Iterable[str] | None = None,
         conditional: Iterable[Sequence[Any]] | None = None,
-    ):
+    ):  # fmt: skip
         self.target = np.dtype(target)
         self.low = _stated("low") if low is None else _named(low, "the operators of low precision")
         given = frozenset() if float32 is None else _named(float32, "the operators of float32")

@@ -18,13 +18,9 @@ Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
 
 
 def run_kernel(
-    op: Operator,
-    inputs: Sequence[Any],
-    out: Any = None,
-    rng: tuple[int, int] | None = None,
-    need: tuple[bool, ...] | None = None,
-    scratch: Scratch | None = None,
-) -> tuple[Any, ...]:
+    op: Operator, inputs: Sequence[Any], out: Any = None, rng: tuple[int, int] | None = None,
+    need: tuple[bool, ...] | None = None, scratch: Scratch | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     """All outputs of `op` as a tuple (None for a hidden output that `need` leaves out).
 
     out : None, or one array (or None) per output, to be filled
@@ -181,13 +177,9 @@ def no_second_gradient(op: Operator, where: str = "") -> AutogradError:
 
 
 def run_gradient(
-    op: Operator,
-    F: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    douts: Sequence[Any],
+    op: Operator, F: Any, inputs: Sequence[Any], outputs: Sequence[Any], douts: Sequence[Any],
     wanted: Sequence[bool] | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     """The gradient of every input as a tuple, None where there is none or none is wanted.
 
     outputs : all of them, hidden ones too; douts : one per visible output, None where no gradient arrives

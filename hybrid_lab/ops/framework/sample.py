@@ -78,15 +78,9 @@ class Sample:
 
 
 def sample(
-    *inputs: Any,
-    dtype: str = "float32",
-    low: float = -1.0,
-    high: float = 1.0,
-    gradient: bool = True,
-    smooth: bool = True,
-    attrs: dict[str, Any] | None = None,
-    **attributes: Any,
-) -> Sample:
+    *inputs: Any, dtype: str = "float32", low: float = -1.0, high: float = 1.0, gradient: bool = True,
+    smooth: bool = True, attrs: dict[str, Any] | None = None, **attributes: Any,
+) -> Sample:  # fmt: skip
     """`sample((4, 5), axis=1)`: one call with a random (4, 5) array.
 
     `attrs=` holds attributes named like our own keywords (dtype).

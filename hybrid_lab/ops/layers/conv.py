@@ -205,13 +205,9 @@ class Convolution(_Convolving, name="Convolution"):
         return result
 
     def numpy(
-        self,
-        data: Array,
-        weight: Array,
-        bias: Array | None = None,
-        out: Array | None = None,
+        self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,
         scratch: Scratch = np.empty,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         target = prepared(out, self.output_shape(data.shape), data.dtype)
         return delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
 

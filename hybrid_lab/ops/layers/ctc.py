@@ -52,12 +52,9 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
         return Signature(("data", "label", *(name for name, used in lengths if used)), outputs=2, visible=1)
 
     def infer_shape(
-        self,
-        data: Shape,
-        label: Shape,
-        data_lengths: tuple[int, ...] | None = None,
+        self, data: Shape, label: Shape, data_lengths: tuple[int, ...] | None = None,
         label_lengths: tuple[int, ...] | None = None,
-    ) -> list[Shape]:
+    ) -> list[Shape]:  # fmt: skip
         if len(data) != 3 or len(label) != 2 or label[0] != data[1]:
             raise ShapeError(
                 f"CTCLoss: data {data} and label {label}; (steps, batch, classes) and (batch, length) are needed"

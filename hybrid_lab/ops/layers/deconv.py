@@ -119,13 +119,9 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         return (data[0], self.num_filter, *self.sizes(data[2:]).output)
 
     def numpy(
-        self,
-        data: Array,
-        weight: Array,
-        bias: Array | None = None,
-        out: Array | None = None,
+        self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,
         scratch: Scratch = np.empty,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         geometry, _, output = self.sizes(data.shape[2:])
         target = prepared(out, (data.shape[0], self.num_filter, *output), data.dtype)
         conv_kernels.data_gradient(data, weight, geometry, target, scratch)

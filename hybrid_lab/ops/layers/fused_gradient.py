@@ -52,15 +52,9 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         return [data, gamma, gamma]
 
     def numpy(
-        self,
-        dy: Array,
-        data: Array,
-        gamma: Array,
-        mean: Array,
-        inverse: Array,
-        out: Outs = None,
+        self, dy: Array, data: Array, gamma: Array, mean: Array, inverse: Array, out: Outs = None,
         scratch: Scratch = np.empty,
-    ) -> Arrays:
+    ) -> Arrays:  # fmt: skip
         axis = self.axis % data.ndim
         outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
         ddata, dgamma, dbeta = out if out is not None else (None, None, None)
@@ -130,15 +124,9 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         return [data, gamma, gamma]
 
     def numpy(
-        self,
-        dy: Array,
-        data: Array,
-        gamma: Array,
-        mean: Array,
-        deviation: Array,
-        out: Outs = None,
+        self, dy: Array, data: Array, gamma: Array, mean: Array, deviation: Array, out: Outs = None,
         scratch: Scratch = np.empty,
-    ) -> Arrays:
+    ) -> Arrays:  # fmt: skip
         if data.dtype == np.float16:
             single = [item.astype(np.float32) for item in (dy, data, gamma, mean, deviation)]
             targets = out if out is not None else (None,) * 3

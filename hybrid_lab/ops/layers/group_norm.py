@@ -86,17 +86,9 @@ class _Grouped(Operator):
         return F.mean(value, axis=(0, 1), exclude=True, keepdims=True)
 
     def grad(
-        self,
-        F: Functions,
-        data: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        y: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        dy: Tensor | None,
-        *others: Tensor,
-    ) -> Gradients:
+        self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor, y: Tensor, mean: Tensor, deviation: Tensor,
+        dy: Tensor | None, *others: Tensor,
+    ) -> Gradients:  # fmt: skip
         if dy is None:
             return None, None, None
         x, head = self.grouped(F, data), self.grouped(F, dy)

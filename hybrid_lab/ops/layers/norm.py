@@ -108,15 +108,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         return [dtypes[0], dtypes[3] or dtypes[0], dtypes[4] or dtypes[0]]
 
     def numpy(
-        self,
-        data: Array,
-        gamma: Array,
-        beta: Array,
-        moving_mean: Array,
-        moving_var: Array,
-        out: Outs = None,
+        self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, out: Outs = None,
         scratch: Scratch = np.empty,
-    ) -> Arrays:
+    ) -> Arrays:  # fmt: skip
         axis = self.axis % data.ndim
         outer, channels, inner = prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :])
         y, mean, inverse = out if out is not None else (None, None, None)
@@ -174,16 +168,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         }
 
     def grad(
-        self,
-        F: Functions,
-        data: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        moving_mean: Tensor,
-        moving_var: Tensor,
-        *rest: Tensor,
-        wanted: Wanted = None,
-    ) -> Gradients:
+        self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor,
+        *rest: Tensor, wanted: Wanted = None,
+    ) -> Gradients:  # fmt: skip
         _, mean, inverse, dy = rest[:4]
         if dy is None:
             return None, None, None, None, None
@@ -257,15 +244,9 @@ class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
     ]
 
     def numpy(
-        self,
-        data: Array,
-        gamma: Array,
-        beta: Array,
-        moving_mean: Array,
-        moving_var: Array,
-        out: Outs = None,
+        self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, out: Outs = None,
         scratch: Scratch = np.empty,
-    ) -> Arrays:
+    ) -> Arrays:  # fmt: skip
         outputs = super().numpy(data, gamma, beta, moving_mean, moving_var, out, scratch)
         np.maximum(outputs[0], 0, out=outputs[0])
         return outputs
@@ -348,17 +329,9 @@ class LayerNorm(Operator, name="LayerNorm"):
         return y, mean, deviation
 
     def grad(
-        self,
-        F: Functions,
-        data: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        y: Tensor,
-        mean: Tensor,
-        deviation: Tensor,
-        dy: Tensor | None,
-        *others: Tensor,
-    ) -> Gradients:
+        self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor, y: Tensor, mean: Tensor, deviation: Tensor,
+        dy: Tensor | None, *others: Tensor,
+    ) -> Gradients:  # fmt: skip
         if dy is None:
             return None, None, None
         return cast(Gradients, F._layer_norm_grad(dy, data, gamma, mean, deviation, axis=self.axis))

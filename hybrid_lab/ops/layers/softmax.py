@@ -190,15 +190,9 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
         return self._run(data, out, scratch)
 
     def _along(
-        self,
-        axis: int,
-        data: Array,
-        work: Array,
-        spare: Array | None,
-        out: Array | None,
-        factor: float,
+        self, axis: int, data: Array, work: Array, spare: Array | None, out: Array | None, factor: float,
         scratch: Scratch,
-    ) -> None:
+    ) -> None:  # fmt: skip
         shifted, total = self._shifted(axis, data, work, factor, scratch)
         exponentials = np.exp(shifted, out=scratch(data.shape, data.dtype) if spare is None else spare)
         accumulate(exponentials, (axis,), total, scratch)

@@ -15,21 +15,10 @@ from hybrid_lab.ops.rnn.kernels import Kept, Lengths, Sizes, Weights
 
 
 def backward(
-    sizes: Sizes,
-    x: np.ndarray,
-    weights: list[Weights],
-    state: np.ndarray,
-    cell: np.ndarray | None,
-    lengths: Lengths | None,
-    kept: Kept,
-    y: np.ndarray,
-    dy: np.ndarray,
-    dstate: np.ndarray,
-    dcell: np.ndarray | None,
-    dx: np.ndarray | None,
-    dweights: list[Weights] | None,
-    scratch: Scratch,
-) -> None:
+    sizes: Sizes, x: np.ndarray, weights: list[Weights], state: np.ndarray, cell: np.ndarray | None,
+    lengths: Lengths | None, kept: Kept, y: np.ndarray, dy: np.ndarray, dstate: np.ndarray, dcell: np.ndarray | None,
+    dx: np.ndarray | None, dweights: list[Weights] | None, scratch: Scratch,
+) -> None:  # fmt: skip
     """The gradient of `forward`.
 
     dstate, dcell : gradients of the final states on entry, of the initial states on return
@@ -70,24 +59,11 @@ def backward(
 
 
 def run_direction_backward(
-    sizes: Sizes,
-    x: np.ndarray,
-    weights: Weights,
-    h0: np.ndarray,
-    c0: np.ndarray | None,
-    y: np.ndarray,
-    gates: np.ndarray | None,
-    cells: np.ndarray | None,
-    dy: np.ndarray,
-    dh: np.ndarray,
-    dc: np.ndarray | None,
-    dx: np.ndarray | None,
-    add: bool,
-    dweights: Weights | None,
-    reverse: bool,
-    lengths: Lengths | None,
+    sizes: Sizes, x: np.ndarray, weights: Weights, h0: np.ndarray, c0: np.ndarray | None, y: np.ndarray,
+    gates: np.ndarray | None, cells: np.ndarray | None, dy: np.ndarray, dh: np.ndarray, dc: np.ndarray | None,
+    dx: np.ndarray | None, add: bool, dweights: Weights | None, reverse: bool, lengths: Lengths | None,
     scratch: Scratch,
-) -> None:
+) -> None:  # fmt: skip
     """The gradient of `run_direction`.
 
     dh, dc : gradients of the final states on entry, of the initial states on return
@@ -145,19 +121,9 @@ def _previous(values: np.ndarray, first: np.ndarray, reverse: bool, lengths: Len
 
 
 def _lstm_backward(
-    sizes: Sizes,
-    weights: Weights,
-    c0: Array,
-    gates: Array,
-    cells: Array,
-    dy: np.ndarray,
-    dh: np.ndarray,
-    dc: Array,
-    reverse: bool,
-    order: range,
-    lengths: Lengths | None,
-    scratch: Scratch,
-) -> np.ndarray:
+    sizes: Sizes, weights: Weights, c0: Array, gates: Array, cells: Array, dy: np.ndarray, dh: np.ndarray, dc: Array,
+    reverse: bool, order: range, lengths: Lengths | None, scratch: Scratch,
+) -> np.ndarray:  # fmt: skip
     """Gradients of the gates' arguments, (T, N, 4 H). Everything that does not depend on dh and dc comes first."""
     steps, batch, hidden = dy.shape
     kind = dy.dtype
@@ -205,15 +171,9 @@ def _lstm_backward(
 
 
 def _gru_backward(
-    weights: Weights,
-    before: np.ndarray,
-    gates: Array,
-    dy: np.ndarray,
-    dh: np.ndarray,
-    order: range,
-    lengths: Lengths | None,
-    scratch: Scratch,
-) -> tuple[np.ndarray, np.ndarray]:
+    weights: Weights, before: np.ndarray, gates: Array, dy: np.ndarray, dh: np.ndarray, order: range,
+    lengths: Lengths | None, scratch: Scratch,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Gradients of the arguments on the input's side and on the hidden side, (T, N, 3 H) each."""
     steps, batch, hidden = dy.shape
     kind = dy.dtype
@@ -251,15 +211,9 @@ def _gru_backward(
 
 
 def _plain_backward(
-    mode: str,
-    weights: Weights,
-    y: np.ndarray,
-    dy: np.ndarray,
-    dh: np.ndarray,
-    order: range,
-    lengths: Lengths | None,
+    mode: str, weights: Weights, y: np.ndarray, dy: np.ndarray, dh: np.ndarray, order: range, lengths: Lengths | None,
     scratch: Scratch,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     factors = scratch(dy.shape, dy.dtype)
     if mode == "rnn_tanh":
         np.multiply(y, y, out=factors)

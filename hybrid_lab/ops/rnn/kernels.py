@@ -116,18 +116,10 @@ class Kept(NamedTuple):
 
 
 def forward(
-    sizes: Sizes,
-    x: np.ndarray,
-    weights: list[Weights],
-    state: np.ndarray,
-    cell: np.ndarray | None,
-    lengths: Lengths | None,
-    kept: Kept,
-    y: np.ndarray,
-    final: np.ndarray | None,
-    final_cell: np.ndarray | None,
+    sizes: Sizes, x: np.ndarray, weights: list[Weights], state: np.ndarray, cell: np.ndarray | None,
+    lengths: Lengths | None, kept: Kept, y: np.ndarray, final: np.ndarray | None, final_cell: np.ndarray | None,
     scratch: Scratch,
-) -> None:
+) -> None:  # fmt: skip
     """All layers. x : (T, N, C), contiguous; state, cell, final, final_cell : (L * D, N, H); y : (T, N, D * H)."""
     hidden, directions = sizes.hidden, sizes.directions
     for layer in range(sizes.layers):
@@ -155,18 +147,9 @@ def forward(
 
 
 def run_direction(
-    sizes: Sizes,
-    x: np.ndarray,
-    weights: Weights,
-    h0: np.ndarray,
-    c0: np.ndarray | None,
-    y: np.ndarray,
-    gates: np.ndarray | None,
-    cells: np.ndarray | None,
-    reverse: bool,
-    lengths: Lengths | None,
-    scratch: Scratch,
-) -> tuple[np.ndarray, np.ndarray | None]:
+    sizes: Sizes, x: np.ndarray, weights: Weights, h0: np.ndarray, c0: np.ndarray | None, y: np.ndarray,
+    gates: np.ndarray | None, cells: np.ndarray | None, reverse: bool, lengths: Lengths | None, scratch: Scratch,
+) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
     """One layer in one direction; returns the final states (views, or memory of its own).
 
     x : (T, N, I), contiguous; h0, c0 : (N, H); y : (T, N, H), filled; gates : (T, N, kept * H) and cells : (T, N, H),
@@ -210,18 +193,9 @@ def _settle(lengths: Lengths, carry: list[np.ndarray], t: int, h: np.ndarray, y:
 
 
 def _lstm(
-    sizes: Sizes,
-    gates: np.ndarray,
-    recurrent: np.ndarray,
-    h: Array,
-    c: Array,
-    y: np.ndarray,
-    cells: Array,
-    order: range,
-    lengths: Lengths | None,
-    carry: list[np.ndarray],
-    scratch: Scratch,
-) -> tuple[np.ndarray, np.ndarray]:
+    sizes: Sizes, gates: np.ndarray, recurrent: np.ndarray, h: Array, c: Array, y: np.ndarray, cells: Array,
+    order: range, lengths: Lengths | None, carry: list[np.ndarray], scratch: Scratch,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     batch, hidden = h.shape
     product, part = scratch((batch, 4 * hidden), y.dtype), scratch((batch, hidden), y.dtype)
     i, f, g, o = (gates[..., k * hidden : (k + 1) * hidden] for k in range(4))
@@ -260,17 +234,9 @@ def _clip(cell: np.ndarray, low: float, high: float, numbers: bool) -> None:
 
 
 def _gru(
-    projected: np.ndarray,
-    recurrent: np.ndarray,
-    hidden_bias: np.ndarray,
-    h: Array,
-    y: np.ndarray,
-    gates: Array,
-    order: range,
-    lengths: Lengths | None,
-    carry: list[np.ndarray],
-    scratch: Scratch,
-) -> np.ndarray:
+    projected: np.ndarray, recurrent: np.ndarray, hidden_bias: np.ndarray, h: Array, y: np.ndarray, gates: Array,
+    order: range, lengths: Lengths | None, carry: list[np.ndarray], scratch: Scratch,
+) -> np.ndarray:  # fmt: skip
     batch, hidden = h.shape
     product = scratch((batch, 3 * hidden), y.dtype)
     for t in order:
@@ -290,16 +256,9 @@ def _gru(
 
 
 def _plain(
-    mode: str,
-    projected: np.ndarray,
-    recurrent: np.ndarray,
-    h: Array,
-    y: np.ndarray,
-    order: range,
-    lengths: Lengths | None,
-    carry: list[np.ndarray],
-    scratch: Scratch,
-) -> np.ndarray:
+    mode: str, projected: np.ndarray, recurrent: np.ndarray, h: Array, y: np.ndarray, order: range,
+    lengths: Lengths | None, carry: list[np.ndarray], scratch: Scratch,
+) -> np.ndarray:  # fmt: skip
     product = scratch(h.shape, y.dtype)
     for t in order:
         np.matmul(h, recurrent, out=product)

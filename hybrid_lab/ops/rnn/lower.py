@@ -96,14 +96,9 @@ def forward(F: Functions, op: Recurrent, given: dict[str, Any], drops: bool) -> 
 
 
 def _direction(
-    F: Functions,
-    sizes: Sizes,
-    below: Tensor,
-    weights: dict[str, Tensor],
-    given: dict[str, Any],
-    place: int,
+    F: Functions, sizes: Sizes, below: Tensor, weights: dict[str, Tensor], given: dict[str, Any], place: int,
     direction: int,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...]:  # fmt: skip
     """states, an LSTM's cells, and the gates where there are some."""
     rows, hidden, lengths = GATES[sizes.mode] * sizes.hidden, sizes.hidden, given["sequence_length"]
     bias, extra = weights["bx"] + weights["bh"], []

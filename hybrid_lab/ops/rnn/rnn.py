@@ -271,13 +271,9 @@ class RNN(_Recurrent, name="RNN"):
         return tuple(given[name] for name in self.roles)
 
     def infer_shape(
-        self,
-        data: Shape,
-        parameters: Shape,
-        state: Shape,
-        state_cell: Shape | None = None,
+        self, data: Shape, parameters: Shape, state: Shape, state_cell: Shape | None = None,
         sequence_length: Shape | None = None,
-    ) -> list[Shape]:
+    ) -> list[Shape]:  # fmt: skip
         inputs = (data, parameters, state, state_cell, sequence_length)
         given = self.read([item for item in inputs if item is not None])
         if len(data) != 3:
@@ -307,13 +303,9 @@ class RNN(_Recurrent, name="RNN"):
         return [kind] * self.signature.visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
 
     def numpy(
-        self,
-        *inputs: Array,
-        out: Outs = None,
-        rng: tuple[int, int] | None = None,
-        need: Sequence[bool] | None = None,
+        self, *inputs: Array, out: Outs = None, rng: tuple[int, int] | None = None, need: Sequence[bool] | None = None,
         scratch: Scratch = np.empty,
-    ) -> Array | Arrays:
+    ) -> Array | Arrays:  # fmt: skip
         given = self.read(inputs)
         data = given["data"]
         shapes = self.infer_shape(*(item.shape for item in inputs))

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.framework.contract import named_parameters
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.namespace import F as raw
@@ -35,7 +36,17 @@ from hybrid_lab.ops.framework.pointwise import is_scalar
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.framework.sample import Sample, ints, sample
 from hybrid_lab.ops.framework.signature import Signature
-from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.types import (
+    Array,
+    Arrays,
+    Number,
+    Outs,
+    PartialShape,
+    PartialShapes,
+    Shape,
+    Shapes,
+    Tensor,
+)
 
 _PIECE = 16384
 """Elements updated at a time: weight, gradient, states and temporaries stay in the cache."""
@@ -72,7 +83,7 @@ def updating(*states: str) -> Signature:
 
 
 class Update(Operator):
-    """Base of the update operators; a subclass names its arrays and scalars in infer_shape and writes `step`."""
+    """Base of the update operators; a subclass writes `step`, whose parameters are its arrays and scalars."""
 
     kinds = "f"
     alias_safe = True
@@ -81,6 +92,16 @@ class Update(Operator):
     """The arrays that are float32 whatever the weight is."""
     ones: ClassVar[tuple[str, ...]] = ()
     """The inputs with one element that are inputs in MXNet too; numbers will do."""
+
+    @classmethod
+    def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
+        if cls.infer_shape is not Update.infer_shape:
+            return super().named_inputs()
+        names, more = named_parameters(cls.step)
+        return names[1:], more
+
+    def infer_shape(self, *shapes: Shape) -> Shapes:
+        return self.same(*shapes)
 
     def targets(self) -> tuple[int, ...]:
         """The input that each visible output replaces when the operator is called with `out=`."""

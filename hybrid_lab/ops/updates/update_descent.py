@@ -37,9 +37,6 @@ class SGDUpdate(Descent, name="sgd_update"):
         sample((3, 4), (3, 4), np.array([0.1], "float32"), 0.0, 1.0, gradient=False),
     ]  # fmt: skip
 
-    def infer_shape(self, weight: Shape, grad: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, lr, wd, rescale_grad)
-
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, lr: Number, wd: Number, rescale_grad: Number
     ) -> tuple[Tensor, ...]:
@@ -57,9 +54,6 @@ class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
     clip_gradient: float = -1.0
     lazy_update: bool = True
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
-
-    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, mom, lr, wd, rescale_grad)
 
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
@@ -111,9 +105,6 @@ class NAGUpdate(Descent, name="nag_mom_update"):
     clip_gradient: float = -1.0
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
 
-    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, mom, lr, wd, rescale_grad)
-
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
     ) -> tuple[Tensor, ...]:
@@ -145,9 +136,6 @@ class SignSGDUpdate(Descent, name="signsgd_update"):
     clip_gradient: float = -1.0
     samples = [changing(3, 4), sample((3, 4), (3, 4), 0.1, 0.0, 1.0, gradient=False)]
 
-    def infer_shape(self, weight: Shape, grad: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, lr, wd, rescale_grad)
-
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, lr: Number, wd: Number, rescale_grad: Number
     ) -> tuple[Tensor, ...]:
@@ -170,9 +158,6 @@ class SignumUpdate(Descent, name="signum_update"):
         changing(3, 4, states=1, momentum=0.9),
         sample((4,), (4,), (4,), 0.1, 0.01, 2.0, gradient=False, momentum=0.2, wd_lh=0.1, clip_gradient=0.5),
     ]
-
-    def infer_shape(self, weight: Shape, grad: Shape, mom: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, mom, lr, wd, rescale_grad)
 
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, mom: Tensor, lr: Number, wd: Number, rescale_grad: Number
@@ -201,22 +186,10 @@ class FTRLUpdate(Descent, name="ftrl_update"):
         changing(12, states=2, lamda1=3.0, beta=0.5, clip_gradient=0.2),
     ]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, z: Shape, n: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, z, n, lr, wd, rescale_grad)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        z: Tensor,
-        n: Tensor,
-        lr: Number,
-        wd: Number,
+        self, F: Functions, weight: Tensor, grad: Tensor, z: Tensor, n: Tensor, lr: Number, wd: Number,
         rescale_grad: Number,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         g = self.gradient(F, grad, rescale_grad)
         new_n = n + F.square(g)
         root = F.sqrt(new_n)
@@ -251,33 +224,10 @@ class FTMLUpdate(Update, name="ftml_update"):
         changing(5, states=3, numbers=(0.1, 1, 0.0, 1.0), beta1=0.5, beta2=0.9, clip_grad=0.3),
     ]
 
-    def infer_shape(
-        self,
-        weight: Shape,
-        grad: Shape,
-        d: Shape,
-        v: Shape,
-        z: Shape,
-        lr: Shape,
-        t: Shape,
-        wd: Shape,
-        rescale_grad: Shape,
-    ) -> Shapes:
-        return self.same(weight, grad, d, v, z, lr, t, wd, rescale_grad)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        d: Tensor,
-        v: Tensor,
-        z: Tensor,
-        lr: Number,
-        t: Number,
-        wd: Number,
-        rescale_grad: Number,
-    ) -> tuple[Tensor, ...]:
+        self, F: Functions, weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor, lr: Number, t: Number,
+        wd: Number, rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         g = limited(F, decayed(scaled(grad, rescale_grad), weight, wd), self.clip_grad)
         v = mean_of(v, F.square(g), self.beta2)
         new_d = (F.sqrt(v / begun(F, self.beta2, t)) + self.epsilon) * (begun(F, self.beta1, t) / lr)

@@ -45,22 +45,10 @@ class AdamUpdate(Descent, name="adam_update"):
         sample((3,), (3,), (3,), (3,), np.array([0.1], "float32"), 0.0, 1.0, gradient=False, low=0.1),
     ]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, mean, var, lr, wd, rescale_grad)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        mean: Tensor,
-        var: Tensor,
-        lr: Number,
-        wd: Number,
+        self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, lr: Number, wd: Number,
         rescale_grad: Number,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         g = self.regularized(F, weight, grad, wd, rescale_grad)
         mean, var = mean_of(mean, g, self.beta1), mean_of(var, F.square(g), self.beta2)
         return weight - mean / (F.sqrt(var) + self.epsilon) * lr, mean, var
@@ -88,23 +76,10 @@ class AdamWUpdate(Update, name="_adamw_update", aliases=("_contrib_adamw_update"
         for scale in (0.5, np.inf, np.nan, 0.0)
     ] + [sample(*[(5,)] * 4, np.array([2.0], "float32"), 0.1, 0.0, 1.0, gradient=False, low=0.05, clip_gradient=0.2)]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, rescale_grad: Shape, lr: Shape, wd: Shape, eta: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, mean, var, rescale_grad, lr, wd, eta)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        mean: Tensor,
-        var: Tensor,
-        rescale_grad: Tensor,
-        lr: Number,
-        wd: Number,
-        eta: Number,
-    ) -> tuple[Tensor, ...]:
+        self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, rescale_grad: Tensor, lr: Number,
+        wd: Number, eta: Number,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         if is_scalar(rescale_grad) and (rescale_grad == 0 or not np.isfinite(rescale_grad)):
             return weight + 0.0, mean + 0.0, var + 0.0
         g = limited(F, scaled(grad, rescale_grad), self.clip_gradient)
@@ -134,17 +109,9 @@ class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_c
     ]
 
     def infer_shape(
-        self,
-        weight: Shape,
-        grad: Shape,
-        mean: Shape,
-        var: Shape,
-        weight32: Shape,
-        rescale_grad: Shape,
-        lr: Shape,
-        wd: Shape,
-        eta: Shape,
-    ) -> Shapes:
+        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, weight32: Shape, rescale_grad: Shape, lr: Shape,
+        wd: Shape, eta: Shape,
+    ) -> Shapes:  # fmt: skip
         return self.same(weight, grad, mean, var, weight32, rescale_grad, lr, wd, eta)
 
 
@@ -165,9 +132,6 @@ class RMSPropUpdate(Descent, name="rmsprop_update"):
         changing(3, 4, states=1),
         changing(5, states=1, gamma1=0.5, clip_gradient=0.2, clip_weights=0.3),
     ]
-
-    def infer_shape(self, weight: Shape, grad: Shape, n: Shape, lr: Shape, wd: Shape, rescale_grad: Shape) -> Shapes:
-        return self.same(weight, grad, n, lr, wd, rescale_grad)
 
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, n: Tensor, lr: Number, wd: Number, rescale_grad: Number
@@ -207,23 +171,10 @@ class CenteredRMSPropUpdate(Descent, name="rmspropalex_update"):
         ),
     ]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, n: Shape, g: Shape, delta: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, n, g, delta, lr, wd, rescale_grad)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        n: Tensor,
-        g: Tensor,
-        delta: Tensor,
-        lr: Number,
-        wd: Number,
+        self, F: Functions, weight: Tensor, grad: Tensor, n: Tensor, g: Tensor, delta: Tensor, lr: Number, wd: Number,
         rescale_grad: Number,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         change = self.regularized(F, weight, grad, wd, rescale_grad)
         n, g = mean_of(n, F.square(change), self.gamma1), mean_of(g, change, self.gamma1)
         delta = delta * self.gamma2 - change / F.sqrt(n - F.square(g) + self.epsilon) * lr
@@ -250,22 +201,10 @@ class LAMBDirection(Update, name="lamb_update_phase1"):
         changing(5, states=2, numbers=(1, 0.1, 1.0), bias_correction=False, clip_gradient=0.2),
     ]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, t: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, mean, var, t, wd, rescale_grad)
-
     def step(
-        self,
-        F: Functions,
-        weight: Tensor,
-        grad: Tensor,
-        mean: Tensor,
-        var: Tensor,
-        t: Number,
-        wd: Number,
+        self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, t: Number, wd: Number,
         rescale_grad: Number,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         g = limited(F, scaled(grad, rescale_grad), self.clip_gradient)
         mean, var = mean_of(mean, g, self.beta1), mean_of(var, F.square(g), self.beta2)
         first, second = mean, var
@@ -286,16 +225,9 @@ class MixedLAMBDirection(LAMBDirection, name="mp_lamb_update_phase1"):
         return ()
 
     def infer_shape(
-        self,
-        weight: Shape,
-        grad: Shape,
-        mean: Shape,
-        var: Shape,
-        weight32: Shape,
-        t: Shape,
-        wd: Shape,
+        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, weight32: Shape, t: Shape, wd: Shape,
         rescale_grad: Shape,
-    ) -> Shapes:
+    ) -> Shapes:  # fmt: skip
         return self.same(weight, grad, mean, var, weight32, t, wd, rescale_grad)
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
@@ -336,9 +268,6 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
             (1.5, 0.0, -1.0, -1.0),
         )
     ]
-
-    def infer_shape(self, weight: Shape, g: Shape, r1: Shape, r2: Shape, lr: Shape) -> Shapes:
-        return self.same(weight, g, r1, r2, lr)
 
     def ratio(self, F: Functions, r1: Number, r2: Number) -> Number:
         """r1 / r2 with r1 between the bounds, 1 where one of them is 0."""
