@@ -129,7 +129,7 @@ def test_a_kernel_that_cannot_be_after_all_is_taken_apart():
             raise Refused("too many for this test")
         return write_kernels(region)
 
-    found = fuse(graph_of(lambda F, x: F.exp(F.tanh(F.sqrt(x) + 1.0)), (6, 5)), refusal, write)
+    found = fuse(graph_of(lambda F, x: F.exp(F.tanh(F.sqrt(x) + 1.0)), (6, 5)), refusal, write_kernels, write)
     assert names(found) == [["sqrt"], ["broadcast_add"], ["tanh"], ["exp"]]
     assert not found.refused and set(found.apart.values()) == {"too many for this test"}
 

@@ -7,11 +7,11 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.plan.groups import Group, Grouping
-from hybrid_lab.engines.triton.plan.prices import ONE_FOR_ONE, is_cheap
+from hybrid_lab.engines.triton.plan.prices import is_cheap
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.product import no_prologue
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split
-from hybrid_lab.engines.triton.write.kinds import is_pointwise, is_product, is_recurrence, is_reduction
+from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 
@@ -19,8 +19,6 @@ from hybrid_lab.graph.partition import Region
 MAX_NODES, MAX_POINTERS = 64, 24
 #: The number of operators that are searched for the reduction that another operator is made of.
 NEAR = 8
-#: A kernel of fewer element-wise operators can always be written; of FEW, if one of them reads whole windows.
-CERTAIN, FEW = 32, 6
 
 
 def objection(
@@ -40,7 +38,7 @@ def objection(
         return reason
     if any((reader.bit | reader.below) & group.bit for reader in readers):
         return "what else reads it comes before the kernel"
-    return "" if _is_certain(grouping, node, group, stored) else refuses(grouping, region)
+    return refuses(grouping, region)
 
 
 def everywhere(grouping: Grouping, node: Node, groups: Sequence[Group]) -> str:
@@ -119,22 +117,3 @@ def _rows_with(grouping: Grouping, node: Node, group: Group) -> int:
         if is_cheap(item) or item.op.view:
             waiting += [value.node for value in item.values_in if prod(value.shape) == rows.counts[0]]
     return 0
-
-
-def _is_certain(grouping: Grouping, node: Node, group: Group, stored: bool) -> bool:
-    """Whether the kernel with the operator can be written for certain, so that the writer need not be asked."""
-    if not is_pointwise(node) or len(group.nodes) >= CERTAIN or grouping.feeds(node, group):
-        return False
-    if stored and (group.rows is not None or node.outputs[0].shape != grouping.shape(group)):
-        return False
-    if any(map(is_recurrence, group.nodes)):
-        return False
-    known = all(is_pointwise(member) or is_reduction(member) for member in group.nodes)
-    if stored or known:
-        return known and not any(member.op.view for member in group.nodes)
-    simple = (*ONE_FOR_ONE, "slicing")
-    windows = any(
-        not is_pointwise(member) and not is_reduction(member) and member.op.family not in simple
-        and member is not group.product for member in group.nodes
-    )  # fmt: skip
-    return not windows or len(group.nodes) < FEW
