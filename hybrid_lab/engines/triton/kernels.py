@@ -100,10 +100,10 @@ class FusedKernel:
     def compiled_as(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
         """The same kernel with a target. binary : None compiles it when it is asked for; problem : why it has none"""
         names = [name for name in self.__dataclass_fields__ if name not in ("target", "problem")]
-        made = FusedKernel(**{name: getattr(self, name) for name in names}, target=target, problem=problem)
+        kernel = FusedKernel(**{name: getattr(self, name) for name in names}, target=target, problem=problem)
         if binary is not None or problem:
-            made.__dict__["binary"] = binary
-        return made
+            kernel.__dict__["binary"] = binary
+        return kernel
 
     @functools.cached_property
     def binary(self) -> Binary | None:
@@ -144,9 +144,9 @@ class FusedKernel:
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers; `time` is None until somebody has asked for it."""
         names = ("name", "kind", "part", "target", "source", "bytes_moved", "flops", "dtype", "problem", "estimate")
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        data: dict[str, Any] = {name: getattr(self, name) for name in names}
         resources = None if self.resources is None else self.resources.data()
-        return found | {
+        return data | {
             "nodes": [asdict(node) for node in self.nodes],
             "why": list(self.why),
             "blocks": dict(self.blocks),
@@ -238,7 +238,7 @@ def kernels_in(graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False
     """The kernels of a graph (see plans.kernels_of) in the order in which they run. tuned : as kernels_of_graphs"""
     users = graph.users()
     here = target_here()
-    found = []
+    kernels = []
     for group in fusion.groups:
         reads, why = traffic.looked_at(group.nodes), _why(group, fusion, users)
         form: Any = tuning.chosen(group, fusion.kernels[group]) if tuned else fusion.kernels[group]
@@ -247,8 +247,8 @@ def kernels_in(graph: Graph, fusion: Fusion, part: str = "", tuned: bool = False
             why.append("torch's own product was measured to be faster (mx.tune) and runs in the place of this kernel")
         for number, source in enumerate(form):
             moved = traffic.moved_by(source, reads)
-            found.append(_kernel(source, group, number, moved, tuple(why), part, here))
-    return found
+            kernels.append(_kernel(source, group, number, moved, tuple(why), part, here))
+    return kernels
 
 
 def launches_of(op: KernelOperator) -> list[FusedKernel]:
@@ -276,10 +276,10 @@ def compiled_for(kernels: Sequence[FusedKernel], target: str) -> list[FusedKerne
     Raises EngineError for an unknown target, EngineUnavailable where Triton is missing.
     """
     failed: dict[int, str] = {}
-    made = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)
+    binaries = compiling.compile_all([kernel.generated for kernel in kernels], target, failed)
     return [
         kernel.compiled_as(target, binary, failed.get(index, ""))
-        for index, (kernel, binary) in enumerate(zip(kernels, made, strict=True))
+        for index, (kernel, binary) in enumerate(zip(kernels, binaries, strict=True))
     ]
 
 
@@ -322,23 +322,23 @@ def flops_of(node: Node) -> int:
 
 def _dtype(group: Region) -> str:
     """In what the kernel computes, as the tables of chips name it."""
-    found = {value.dtype.name for node in group.nodes for value in node.values_in if value.dtype.kind not in "biu"}
-    found -= {"float64"} if "float32" in found else set()
-    if "float64" in found:
+    dtypes = {value.dtype.name for node in group.nodes for value in node.values_in if value.dtype.kind not in "biu"}
+    dtypes -= {"float64"} if "float32" in dtypes else set()
+    if "float64" in dtypes:
         return "float64"
-    return "float32" if "float32" in found or not found else "float16"
+    return "float32" if "float32" in dtypes or not dtypes else "float16"
 
 
 def _why(group: Region, fusion: Fusion, users: Any) -> list[str]:
     """Why the operators share a kernel, and why those before and after them do not."""
     inside = set(group.nodes)
-    kept = [
+    inner = [
         value for node in group.nodes if not node.op.view for value in node.outputs if value not in group.outputs
     ]
     real = [node for node in group.nodes if not node.op.view]
     lines = []
     if len(real) > 1:
-        spared = 2 * sum(value.nbytes for value in kept)
+        spared = 2 * sum(value.nbytes for value in inner)
         lines.append(
             f"together: {count(len(real), 'operator')}, so that {format_bytes(spared)} between them are neither "
             "written nor read"

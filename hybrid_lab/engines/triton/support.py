@@ -55,8 +55,8 @@ def _rounded(graph: Graph) -> Graph:
         if not is_pointwise(node) or node.composite or node.outputs[0].dtype != np.float16:
             return None
         with np.errstate(over="ignore"):
-            made = tuple([float(np.float16(item)) if type(item) in (int, float) else item for item in inputs])
-        return None if made == inputs else node.replace(inputs=made).outputs
+            rounded = tuple([float(np.float16(item)) if type(item) in (int, float) else item for item in inputs])
+        return None if rounded == inputs else node.replace(inputs=rounded).outputs
 
     return graph.map(rewrite)
 

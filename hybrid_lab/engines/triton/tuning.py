@@ -107,8 +107,8 @@ class GpuBench:
         from hybrid_lab.engines.triton.build import compiling
 
         failed: dict[int, str] = {}
-        made = compiling.compile_all(sources, internals.target_here(), failed)
-        for index, binary in enumerate(made):
+        binaries = compiling.compile_all(sources, internals.target_here(), failed)
+        for index, binary in enumerate(binaries):
             if binary is not None and binary.resources.spills > SPILLS and index not in failed:
                 failed[index] = f"{binary.resources.spills} registers would go to memory"
         return failed
@@ -193,7 +193,7 @@ def tune(
     candidates = {key: candidates_of(*groups[key], bench.target) for key in waiting}
     broken = _prepared(candidates, bench)
     progress = Progress(f"tuning for {bench.target}", len(waiting))
-    found = []
+    tuned = []
     try:
         for key, (group, kernels) in groups.items():
             name = kernels[-1].name
@@ -205,11 +205,11 @@ def tune(
                 except EngineError as error:  # its arrays are too large to be there a second time
                     choice = Choice(RULE, left_out={"all": first_line(error)})
             assert choice is not None
-            found.append(Tuned(name, kernels[0].kind, choice, key in candidates))
-            progress.step(sum(each.measured for each in found), name)
+            tuned.append(Tuned(name, kernels[0].kind, choice, key in candidates))
+            progress.step(sum(each.measured for each in tuned), name)
     finally:
         progress.close()
-    return found
+    return tuned
 
 
 def measure(group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None) -> Choice:
@@ -226,16 +226,16 @@ def measure(group: Region, kernels: Sequence[KernelSource], bench: Bench, only: 
 
 def candidates_of(group: Region, kernels: tuple[KernelSource, ...], target: str) -> dict[str, tuple[Choice, Form]]:
     """What is tried, by its name in reports: the rule first."""
-    found: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
+    candidates: dict[str, tuple[Choice, Form]] = {"rule": (Choice(RULE), kernels)}
     first = kernels[0]
     for item in tiles.configurations(first, target):
         if (dict(item.blocks), item.warps, item.stages) != (dict(first.blocks), first.warps, first.stages):
             choice = Choice(TILES, dict(item.blocks), item.warps, item.stages)
-            found[_title(choice)] = (choice, _form(choice, group, kernels))
+            candidates[_title(choice)] = (choice, _form(choice, group, kernels))
     form = vendor_form(group, kernels)
     if form is not None:
-        found["vendor"] = (Choice(VENDOR), form)
-    return found
+        candidates["vendor"] = (Choice(VENDOR), form)
+    return candidates
 
 
 def _title(choice: Choice) -> str:
@@ -267,16 +267,16 @@ def _measured(
     left_out = {title: reason for title, reason in broken.items() if title != "rule"}  # which runs anyway
     seconds: dict[str, float] = {}
     read = {value for _, form in candidates.values() for source in form for value in source.inputs}
-    given, expected = _arrays(read, group), list[Any]()
-    if not _finite(candidates["rule"][1], group, given):
-        given = _arrays(read, group, positive=True)
+    arrays, expected = _arrays(read, group), list[Any]()
+    if not _finite(candidates["rule"][1], group, arrays):
+        arrays = _arrays(read, group, positive=True)
     for title, (_, form) in candidates.items():
         if title in left_out:
             continue
         try:
-            made, run = _bound(form, given)
+            tensors, run = _bound(form, arrays)
             run()
-            results = [made[value] for value in group.outputs]
+            results = [tensors[value] for value in group.outputs]
             if title == "rule":
                 expected = [tensor.clone() for tensor in results]
             elif reason := _differs(expected, results, kernels):
@@ -297,11 +297,11 @@ def _measured(
     return replace(candidates[best][0], seconds=seconds, left_out=left_out)
 
 
-def _finite(form: Form, group: Region, given: Mapping[Value, object]) -> bool:
+def _finite(form: Form, group: Region, arrays: Mapping[Value, object]) -> bool:
     """Whether most of what the group gives for these numbers can be compared."""
-    made, run = _bound(form, given)
+    tensors, run = _bound(form, arrays)
     run()
-    results = [made[value] for value in group.outputs if made[value].is_floating_point()]
+    results = [tensors[value] for value in group.outputs if tensors[value].is_floating_point()]
     return all(float(tensor.isfinite().double().mean()) > 0.5 for tensor in results)
 
 
@@ -309,7 +309,7 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
     """Random numbers of a fixed seed for what the group reads; whole numbers are 0 and 1, which are places anywhere."""
     random, device = np.random.default_rng(0), availability.torch_device()
     inside = {value for node in group.nodes for value in node.outputs}
-    found = {}
+    arrays = {}
     for value in sorted(values - inside, key=_order(group)):
         if isinstance(value.node.op, Constant):
             array = np.asarray(value.node.op.array)
@@ -318,8 +318,8 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
         else:
             array = _drawn(random, value.shape)
             array = (np.abs(array) + 0.1 if positive else array).astype(value.dtype)
-        found[value] = memory.to_device(np.ascontiguousarray(array), device)
-    return found
+        arrays[value] = memory.to_device(np.ascontiguousarray(array), device)
+    return arrays
 
 
 def _drawn(random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
@@ -336,23 +336,23 @@ def _order(group: Region) -> Callable[[Value], int]:
     return lambda value: places.get(value, len(places))
 
 
-def _bound(form: Form, given: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:
+def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:
     """Memory for what a candidate makes, and a function that runs it."""
     device = availability.torch_device()
-    made = dict(given)
+    tensors = dict(arrays)
     for source in form:
         for value in source.outputs:
-            made[value] = memory.empty(value.shape, memory.torch_dtype(value.dtype), device)
+            tensors[value] = memory.empty(value.shape, memory.torch_dtype(value.dtype), device)
     launches: list[Callable[[int], None]] = []
     for source in form:
-        tensors = [made[value] for value in (*source.inputs, *source.outputs)]
+        arguments = [tensors[value] for value in (*source.inputs, *source.outputs)]
         if isinstance(source, VendorSource):
             call = VendorKernel(source)
-            launches.append(lambda stream, call=call, tensors=tensors: call(tensors))  # type: ignore[misc]
+            launches.append(lambda stream, call=call, arguments=arguments: call(arguments))  # type: ignore[misc]
             continue
         kernel = Kernel(source)
         kernel.blocks = dict(source.blocks)  # in the interpreter, too
-        launches.append(kernel.bound(tensors))
+        launches.append(kernel.bound(arguments))
     interpreted = availability.device().interpreted
 
     def run() -> None:
@@ -360,7 +360,7 @@ def _bound(form: Form, given: Mapping[Value, object]) -> tuple[dict[Value, Any],
         for launch in launches:
             launch(stream)
 
-    return made, run
+    return tensors, run
 
 
 def _differs(expected: Sequence[Any], results: Sequence[Any], kernels: Sequence[KernelSource]) -> str:

@@ -77,12 +77,12 @@ def _compiled(
     printed = io.StringIO()
     internals.use_cache_folder(into)
     with contextlib.redirect_stdout(printed):
-        made = internals.compile_source(
+        compiled = internals.compile_source(
             function, request["signature"], request["constants"], request["divisible"],
             tuple(request["target"]), {**request["options"], "num_warps": warps},
         )  # fmt: skip
-    files = internals.files_of(made, into)
-    text = made.asm.get("amdgcn") or made.asm["ptx"]
+    files = internals.files_of(compiled, into)
+    text = compiled.asm.get("amdgcn") or compiled.asm["ptx"]
     return resources.resources_of(text, printed.getvalue(), {}, 0).spills, files, printed.getvalue()
 
 

@@ -53,13 +53,13 @@ def divisible(source: KernelSource) -> tuple[tuple[int, int], ...]:
     knows, and how many parts there are says nothing of where they lie - nor of how many elements a
     small pointwise kernel has, unless each of its rows has such a multiple.
     """
-    sizes, found = source.sizes, []
+    sizes, multiples = source.sizes, []
     small = source.kind == "pointwise" and source.together is not None
     for index, name, many in source.multiples:
         if name and (sizes[name] % many or (small and sizes[name] < SMALL and _per_row(source) % many)):
             continue
-        found.append((index, many))
-    return tuple(found)
+        multiples.append((index, many))
+    return tuple(multiples)
 
 
 def _per_row(source: KernelSource) -> int:
@@ -69,10 +69,10 @@ def _per_row(source: KernelSource) -> int:
 
 def options_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
     """What is handed to Triton: warps and stages where the source says them. Products and sums are joined (fma)."""
-    given = {name: getattr(source, own, None) for name, own in _OPTIONS.items()}
+    options = {name: getattr(source, own, None) for name, own in _OPTIONS.items()}
     if target[1] in _ONE_STAGE:
-        given["num_stages"] = 1
-    return {"enable_fp_fusion": True, **{name: value for name, value in given.items() if value is not None}}
+        options["num_stages"] = 1
+    return {"enable_fp_fusion": True, **{name: value for name, value in options.items() if value is not None}}
 
 
 def request_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
@@ -117,14 +117,14 @@ def compile_all(
         return []
     check_triton()
     requests = [request_of(source, where) for source in sources]
-    found = {request["key"]: BINARIES.find(request["key"]) for request in requests}
-    waiting = {request["key"]: request for request in requests if found[request["key"]] is None}
+    by_key = {request["key"]: BINARIES.find(request["key"]) for request in requests}
+    waiting = {request["key"]: request for request in requests if by_key[request["key"]] is None}
     errors: dict[str, str] = {}
     if waiting:
         with contextlib.closing(_compiled(list(waiting.values()), name_of(where))) as results:
             for key, result in results:
                 if isinstance(result, Binary):
-                    found[key] = result
+                    by_key[key] = result
                 elif failed is None:
                     raise EngineError(result)
                 else:
@@ -133,7 +133,7 @@ def compile_all(
         failed.update(
             {index: errors[request["key"]] for index, request in enumerate(requests) if request["key"] in errors}
         )
-    return [found[request["key"]] for request in requests]
+    return [by_key[request["key"]] for request in requests]
 
 
 def prepare(sources: Sequence[KernelSource]) -> None:
@@ -245,8 +245,8 @@ class _Process:
 def _environment() -> dict[str, str]:
     """This process's, without what would keep Triton from compiling, or make it compile something else."""
     unwanted = ("TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_KERNEL_OVERRIDE", "TRITON_STORE_BINARY_ONLY")
-    kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-    return {**kept, "TRITON_DUMP_PTXAS_LOG": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
+    return {**environment, "TRITON_DUMP_PTXAS_LOG": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _processors() -> int:
@@ -326,13 +326,13 @@ def _kept(request: dict[str, Any], answer: dict[str, Any], target: str, printed:
             answer["error"] += "\nor install Triton 3.5 or newer, which brings what AMD's binaries need"
         return _failure(request, target, answer["error"])
     files = {kind: Path(answer["files"][kind]).read_bytes() for kind in KINDS if kind in answer["files"]}
-    made = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"])
-    shared, limit = made.resources.shared, shared_limit(tuple(request["target"]))
+    binary = Binary(request["key"], request["name"], target, files, answer["log"], answer["seconds"])
+    shared, limit = binary.resources.shared, shared_limit(tuple(request["target"]))
     if shared > limit and request["target"][0] == "cuda":
         return _failure(request, target, f"it needs {shared} bytes of shared memory, a program there has {limit}")
     texts.keep(request["name"], request["text"])  # where the binary's line numbers say it is
-    BINARIES.add(made)
-    return made
+    BINARIES.add(binary)
+    return binary
 
 
 __all__ = [

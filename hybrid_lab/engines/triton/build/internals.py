@@ -74,10 +74,10 @@ def _mend_conditions() -> None:
     splat = InterpreterBuilder.create_splat
 
     def spread(self: object, kind: object, item: Any) -> Any:
-        made = splat(self, kind, item)
+        tile = splat(self, kind, item)
         if item.data.dtype == bool:
-            made.data = made.data.astype(bool)
-        return made
+            tile.data = tile.data.astype(bool)
+        return tile
 
     InterpreterBuilder.create_splat = spread
 
@@ -207,10 +207,10 @@ def target_here() -> tuple[str, Any, int]:
     from triton.runtime.driver import driver
 
     try:
-        found = driver.active.get_current_target()
+        target = driver.active.get_current_target()
     except subprocess.CalledProcessError as error:
         raise _not_built(error) from error
-    return found.backend, found.arch, found.warp_size
+    return target.backend, target.arch, target.warp_size
 
 
 def _not_built(error: subprocess.CalledProcessError) -> Exception:
@@ -256,15 +256,15 @@ def launch(compiled: object, grid: Sequence[int], arguments: Sequence[object]) -
 
 
 def bound_launch(
-    compiled: object, grid: Sequence[int], arguments: Sequence[object], held: Sequence[object] = ()
+    compiled: object, grid: Sequence[int], arguments: Sequence[object], alive: Sequence[object] = ()
 ) -> Callable[[int], None]:
-    """The same as a function of the stream. held : what lives as long as it does; addresses keep no memory"""
+    """The same as a function of the stream. alive : arrays that it keeps alive, as addresses do not"""
     run, function, metadata = handles(compiled)
     x, y, z = [*grid, 1, 1][:3]
-    given = tuple(arguments)
+    bound = tuple(arguments)
 
-    def launch_on(stream: int, held: Sequence[object] = held) -> None:
-        run(x, y, z, stream, function, metadata, None, None, None, *given)
+    def launch_on(stream: int, alive: Sequence[object] = alive) -> None:
+        run(x, y, z, stream, function, metadata, None, None, None, *bound)
 
     return launch_on
 

@@ -41,8 +41,8 @@ def resources_of(assembly: str, log: str, metadata: Mapping[str, Any], binary_by
     if ".vgpr_count" in assembly:
 
         def number(name: str) -> int:
-            found = re.search(rf"^\s+\.{name}:\s+(\d+)", assembly, re.M)
-            return int(found[1]) if found else 0
+            match = re.search(rf"^\s+\.{name}:\s+(\d+)", assembly, re.M)
+            return int(match[1]) if match else 0
 
         scratch = number("private_segment_fixed_size")
         spills = number("vgpr_spill_count") if scratch else 0  # without memory they are in the matrix units' registers
@@ -52,8 +52,8 @@ def resources_of(assembly: str, log: str, metadata: Mapping[str, Any], binary_by
         )  # fmt: skip
 
     def printed(pattern: str) -> int:
-        found = re.search(pattern, log)
-        return int(found[1]) if found else 0
+        match = re.search(pattern, log)
+        return int(match[1]) if match else 0
 
     spilled = max(printed(r"(\d+) bytes spill stores"), printed(r"(\d+) bytes spill loads"))
     scratch = printed(r"(\d+) bytes stack frame")

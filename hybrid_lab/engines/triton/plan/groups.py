@@ -59,8 +59,8 @@ def views_for_each_reader(graph: Graph) -> Graph:
         if node.op.view and len(node.outputs) == 1:
             new[node.outputs[0]] = node.outputs[0]  # shapes are read of it, if nothing else
             continue
-        made = node.replace(inputs=tuple(through(item) if isinstance(item, Value) else item for item in node.inputs))
-        new.update(zip(node.outputs, made.outputs, strict=True))
+        copy = node.replace(inputs=tuple(through(item) if isinstance(item, Value) else item for item in node.inputs))
+        new.update(zip(node.outputs, copy.outputs, strict=True))
     return Graph(
         graph.inputs,
         [through(value) for value in graph.outputs],
@@ -124,10 +124,10 @@ class Grouping:
 
     def readers(self, node: Node, inside: Collection[Group] = ()) -> list[Group]:
         """The groups that read the operator from memory, or would: all that have a reader of it and not itself."""
-        found = dict.fromkeys(
+        groups = dict.fromkeys(
             group for value in node.outputs for reader in self.users.get(value, ()) for group in self.of.get(reader, ())
         )
-        return [group for group in found if node not in group.nodes and group not in inside]
+        return [group for group in groups if node not in group.nodes and group not in inside]
 
     def region(self, groups: Collection[Group], nodes: Sequence[Node] = (), stored: bool = False) -> Region:
         """The region of these groups as one, with operators more, of which the first may be stored."""
@@ -151,8 +151,8 @@ class Grouping:
 
     def kernels(self) -> list[Group]:
         """The groups with a kernel, in the order of their first operators."""
-        found = [group for group in self.groups if group.kernel and group.nodes]
-        return sorted(found, key=lambda group: min(map(self.position.__getitem__, group.nodes)))
+        groups = [group for group in self.groups if group.kernel and group.nodes]
+        return sorted(groups, key=lambda group: min(map(self.position.__getitem__, group.nodes)))
 
     def space(self, group: Group) -> int:
         """How many elements a kernel goes through."""
@@ -186,21 +186,21 @@ class Grouping:
 def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[object]]) -> Copied:
     """The graph with every operator once for each group that computes it. of : operator -> its groups"""
     new: dict[tuple[Any, Value], Value] = {}
-    made = Copied(graph, of, new)
+    copies = Copied(graph, of, new)
     for node in nodes:
         for group in of[node]:
-            inputs = [made.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
+            inputs = [copies.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
             copy = node.replace(inputs=tuple(inputs))
-            made.originals[copy] = node
+            copies.originals[copy] = node
             new.update({(group, old): value for old, value in zip(node.outputs, copy.outputs, strict=True)})
-    made.graph = Graph(
+    copies.graph = Graph(
         graph.inputs,
-        [made.value(value) for value in graph.outputs],
-        [(target, made.value(value)) for target, value in graph.effects],
+        [copies.value(value) for value in graph.outputs],
+        [(target, copies.value(value)) for target, value in graph.effects],
         graph.draws,
         graph.name,
     )
-    return made
+    return copies
 
 
 @dataclass

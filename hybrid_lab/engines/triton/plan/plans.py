@@ -154,10 +154,10 @@ class FusionPlan:
             return tuple([nodes[item.node].outputs[item.index] for item in items])
 
         def before() -> tuple[Graph, dict[Node, Node]]:
-            given = self._given.bind(binding)
-            bound = dict(zip(self._given.graph.nodes, given.nodes, strict=True))
+            unfused = self._given.bind(binding)
+            bound = dict(zip(self._given.graph.nodes, unfused.nodes, strict=True))
             copies = self._fusion.copied.items()
-            return given, {nodes[node]: bound[original] for node, original in copies if node in nodes}
+            return unfused, {nodes[node]: bound[original] for node, original in copies if node in nodes}
 
         groups = [
             Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))

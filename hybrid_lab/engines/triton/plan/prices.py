@@ -39,13 +39,13 @@ NEVER = 1 << 62
 class Host:
     """A kernel that can store an operator's result, because it has the elements that the result is made of.
 
-    node : the operator; maker : the reduction or product of that kernel; made, leaves : see `_chain`
+    node : the operator; maker : the reduction or product of that kernel; chain, leaves : see `_chain`
     homes : the readers whose kernel could have the maker and the operator in it
     """
 
     node: Node
     maker: Node
-    made: set[Node]
+    chain: set[Node]
     leaves: list[Value]
     homes: list[Group]
 
@@ -129,18 +129,18 @@ def _only_for(grouping: Grouping, value: Value, node: Node) -> bool:
 def host_of(grouping: Grouping, node: Node) -> Host | None:
     """The kernel that can store an operator's result; None if there is none, or each reader may hold it as well."""
     size = prod(node.outputs[0].shape)
-    made, leaves = _chain(grouping, node.outputs[0])
+    chain, leaves = _chain(grouping, node.outputs[0])
     readers = grouping.readers(node)
     kernels = [group for group in readers if group.kernel]
     for value in leaves:
         maker = value.node
         if maker in grouping.refused or isinstance(maker.op, Input):
             continue
-        if is_product(maker) and prod(maker.outputs[0].shape) == size and made.issuperset(_readers(grouping, maker)):
+        if is_product(maker) and prod(maker.outputs[0].shape) == size and chain.issuperset(_readers(grouping, maker)):
             stored = len(readers) > 1 or not grouping.roots.isdisjoint(node.outputs)
             homes = [group for group in kernels if not stored and not grouping.feeds(node, group)]
             if len(homes) < len(kernels):
-                return Host(node, maker, made, leaves, homes)
+                return Host(node, maker, chain, leaves, homes)
         if not is_reduction(maker):
             continue
         rows = Rows.of(maker)
@@ -153,7 +153,7 @@ def host_of(grouping: Grouping, node: Node) -> Host | None:
             continue
         homes = [group for group in kernels if _can_hold(grouping, group, rows, kernels)]
         if len(homes) < len(kernels):
-            return Host(node, maker, made, leaves, homes)
+            return Host(node, maker, chain, leaves, homes)
     return None
 
 
@@ -171,8 +171,8 @@ def _price(grouping: Grouping, host: Host, group: Group) -> int:
     """The bytes that a group reads more if it computes what the host could store, and the worth of the arithmetic."""
     if group.product is not None and grouping.feeds(host.node, group):
         return NEVER
-    made = host.made - group.nodes
-    work = sum(HARD if node.op.name in COSTLY else 1 for node in made) * grouping.space(group) // EASY
+    computed = host.chain - group.nodes
+    work = sum(HARD if node.op.name in COSTLY else 1 for node in computed) * grouping.space(group) // EASY
     return _would_read(grouping, host.leaves, host.node, group) + work
 
 
@@ -191,17 +191,17 @@ def _chain(grouping: Grouping, value: Value) -> tuple[set[Node], list[Value]]:
     """The cheap operators that a value is made of, and the values that these are computed of: results of other
     operators, and results that some group reads from memory.
     """
-    made, leaves, waiting = set[Node](), dict[Value, None](), [origin(value)]
+    chain, leaves, waiting = set[Node](), dict[Value, None](), [origin(value)]
     while waiting:
         item = waiting.pop()
-        inside = is_cheap(item.node) and item.node not in grouping.refused and len(made) < MOST_MADE
-        if inside and (not made or (item not in grouping.roots and not grouping.readers(item.node))):
-            if item.node not in made:
-                made.add(item.node)
+        inside = is_cheap(item.node) and item.node not in grouping.refused and len(chain) < MOST_MADE
+        if inside and (not chain or (item not in grouping.roots and not grouping.readers(item.node))):
+            if item.node not in chain:
+                chain.add(item.node)
                 waiting += map(origin, item.node.values_in)
         elif not isinstance(item.node.op, Constant):
             leaves[item] = None
-    return made, list(leaves)
+    return chain, list(leaves)
 
 
 def _readers(grouping: Grouping, node: Node) -> list[Node]:

@@ -34,7 +34,7 @@ def looked_at(nodes: Iterable[Node]) -> dict[Value, int]:
                 part = min(part, prod(value.shape))
             if value.node not in inside:
                 parts.setdefault(value, {})[key, part] = part * value.dtype.itemsize
-    return {value: min(value.nbytes, sum(found.values())) for value, found in parts.items()}
+    return {value: min(value.nbytes, sum(sizes.values())) for value, sizes in parts.items()}
 
 
 def _part(node: Node, value: Value) -> int:

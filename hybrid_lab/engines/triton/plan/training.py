@@ -25,10 +25,10 @@ def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], nu
     key = ("training", other, tuple(sources), num_outputs)
     if key not in symbolic.cache:
         symbolic.cache[key] = _symbolic(symbolic, other, sources, num_outputs)
-    found: _Symbolic | None = symbolic.cache[key]
-    if found is None or not binding.satisfies(found.guards):
+    split: _Symbolic | None = symbolic.cache[key]
+    if split is None or not binding.satisfies(split.guards):
         return _rewritten(forward, backward, sources, num_outputs)
-    return Split(found.forward.bind(binding), found.backward.bind(binding), found.sources)
+    return Split(split.forward.bind(binding), split.backward.bind(binding), split.sources)
 
 
 def _rewritten(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:

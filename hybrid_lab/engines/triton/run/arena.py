@@ -57,9 +57,9 @@ _constants: dict[int, tuple[Any, Any]] = {}
 def constant(array: np.ndarray) -> Any:
     """The array on the device, copied there once for all programs that are alive."""
     key, device = id(array), availability.torch_device()
-    held = _constants.get(key)
-    if held is not None and held[0]() is array:
-        tensor = held[1]()
+    known = _constants.get(key)
+    if known is not None and known[0]() is array:
+        tensor = known[1]()
         if tensor is not None:
             return tensor
     tensor = memory.to_device(array, device)

@@ -112,10 +112,10 @@ def _gpu_problem() -> str | None:
         )
     if c_compiler() is None:
         chosen = os.environ.get("CC")
-        found = f"CC names {chosen!r}, which is not there" if chosen else "finds no C compiler"
+        compiler = f"CC names {chosen!r}, which is not there" if chosen else "finds no C compiler"
         return (
-            f"Triton builds a small helper at first use and {found}; install gcc or clang (Debian: apt-get install gcc "
-            "libc6-dev), or set CC to one"
+            f"Triton builds a small helper at first use and {compiler}; install gcc or clang (Debian: apt-get install "
+            "gcc libc6-dev), or set CC to one"
         )
     distributions = triton_distributions()
     if len(distributions) > 1:
@@ -139,11 +139,11 @@ _DISTRIBUTIONS = (
 
 def triton_distributions() -> dict[str, str]:
     """Those of them that are installed, with their versions. More than one is a mistake: they overwrite one another."""
-    found = {}
+    versions = {}
     for name in _DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 @functools.cache

@@ -52,10 +52,10 @@ class TorchRecorder:
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                made = function()
+                outputs = function()
         finally:
             torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
-        return graph.replay, made
+        return graph.replay, outputs
 
 
 def recorder() -> Recorder | None:
@@ -87,9 +87,8 @@ class Steady:
 
     inputs : what the captured program reads
 
-    What is hoisted lies elsewhere each time that a parameter has changed. It has a copy too, which is made anew only
-    where another tensor is given: the one that was copied is held, so that no other is taken for it that has come to
-    lie at its address.
+    Hoisted values are recomputed into new buffers whenever a parameter changes. They are copied, too, but only if the
+    tensor is another than the one copied last. That tensor is kept alive, so that no other can have its address.
     """
 
     def __init__(self, graph: Graph):
@@ -107,7 +106,7 @@ class Steady:
         return bool(self.inputs or not inputs) and self.addresses(inputs) == self._addresses
 
     def take(self, inputs: Sequence[Any]) -> None:
-        """Be made for these."""
+        """Copy the inputs that do not stay; the captured program then reads the copies."""
         self.inputs = [tensor if stays else tensor.clone() for tensor, stays in zip(inputs, self._stays, strict=True)]
         self._copied = [tensor if hoisted else None for tensor, hoisted in zip(inputs, self._hoisted, strict=True)]
         self._addresses = self.addresses(inputs)
@@ -267,14 +266,14 @@ class CapturedTraining(Training):
             return [*results, *kept.saved]
 
         try:
-            self._forward, made = self._recorder.capture(forward)
+            self._forward, outputs = self._recorder.capture(forward)
             self._forward()
         except RuntimeError as error:
             self._give_up(_failure(error))
             return
-        count = len(made) - len(first[0].saved)
-        self._results, self._kept = made[:count], first[0]
-        if not all(map(same_bits, expected, made)):
+        count = len(outputs) - len(first[0].saved)
+        self._results, self._kept = outputs[:count], first[0]
+        if not all(map(same_bits, expected, outputs)):
             self._give_up("the first replay of the forward gave other numbers than a plain run")
 
     def finish(
@@ -308,7 +307,8 @@ class CapturedTraining(Training):
                 place.copy_(tensor)
                 launches.others += 1
         self._backward()
-        fresh = iter(_replayed([made for made, place in zip(self._gradients, places, strict=True) if place is None]))
+        pairs = zip(self._gradients, places, strict=True)
+        fresh = iter(_replayed([gradient for gradient, place in pairs if place is None]))
         return [next(fresh) if place is None else place for place in places]
 
     def _capture_backward(
@@ -344,11 +344,11 @@ class CapturedTraining(Training):
         self.forward.report.notes.append(f"launches are not captured: {reason}")
 
 
-def _replayed(made: Sequence[Any]) -> list[Any]:
-    """What a replay has made, in memory of the caller's."""
+def _replayed(outputs: Sequence[Any]) -> list[Any]:
+    """Copies of a replay's outputs, which are the caller's."""
     launches.replays += 1
-    launches.others += len(made)
-    return [tensor.clone() for tensor in made]
+    launches.others += len(outputs)
+    return [tensor.clone() for tensor in outputs]
 
 
 def _failure(error: RuntimeError) -> str:

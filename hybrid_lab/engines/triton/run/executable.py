@@ -32,12 +32,12 @@ class DeviceLater(Later):
         self._run = self.write()
 
     def write(self) -> Program:
-        found = dump("plan", plan(self.graph, contiguous=True))
-        run, text = DeviceWriter(found, self.static_alloc).finish()
+        planned = dump("plan", plan(self.graph, contiguous=True))
+        run, text = DeviceWriter(planned, self.static_alloc).finish()
         dump("program", text)
         if not self.report.written:
-            describe(self.report, found, text, self.static_alloc)
-            note_copies(self.report, found)
+            describe(self.report, planned, text, self.static_alloc)
+            note_copies(self.report, planned)
         return run
 
     def alone(self) -> Program:
@@ -87,11 +87,11 @@ class DeviceTraining(JointTraining):
         return self._finish(operands, rng, kept.lease, out)
 
 
-def note_copies(report: Report, found: Plan) -> None:
+def note_copies(report: Report, planned: Plan) -> None:
     """Write down how many copies to the host and back a call of this program makes, and for what."""
     report.host_copies = {}
-    for node in found.steps:
+    for node in planned.steps:
         if isinstance(node.op, KernelOperator) or (node.op.view and len(node.outputs) == 1) or on_torch(node):
             continue
-        step = HostStep(node, found.needs[node])
+        step = HostStep(node, planned.needs[node])
         report.host_copies[node.op.name] = report.host_copies.get(node.op.name, 0) + step.to_host + step.to_device

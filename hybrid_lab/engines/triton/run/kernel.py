@@ -52,9 +52,9 @@ class Kernel:
     def numbers(self, rng: tuple[int, int], sizes: Any = None) -> list[int]:
         """The arguments behind the pointers: seed and draws, if it draws, then sizes."""
         source = self.source
-        found = [signed(rng[0])] * bool(source.draws) + [signed(rng[1] + draw) for draw in source.draws]
+        draws = [signed(rng[0])] * bool(source.draws) + [signed(rng[1] + draw) for draw in source.draws]
         sizes = source.sizes if sizes is None else sizes
-        return [*found, *(sizes[name] for name in source.passed)]
+        return [*draws, *(sizes[name] for name in source.passed)]
 
     def __call__(self, tensors: Sequence[Any], numbers: Sequence[int], sizes: Any = None) -> None:
         if self.interpreted:

@@ -90,7 +90,7 @@ class DeviceWriter(Writer):
         if self._is_fixed(source):
             self.names[value] = name = self._local("f")
             self._fixed_values.add(value)
-            self.fixed.append((name, lambda memory_, made: step(made[operand])))
+            self.fixed.append((name, lambda memory_, tensors: step(tensors[operand])))
             self._emit(f"# {name} is a view of {operand}", node)
         else:
             self.names[value] = name = self._local("v")
@@ -104,8 +104,8 @@ class DeviceWriter(Writer):
                 self._launch(kernel, places, node)
             return
         if op.view and len(node.outputs) == 1:
-            made = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
-            self._into(node, targets, f"{made}({self._name(node.values_in[0])})")
+            view = self._bind("view", ViewStep(node)) + ("" if targets[0] is not None else ".copied")
+            self._into(node, targets, f"{view}({self._name(node.values_in[0])})")
             return
         step: Any = TorchStep(node) if on_torch(node) else HostStep(node, self.plan.needs[node])
         where = "on_torch" if isinstance(step, TorchStep) else "on_host"
@@ -159,21 +159,21 @@ class DeviceWriter(Writer):
     def _address(self, value: Value) -> str:
         """The name of a tensor's address."""
         name = self._name(value)
-        found = self._pointers.get(name)
-        if found is not None:
-            return found
-        found = self._pointers[name] = f"p_{name}"
+        pointer = self._pointers.get(name)
+        if pointer is not None:
+            return pointer
+        pointer = self._pointers[name] = f"p_{name}"
         if isinstance(value.node.op, Constant):
-            self.bound[found] = self.bound[name].data_ptr()
+            self.bound[pointer] = self.bound[name].data_ptr()
         elif self._is_fixed(value):
-            self.fixed.append((found, lambda memory_, made: made[name].data_ptr()))
+            self.fixed.append((pointer, lambda memory_, tensors: tensors[name].data_ptr()))
         else:
-            self._emit(f"{found} = {name}.data_ptr()")
+            self._emit(f"{pointer} = {name}.data_ptr()")
             if value.is_input:
-                self._emit(f"if {found} % {ALIGNED}:")
+                self._emit(f"if {pointer} % {ALIGNED}:")
                 self._emit(f"    {name} = {name}.clone()")
-                self._emit(f"    {found} = {name}.data_ptr()")
-        return found
+                self._emit(f"    {pointer} = {name}.data_ptr()")
+        return pointer
 
 
 class DeviceBegin(DeviceWriter, Begin):

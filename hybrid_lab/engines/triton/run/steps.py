@@ -84,11 +84,11 @@ class TorchStep:
 
     def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
         with self._guard():
-            made = self._kernel(*inputs)
-            made = made if isinstance(made, tuple) else (made,)
+            results = self._kernel(*inputs)
+            results = results if isinstance(results, tuple) else (results,)
             if self._clones:
-                return tuple([item.clone(memory_format=self._torch.contiguous_format) for item in made])
-            return tuple([item.contiguous() for item in made])
+                return tuple([item.clone(memory_format=self._torch.contiguous_format) for item in results])
+            return tuple([item.contiguous() for item in results])
 
 
 class HostStep:
@@ -114,13 +114,13 @@ class HostStep:
         self.to_device = sum(needs)
 
     def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:
-        held: dict[int, np.ndarray] = {}
+        on_host: dict[int, np.ndarray] = {}
         operands = []
         for item, read, known in zip(inputs, self._read, self._known, strict=True):
             if read:
-                if id(item) not in held:
-                    held[id(item)] = memory.to_host(item)
-                operands.append(held[id(item)])
+                if id(item) not in on_host:
+                    on_host[id(item)] = memory.to_host(item)
+                operands.append(on_host[id(item)])
             else:
                 operands.append(item if known is None else known)
         node = self.node

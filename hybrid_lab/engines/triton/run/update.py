@@ -127,9 +127,9 @@ class Rule:
         place = list(graph.inputs).index(value)
         return place if place < len(self.arrays) else ~(place - len(self.arrays))
 
-    def numbers(self, given: Sequence[float]) -> list[float]:
+    def numbers(self, values: Sequence[float]) -> list[float]:
         """What the kernel reads, of the values of the graph's "number" inputs, rounded to its dtype."""
-        known: dict[Value, Any] = dict(zip(self._given, map(float, given), strict=True))
+        known: dict[Value, Any] = dict(zip(self._given, map(float, values), strict=True))
         for node in self._host:
             operands = [known[item] if isinstance(item, Value) else float(item) for item in node.inputs]
             known[node.outputs[0]] = float(node.op.ufunc(*operands))
@@ -143,13 +143,13 @@ class Rule:
 
     def call(self, whole: bool) -> list[str]:
         """The lines that call it. whole : for arrays at multiples of 16 bytes, with a multiple of 16 elements"""
-        given = []
+        arguments = []
         for place in self.places:
             dtype = "" if place < 0 else TYPES[self.arrays[place].dtype.name]
             array = f"array_at(row_ptr + {HEAD + place}, {dtype}, {whole})"
-            given.append(array if place >= 0 else f"number_ptr + {~place}")
-        given += ["offsets", f"n // {WHOLE} * {WHOLE}" if whole else "n"]
-        return [f"{self.name}(", *(f"    {item}," for item in given), ")"]
+            arguments.append(array if place >= 0 else f"number_ptr + {~place}")
+        arguments += ["offsets", f"n // {WHOLE} * {WHOLE}" if whole else "n"]
+        return [f"{self.name}(", *(f"    {item}," for item in arguments), ")"]
 
 
 class DeviceUpdate:
@@ -253,10 +253,10 @@ class DeviceStep:
         self._arrays = rows  # whose memory must live as long as the table
         self.tables += 1
 
-    def set_numbers(self, given: Sequence[Sequence[float]]) -> None:
+    def set_numbers(self, values: Sequence[Sequence[float]]) -> None:
         """For each group, the values of its graph's "number" inputs for the steps from now on."""
         wanted: list[float | None] = []
-        for rule, numbers in zip(self._rules, given, strict=True):
+        for rule, numbers in zip(self._rules, values, strict=True):
             wanted += self._update.rules[rule].numbers(numbers)
         changed = [index for index, number in enumerate(wanted) if number != self._held[index]]
         if len(changed) > FEW:

@@ -76,8 +76,8 @@ class VendorKernel:
             for node, step in self._steps[:-1]:
                 known[node.outputs[0]] = step(known[node.values_in[0]])
             anchor, call = self._steps[-1]
-            made = call(*(known[item] if isinstance(item, Value) else item for item in anchor.inputs))
-            tensors[-1].copy_(made)
+            result = call(*(known[item] if isinstance(item, Value) else item for item in anchor.inputs))
+            tensors[-1].copy_(result)
 
     def __repr__(self) -> str:
         return self.source.name
@@ -108,10 +108,10 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
         return None
     constants = [value for value in read if not value.node.inputs and value not in group.inputs]
     try:
-        made = write_kernels(Region(rest, tuple(value for value in read if value not in constants), outputs))
+        behind = write_kernels(Region(rest, tuple(value for value in read if value not in constants), outputs))
     except Refused:
         return None
-    return (call, *made)
+    return (call, *behind)
 
 
 def _has_call(anchor: Node) -> bool:
@@ -131,14 +131,14 @@ def flags(wanted: Sequence[tuple[object, str, object]]) -> Iterator[None]:
     changed = []
     try:
         for place, name, value in wanted:
-            held = getattr(place, name)
-            if held != value:
+            before = getattr(place, name)
+            if before != value:
                 setattr(place, name, value)
-                changed.append((place, name, held))
+                changed.append((place, name, before))
         yield
     finally:
-        for place, name, held in changed:
-            setattr(place, name, held)
+        for place, name, before in changed:
+            setattr(place, name, before)
 
 
 def flags_of(anchor: Node, tf32: bool) -> list[tuple[Any, str, Any]]:
@@ -148,14 +148,14 @@ def flags_of(anchor: Node, tf32: bool) -> list[tuple[Any, str, Any]]:
     cuda: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
     convolves, dtype = "onv" in anchor.op.name, anchor.outputs[0].dtype.name
-    found: list[tuple[Any, str, Any]] = []
+    wanted: list[tuple[Any, str, Any]] = []
     if convolves:
-        found += [(cudnn, "benchmark", False), (cudnn, "deterministic", True)]
+        wanted += [(cudnn, "benchmark", False), (cudnn, "deterministic", True)]
     if dtype == "float32" and hasattr(cuda, "fp32_precision"):  # from torch 2.9 on
-        found.append((cudnn.conv if convolves else cuda, "fp32_precision", "tf32" if tf32 else "ieee"))
+        wanted.append((cudnn.conv if convolves else cuda, "fp32_precision", "tf32" if tf32 else "ieee"))
     elif dtype == "float32":
-        found.append((cudnn if convolves else cuda, "allow_tf32", tf32))
+        wanted.append((cudnn if convolves else cuda, "allow_tf32", tf32))
     elif not convolves and dtype in ("float16", "bfloat16"):
         short = "fp16" if dtype == "float16" else "bf16"
-        found.append((cuda, f"allow_{short}_reduced_precision_reduction", False))
-    return found
+        wanted.append((cuda, f"allow_{short}_reduced_precision_reduction", False))
+    return wanted

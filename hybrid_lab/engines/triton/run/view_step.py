@@ -21,23 +21,23 @@ class ViewStep:
         base = np.empty(source.shape, source.dtype)
         inputs = [base if item is source else np.empty(item.shape, item.dtype) if type(item) is Value else item
                   for item in node.inputs]  # fmt: skip
-        found = run_kernel(node.op, inputs)[0]
+        view = run_kernel(node.op, inputs)[0]
         self.shape = node.outputs[0].shape
         self.start, self.strides, self.order, self.whole = 0, None, None, False
-        shares = np.may_share_memory(found, base) and min(found.strides, default=0) >= 0
-        if found.size and shares:
-            start = found.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        shares = np.may_share_memory(view, base) and min(view.strides, default=0) >= 0
+        if view.size and shares:
+            start = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
             self.start = start // base.itemsize
-        if found.flags.c_contiguous and (shares or not found.size):
-            self.whole = found.size == base.size
+        if view.flags.c_contiguous and (shares or not view.size):
+            self.whole = view.size == base.size
         elif shares:
-            self.strides = tuple([stride // base.itemsize for stride in found.strides])
+            self.strides = tuple([stride // base.itemsize for stride in view.strides])
         else:  # backwards, or a copy
             import torch
 
             numbers = np.arange(base.size).reshape(base.shape)
-            found = run_kernel(node.op, [numbers, *inputs[1:]])[0]
-            self.order = torch.from_numpy(np.array(found, np.int64, order="C")).to(availability.torch_device())
+            view = run_kernel(node.op, [numbers, *inputs[1:]])[0]
+            self.order = torch.from_numpy(np.array(view, np.int64, order="C")).to(availability.torch_device())
 
     def __call__(self, tensor: Any) -> Any:
         """The view; a copy where torch has none."""

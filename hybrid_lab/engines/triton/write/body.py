@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.triton.write.elements import Elements
 from hybrid_lab.engines.triton.write.functions import FUNCTIONS
 from hybrid_lab.engines.triton.write.index import (
-    NEIGHBOURS,
     ZERO,
     Index,
+    Place,
     Variable,
     formula,
     linear,
@@ -33,7 +34,7 @@ from hybrid_lab.engines.triton.write.index import (
     unravel,
 )
 from hybrid_lab.engines.triton.write.kinds import collects, element_of, is_product, is_reduction
-from hybrid_lab.engines.triton.write.reuse import shown, varies
+from hybrid_lab.engines.triton.write.reuse import varies
 from hybrid_lab.engines.triton.write.words import (
     TYPES,
     Remark,
@@ -51,10 +52,8 @@ from hybrid_lab.engines.triton.write.words import (
     wrapped,
 )
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.ops.framework.dtypes import BFLOAT16, NARROW, is_floating
+from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
 from hybrid_lab.ops.framework.kernel import Pointwise
-
-Place = tuple[Index, ...]
 
 #: What arguments for sizes that vary are called (see reuse.shown).
 _SIZE = re.compile(r"size\d+")
@@ -378,13 +377,13 @@ class Body:
 
         lengths : name of a variable -> argument with its length; those of the body by default
         """
-        found: dict[str, int] = {}
+        multiples: dict[str, int] = {}
         for name, length in (self.lengths if lengths is None else lengths).items():
             runs = self._runs.get(name, ())
             most = min(max((run for run, _ in runs), default=1), min((many for _, many in runs), default=1))
             if most > 1:
-                found[length] = max(found.get(length, 1), most)
-        return found
+                multiples[length] = max(multiples.get(length, 1), most)
+        return multiples
 
     def _line_for(self, expression: str, wanted: str, scope: Scope) -> str:
         if expression not in scope.memo:
@@ -417,173 +416,14 @@ class Body:
         return Variable(scope.memo[key], length)
 
 
-class Elements:
-    """What a record's `element` function gets: elements of the node's inputs, as expressions."""
-
-    def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
-        self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]
-        self.reads = 0
-
-    def dtype(self, number: int | None = None) -> np.dtype:
-        """The dtype of input `number`, or of the output."""
-        return np.dtype((self._node.outputs[0] if number is None else self._node.inputs[number]).dtype)
-
-    def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of input `number`."""
-        return tuple(self._node.inputs[number].shape)
-
-    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
-        """The element of input `number` at a place: one index per axis. guard : see `where`."""
-        self.reads += 1
-        guards = " & ".join(item for item in (self._guard, guard) if item)
-        return self._body.value(self._node.inputs[number], tuple(place), guards)
-
-    def number(self, number: int, place: Sequence[Any], size: int, mode: str = "clip") -> Index:
-        """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside, or
-        count negative ones from the end and clip the rest.
-        """
-        variables = [variable.name for index in place for variable in index.variables]
-        element, dtype = self.read(number, place), self.dtype(number)
-        if mode == "clip" and is_floating(dtype) and size <= 1 << 24:  # as floats, which have all of them; NaN gives 0
-            text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
-            return self._body.number(text, size, variables, "place").whole()
-        text = self.whole(element, number)
-        if mode == "end":
-            text = f"tl.where({text} < 0, {text} + {size}, {text})"
-        if mode != "wrap":
-            text = f"tl.minimum(tl.maximum({text}, 0), {size - 1})"
-        else:
-            text = f"(({text} % {size}) + {size}) % {size}"
-        if self._has_int64(number):
-            text = f"({text}).to(tl.int32)"
-        return self._body.number(text, size, variables, "place").whole()
-
-    def computed(self, text: str, size: int, *indices: Index) -> Index:
-        """An expression of whole numbers as an index of an axis of `size`. indices : those that stand in it"""
-        names = [variable.name for index in indices for variable in index.variables]
-        return self._body.number(text, size, [*names, *re.findall(r"\w+", text)]).whole()
-
-    def quotient(self, index: Index, by: int) -> Index:
-        """index // by, for an index that is never negative."""
-        if index.largest < by or by == 1:
-            return ZERO if by > 1 else index
-        size = index.largest // by + 1
-        apart = unravel(index, (size, by))
-        return apart[0] if apart is not None else self.computed(f"({index}) // {by}", size, index)
-
-    def named(self, expression: str, wanted: str) -> str:
-        """A part of the expression that stands in a line of its own."""
-        return self._body.write(expression, wanted, self._scope)
-
-    def inside(self, number: int, guard: str, name: str) -> str:
-        """`name`, an element of input `number`, where the guard holds, else 0; what was loaded is 0 there already."""
-        return self.where(guard, name, "0.0") if self._body.is_computed(self._node.inputs[number]) else name
-
-    def where(self, guard: str, name: str, other: str) -> str:
-        """`name` where the guard holds, else `other`; "" always holds."""
-        return f"tl.where({guard}, {name}, {other})" if guard else name
-
-    @property
-    def count(self) -> int:
-        """How many inputs the node has."""
-        return len(self._node.inputs)
-
-    def places(self, place: Sequence[object], number: int) -> Sequence[Any]:
-        """A place of no axes is that of the one element of an input with shape (1,)."""
-        return place or (ZERO,) * len(self.shape(number))
-
-    def unravel(self, place: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -> Place:
-        """The place in `shape` of the element that lies at `place` of an array of as many elements with `sizes`."""
-        where = linear(place, sizes)
-        found = unravel(where, shape)
-        if found is None:
-            names = [variable.name for variable in where.variables]
-            found = self._body.number(str(where), prod(shape), names).digits(shape)
-        return found
-
-    def cast(self, name: str) -> str:
-        """An element of the first input in the dtype of the output."""
-        source, target = self._node.inputs[0].dtype, self._node.outputs[0].dtype
-        if source == target:
-            return name
-        name = tensor(name, source)
-        if source.name in NARROW and self._body.rounds and self._body.is_computed(self._node.inputs[0]):
-            name = rounded(name, source)
-        if target.kind == "b":
-            return f"{name} != 0"
-        if is_floating(source) and target.kind == "u":
-            name = f"{name}.to(tl.int64)"
-        elif is_floating(source) and target.name == "int8":
-            name = f"{name}.to(tl.int32)"  # what lies outside wraps, as in C
-        elif target.name == BFLOAT16 and wide(source) != "float32":
-            name = f"{name}.to(tl.float32)"  # as on the host: GPUs make bfloat16 of nothing else
-        text = f"{name}.to({TYPES[target.name]})"
-        return f"{text}.to(tl.float32)" if target.name in NARROW else text
-
-    def whole(self, name: str, number: int) -> str:
-        """An element that was read of input `number` as a whole number, in int64 where int32 does not hold all; what
-        int64 does not hold is its least number, as on the host.
-        """
-        dtype = self._node.inputs[number].dtype
-        name = tensor(name, dtype)
-        if not self._has_int64(number):
-            return f"{name}.to(tl.int32)"
-        if is_floating(dtype):
-            name = f"tl.where(tl.abs({name}) < 9.2e18, {name}, -9223372036854775808.0)"
-        return f"{name}.to(tl.int64)"
-
-    def _has_int64(self, number: int) -> bool:
-        """Whether whole numbers of an input's dtype may be beyond int32."""
-        dtype = self._node.inputs[number].dtype
-        return is_floating(dtype) or dtype.kind == "i" and dtype.itemsize == 8
-
-    def guard(self, index: Index, size: int) -> str:
-        """The condition that an index lies on an axis of `size`; "" where it always does."""
-        low = [f"({index} >= 0)"] if index.smallest < 0 else []
-        return " & ".join(low + ([f"({index} < {self.shown(size)})"] if index.largest >= size else []))
-
-    def shown(self, size: int) -> str:
-        """A size, or where an axis is cut, as it stands in the text."""
-        return shown(size, NEIGHBOURS)
-
-    def divided(self, index: Index, by: int, size: int) -> tuple[Index, str]:
-        """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
-        if by == 1:
-            return index, self.guard(index, size)
-        variables = [variable.name for variable in index.variables]
-        whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
-        last = [f"({whole} < {self.shown(size)})"] if index.largest // by >= size else []
-        first = [f"({index} >= 0)"] if index.smallest < 0 else []
-        return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
-
-    def literal(self, number: float, of: int | None = None) -> str:
-        """A number in the dtype of the output, or of input `of`."""
-        return literal(number, self.dtype(of))
-
-    def scaled(self, index: Index, factor: float, start: float) -> str:
-        """index * factor + start as a number of the output's dtype."""
-        if not index.variables:
-            return self.literal(index.constant * factor + start)
-        dtype = wide(self.dtype())
-        if dtype in ("float32", "float64"):
-            return f"(({index}).to({TYPES[dtype]}) * {factor!r} + {start!r})"
-        if factor % 1 or start % 1:
-            raise Unmappable("whole numbers with a broken step")
-        return f"(({index}) * {int(factor)} + {int(start)}).to({TYPES[dtype]})"
-
-    @property
-    def zero(self) -> Index:
-        return ZERO
-
-
 def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:
     """Where in its first input a view has the element at `place`; None where the node is no view."""
     if not node.op.view:
         return None
-    source, found = node.inputs[0], strides_in(node, output)
-    if found is None:
+    source, strides = node.inputs[0], strides_in(node, output)
+    if strides is None:
         return None
-    number = strided(place, *found)
+    number = strided(place, *strides)
     places = unravel(number, source.shape)
     if places is None:
         names = [variable.name for variable in number.variables]

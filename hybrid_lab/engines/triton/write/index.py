@@ -44,11 +44,11 @@ class Variable(NamedTuple):
 
     def digits(self, shape: Sequence[int]) -> tuple[Index, ...]:
         """The place along each axis of `shape`, whose elements this variable counts row by row."""
-        below, found = prod(shape), []
+        below, digits = prod(shape), []
         for size in shape:
             below //= max(size, 1)
-            found.append(self.digit(below, size))
-        return tuple(found)
+            digits.append(self.digit(below, size))
+        return tuple(digits)
 
 
 class Digit(NamedTuple):
@@ -120,6 +120,8 @@ class Index:
 
 
 ZERO = Index()
+#: The index of an element along each axis of an array.
+Place = tuple[Index, ...]
 
 
 def linear(index: Iterable[Index], shape: Sequence[int]) -> Index:
@@ -139,11 +141,11 @@ def strided(index: Iterable[Index], strides: Sequence[int], start: int = 0) -> I
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a contiguous array, in elements."""
-    found, below = [], 1
+    strides, below = [], 1
     for size in reversed(shape):
-        found.append(below)
+        strides.append(below)
         below *= size
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
@@ -170,10 +172,10 @@ def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
             below, size, factor = below * inner, size // inner, factor * inner
         if size > 1:
             return None
-    found = tuple(Index.of(place) for place in places)
-    if any(item.largest >= size for item, size in zip(found, shape, strict=True)):
+    indices = tuple(Index.of(place) for place in places)
+    if any(item.largest >= size for item, size in zip(indices, shape, strict=True)):
         return None
-    return found
+    return indices
 
 
 def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
@@ -184,7 +186,7 @@ def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | N
     if places is None:
         return None
     signs = {digit: factor < 0 for digit, factor in number.terms}
-    found = []
+    indices = []
     for place, start, size in zip(places, steps, shape, strict=True):
         total, offset = {}, start
         for digit, factor in place.terms:
@@ -196,8 +198,8 @@ def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | N
         item = Index.of(total, offset)
         if item.largest >= size or item.smallest < 0:
             return None
-        found.append(item)
-    return tuple(found)
+        indices.append(item)
+    return tuple(indices)
 
 
 def _sign_of(digit: Digit, signs: dict[Digit, bool]) -> bool | None:
@@ -210,10 +212,10 @@ def _sign_of(digit: Digit, signs: dict[Digit, bool]) -> bool | None:
 
 def unravel_number(number: int, shape: Sequence[int]) -> tuple[int, ...]:
     """The places of one element."""
-    found = []
+    indices = []
     for stride, size in zip(strides_of(shape), shape, strict=True):
-        found.append(number // stride % size)
-    return tuple(found)
+        indices.append(number // stride % size)
+    return tuple(indices)
 
 
 def formula(index: Index, lengths: Mapping[str, str]) -> str:
@@ -311,10 +313,10 @@ def _computed(node: Node, output: int) -> Strides | None:
         strides = strides_of(source)
         return tuple([strides[axis] for axis in op.order(len(source))]), 0
     if op.name in ("slice", "slice_axis"):
-        found, start = [], 0
+        steps, start = [], 0
         for part, size, stride in zip(op.cut(source), source, strides_of(source), strict=True):
             first, _, step = part.indices(size) if part != slice(None) else (0, 0, 1)
-            found.append(stride * step)
+            steps.append(stride * step)
             start += first * stride
-        return tuple(found), start
+        return tuple(steps), start
     return (strides_of(shape), 0) if op.in_order else None

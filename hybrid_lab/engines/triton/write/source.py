@@ -133,15 +133,15 @@ class KernelSource:
     @cached_property
     def multiples(self) -> tuple[tuple[int, str, int], ...]:
         """Arguments that a binary may be for multiples of: (which one, its size or "" for an address, of what)."""
-        found, known = [], self.together
+        multiples, known = [], self.together
         for index, (name, kind) in enumerate(self.signature.items()):
             if kind.startswith("*"):
-                found.append((index, "", 16))
+                multiples.append((index, "", 16))
             elif name in self.sizes:
                 many = known.get(name, 1) if known is not None else 1 if name in COUNTED else 16
                 if many > 1:
-                    found.append((index, name, many))
-        return tuple(found)
+                    multiples.append((index, name, many))
+        return tuple(multiples)
 
     @cached_property
     def fixed(self) -> tuple[Any, ...]:
@@ -166,23 +166,23 @@ def kernel_name(nodes: Sequence[Node]) -> str:
 def ancestors(nodes: Iterable[Node], inside: Sequence[Node], stop: Collection[Node] = ()) -> list[Node]:
     """The operators among `inside` that these are computed of, themselves included; none before those of `stop`."""
     members, waiting = set(inside), list(nodes)
-    found: set[Node] = set()
+    earlier: set[Node] = set()
     while waiting:
         node = waiting.pop()
-        if node in members and node not in found:
-            found.add(node)
+        if node in members and node not in earlier:
+            earlier.add(node)
             if node not in stop:
                 waiting += [value.node for value in node.values_in]
-    return [node for node in inside if node in found]
+    return [node for node in inside if node in earlier]
 
 
 def descendants(nodes: Collection[Node], inside: Iterable[Node]) -> set[Node]:
     """The operators among `inside`, in program order, that need a result of one of these."""
-    found: set[Node] = set()
+    later: set[Node] = set()
     for node in inside:
-        if any(value.node in nodes or value.node in found for value in node.values_in):
-            found.add(node)
-    return found
+        if any(value.node in nodes or value.node in later for value in node.values_in):
+            later.add(node)
+    return later
 
 
 def counted(nodes: Sequence[Node]) -> str:

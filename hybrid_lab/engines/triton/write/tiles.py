@@ -43,14 +43,14 @@ def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) 
     """
     step = power_of_two(inner, LEAST, _EXACT_INNER if exact else _INNER)
     fitting = [item for item in _LADDER if not exact or item[0] * item[1] <= 64 * 64]
-    found = Configuration({})
+    configuration = Configuration({})
     for most_rows, most_columns, warps in fitting:
         high, wide = power_of_two(rows, LEAST, most_rows), power_of_two(columns, LEAST, most_columns)
         blocks = {"ROWS": high, "COLUMNS": wide, "INNER": step}
-        found = Configuration(blocks, min(warps, max(1, high * wide // 256)))
+        configuration = Configuration(blocks, min(warps, max(1, high * wide // 256)))
         if -(-rows // high) * -(-columns // wide) * batches >= ENOUGH:
             break
-    return found
+    return configuration
 
 
 def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = False) -> Configuration:
@@ -97,14 +97,14 @@ def configurations(source: KernelSource, architecture: str) -> tuple[Configurati
         kind = f"exact {kind}"
     if kind == "product" and '"tf32"' in source.code and source.outputs[0].dtype.name == "float32":
         kind = "tf32 product"  # whose factors take twice the room of float16's
-    found: dict[tuple[object, ...], Configuration] = {}
+    distinct: dict[tuple[object, ...], Configuration] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):
         sizes = {name: size for name, size in item.items() if name in source.tiled}
         blocks = dict(source.blocks)
         blocks |= {name: power_of_two(source.tiled[name], LEAST, size) for name, size in sizes.items()}
-        made = Configuration(blocks, item["warps"], item.get("stages"))
-        found.setdefault((tuple(blocks.items()), made.warps, made.stages), made)
-    return tuple(found.values())
+        configuration = Configuration(blocks, item["warps"], item.get("stages"))
+        distinct.setdefault((tuple(blocks.items()), configuration.warps, configuration.stages), configuration)
+    return tuple(distinct.values())
 
 
 def precision(tf32: bool, architecture: str) -> str:

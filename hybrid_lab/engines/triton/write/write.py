@@ -8,7 +8,8 @@ from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.write.body import Refused, storing
 from hybrid_lab.engines.triton.write.core.pointwise import write_pointwise
 from hybrid_lab.engines.triton.write.core.product import write_product
-from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split, reductions, write_rows, write_split
+from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split, reductions, write_rows
+from hybrid_lab.engines.triton.write.core.split_rows import write_split
 from hybrid_lab.engines.triton.write.kinds import collects, entries_of, is_product, is_recurrence
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.special.attention import attention_in, write_attention

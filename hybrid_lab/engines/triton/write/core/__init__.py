@@ -1,1 +1,1 @@
-"""The five common kinds of kernel: pointwise, rows in one tile, rows in a loop, split sums, products."""
+"""The five common kinds of kernel: pointwise, rows in one tile, rows in a loop, split rows, products."""

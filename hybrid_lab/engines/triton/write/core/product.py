@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused, moved_place
-from hybrid_lab.engines.triton.write.index import ZERO, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.body import Body, Refused, moved_place
+from hybrid_lab.engines.triton.write.elements import Elements
+from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import contraction_of
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.engines.triton.write.body import Body, Place, Refused, Scope
+from hybrid_lab.engines.triton.write.body import Body, Refused, Scope
 from hybrid_lab.engines.triton.write.core.one_pass import (
     Exponentials,
     Pair,
@@ -24,17 +24,15 @@ from hybrid_lab.engines.triton.write.core.one_pass import (
     centre_of,
     named_total,
     pair_of,
-    part_of_pair,
 )
 from hybrid_lab.engines.triton.write.core.pointwise import MANY
-from hybrid_lab.engines.triton.write.index import Index, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.index import Index, Place, Variable, formula, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import combine, is_reduction
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
     ROW_LANES,
     KernelSource,
-    ancestors,
     block_for,
     counted,
     covering,
@@ -45,7 +43,7 @@ from hybrid_lab.engines.triton.write.source import (
     power_of_two,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
-from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.framework.dtypes import is_floating
 
@@ -224,7 +222,7 @@ class RowBody(Body):
         if combine(node) != "sum" and not only:
             element = self.named(element, "element")
         name = self.fresh(short(node.op.name))
-        self.line(f"{name} = {_combined(node, element, only)}", node)
+        self.line(f"{name} = {combined(node, element, only)}", node)
         return name
 
     def only_subtracted(self, node: Node) -> bool:
@@ -358,7 +356,7 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", 
     body.close(loop)
     for node, total in {**totals, **largest}.items():
         name = body.fresh(short(node.op.name))
-        body.line(f"{name} = {_combined(node, total, body.only_subtracted(node))}", node)
+        body.line(f"{name} = {combined(node, total, body.only_subtracted(node))}", node)
         body.results[node] = name
     for pair, lines in pairs.items():
         first = body.results[pair.first]
@@ -391,7 +389,7 @@ def step(node: Node, total: str, element: str, finite: bool) -> str:
     return f"{total} = {which}({total}, {element}{'' if finite else ', propagate_nan=tl.PropagateNan.ALL'})"
 
 
-def _combined(node: Node, element: str, finite: bool = False) -> str:
+def combined(node: Node, element: str, finite: bool = False) -> str:
     """The reduction over the columns of a tile; of numbers with a NaN the largest is NaN, as in NumPy.
 
     finite : a NaN need not be looked for
@@ -404,116 +402,3 @@ def _combined(node: Node, element: str, finite: bool = False) -> str:
         odd = f"tl.max(({element} != {element}).to(tl.int32), axis=1, keep_dims=True) > 0"
         return f'tl.where({odd}, float("nan"), {text})'
     return f"{text}.to({TYPES[dtype.name]})" if dtype.kind in "iu" else text
-
-
-def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
-    """Two kernels: parts of rows, many programs a row, and what is made of the parts.
-
-    What has an element per row and column and needs no sum is stored by the first one, on the way.
-    """
-    nodes, level = reductions(group.nodes), levels(group.nodes)
-    space = Rows.of(nodes[0])
-    rows, columns = space.counts
-    if any(number > 1 for number in level.values()):
-        raise Refused("a reduction that needs another one of rows that are split")
-    full = [value for value in group.outputs if prod(value.shape) == rows * columns]
-    if any(level[value.node] for value in full):
-        raise Refused("rows that are split have no element at hand once their sums are known")
-    results = [value for value in group.outputs if value not in full]
-    if any(prod(value.shape) != rows for value in results):
-        raise Refused("an output that has neither an element per row nor one per element")
-    tile = space.tile(0)
-    if not space.across:
-        tile["ROWS"] = 1
-    per_part = _per_part(space, tile)
-    parts = -(-columns // per_part)
-    spaces = [
-        input_node(f"{short(node.op.name)}_parts", shape=(parts, rows), dtype=wide(node.outputs[0].dtype))
-        for node in nodes
-    ]
-    early = ancestors([*nodes, *(value.node for value in full)], group.nodes)
-    # A mean of a variance alone, too.
-    late = ancestors([*nodes, *(value.node for value in results)], group.nodes, nodes)
-    first = Region(tuple(early), group.inputs, (*full, *spaces))
-    second = Region(group.nodes, group.inputs, tuple(results))
-    return _parts(first, group, space, spaces, tile, per_part), put_together(second, late, space, spaces, per_part)
-
-
-def _per_part(space: Rows, tile: dict[str, int]) -> int:
-    """How many columns of a row one program sums up: a number of whole tiles."""
-    (rows, columns), step = space.counts, tile["COLUMNS"]
-    programs = -(-rows // tile["ROWS"])
-    wanted = min(max(BUSY // programs, 1), MOST_PARTS)
-    least = max(-(-columns // wanted), PART // (4 if space.across else 1))
-    return -(-least // step) * step
-
-
-def _parts(
-    computed: Region, group: Region, space: Rows, spaces: Sequence[Value], tile: dict[str, int], per_part: int
-) -> KernelSource:
-    """The kernel that stores a part for each program. computed : its operators and outputs"""
-    body = RowBody(Region(group.nodes, group.inputs, computed.outputs), space)
-    for name in ("part", "parts", "per_part", "elements"):
-        body.fresh(name)
-    (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(computed.nodes)
-    loop = "for start in range(part * per_part, part * per_part + per_part, COLUMNS):"
-    accumulate(body, nodes, loop, "elements", [value for value in computed.outputs if value not in spaces])
-    for node, value in zip(nodes, spaces, strict=True):
-        where = f"{body.pointers[value]} + part * rows + row"
-        body.line(f"tl.store({where}, {body.results[node]}, mask=row_inside)")
-    head = [*ROW_LANES, "part = tl.program_id(1)"]
-    if body.mentions("elements"):
-        head.append("elements = tl.minimum(per_part, columns - part * per_part)")
-    name = f"{kernel_name(computed.nodes)}_parts"
-    summary = f"{counted(computed.nodes)} over parts of {rows:,} rows of {columns:,} elements."
-    sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
-    tile, warps = fitted(body, tile)
-    return kernel_source(
-        body, "parts of rows", name, summary, body.pointers, head, sizes, tile, {"ROWS": rows},
-        (("rows", "ROWS"), ("parts", "")), warps=warps,
-        together=body.together() | body.together({"column": "per_part"}),
-    )  # fmt: skip
-
-
-def put_together(
-    group: Region, computed: Sequence[Node], space: Rows, spaces: Sequence[Value], per_part: int, most: int = 0
-) -> KernelSource:
-    """The kernel that puts parts together, and computes what needs the whole.
-
-    computed : the reductions, and operators that read them; most : how many parts there may be, MOST_PARTS for 0
-    """
-    rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(computed)
-    body = RowBody(group, space)
-    body.column = body.declare(Variable("column", parts), "column_inside")
-    for name in ("elements", "per_part"):
-        body.fresh(name)
-    body.counts = [(space.counts[1], "elements")]
-    parts_of: dict[Node, str] = {}
-    for node, value in zip(nodes, spaces, strict=True):
-        load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
-        body.runs_along(body.column.whole() * rows + body.row.whole(), value.dtype)
-        part = parts_of[node] = body.named(load, "part")
-        pair = pair_of(node, body.nodes)
-        if pair is not None and pair.first in parts_of:
-            addend = part_of_pair(body, pair, parts_of[pair.first], part)
-            named_total(body, pair, f"tl.sum(tl.where(column_inside, {addend}, 0.0), axis=1, keep_dims=True)")
-            continue
-        body.results[node] = body.fresh(short(node.op.name))
-        element = part  # of a sum: 0 where there is none
-        if combine(node) != "sum":
-            element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
-        body.line(f"{body.results[node]} = {_combined(node, element)}", node)
-    for value in group.outputs:
-        name = body.value(value, body.row.digits(value.shape))
-        body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")
-    summary = f"{counted(computed)} over {rows:,} rows of {parts:,} parts."
-    sizes = {"rows": rows, "columns": parts, "elements": space.counts[1], "per_part": per_part}
-    # However many there are: more columns have more parts, in the same kernel.
-    width = power_of_two(most or MOST_PARTS, 2)
-    if parts > width:
-        raise Refused("more parts than one tile has")
-    blocks = {"ROWS": block_for(rows, 1, max(1, TILE // width)), "COLUMNS": width}
-    return kernel_source(
-        body, "rows of parts", kernel_name(computed), summary, body.pointers, [*ROW_LANES, *COLUMN_LANES], sizes,
-        blocks, {"ROWS": rows}, (("rows", "ROWS"),), together=body.together({"row": "rows"}),
-    )  # fmt: skip

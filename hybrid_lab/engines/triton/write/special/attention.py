@@ -16,9 +16,10 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Elements, Place, Refused, Scope
+from hybrid_lab.engines.triton.write.body import Refused, Scope
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
-from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.elements import Elements
+from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, element_of, is_pointwise, is_product
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,

@@ -14,9 +14,9 @@ from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.body import Body, Place, Refused
+from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
-from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear
+from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,

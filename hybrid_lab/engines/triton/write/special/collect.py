@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.write.body import Body, Elements, Place, Refused
-from hybrid_lab.engines.triton.write.index import ZERO, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.body import Body, Refused
+from hybrid_lab.engines.triton.write.elements import Elements
+from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear, unravel
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
     and_more,

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from math import prod
 
-from hybrid_lab.engines.triton.write.body import Place, Refused
+from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.reduction import (
     RowBody,
     Rows,
     fitted,
     neutral,
-    put_together,
     reductions,
     step,
 )
-from hybrid_lab.engines.triton.write.index import linear
+from hybrid_lab.engines.triton.write.core.split_rows import put_together
+from hybrid_lab.engines.triton.write.index import Place, linear
 from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
