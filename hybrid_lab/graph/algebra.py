@@ -89,7 +89,7 @@ def _made(node: Node, name: str, *inputs: object, **attributes: object) -> Value
     return make_node(get(name).bind(**attributes), inputs, origin=node).outputs[0]
 
 
-def _under(value: object, name: str) -> Any:
+def _under(value: object, name: str) -> Value | None:
     """The input of the operator `name` that made the value, or None."""
     return value.node.inputs[0] if isinstance(value, Value) and value.node.op.name == name else None
 

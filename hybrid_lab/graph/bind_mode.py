@@ -8,7 +8,7 @@ training     y = BatchNorm(x, gamma, beta, mean, var, training=True)   z = Dropo
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from hybrid_lab.graph.builder import Builder, Expr, make_node
 from hybrid_lab.graph.graph import Graph
@@ -27,7 +27,7 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     def state_now(value: Value) -> Value:
         return builder.stop_gradient(builder.expr(updated[value])).value if value in updated else value
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
         names = op.signature.inputs if op.signature.aux else ()
         current = tuple(

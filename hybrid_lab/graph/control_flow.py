@@ -35,6 +35,7 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.framework.types import Array, Outs, PartialShape, PartialShapes, Shape
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
@@ -53,7 +54,7 @@ class Composed(Operator):
         for key, value in {"attributes": {}, "inferred": {}, **members}.items():
             object.__setattr__(self, key, value)
 
-    def infer_shape(self, *shapes: object) -> Any:
+    def infer_shape(self, *shapes: Shape) -> list[Shape]:
         raise NotImplementedError
 
     def __reduce__(self) -> Any:
@@ -96,7 +97,9 @@ class ControlFlow(Composed):
         """The graphs inside with what they are, for printers and writers."""
         return tuple((label, body.graph) for label, body in zip(self.labels, self.bodies, strict=True))
 
-    def typed_subgraphs(self, shapes: Sequence[object], dtypes: Sequence[object]) -> tuple[tuple[str, Graph], ...]:
+    def typed_subgraphs(
+        self, shapes: Sequence[PartialShape], dtypes: Sequence[object]
+    ) -> tuple[tuple[str, Graph], ...]:
         """The graphs inside with types on every node, for inputs of these shapes and dtypes."""
         inside = self.inside(shapes)
         return tuple(
@@ -104,7 +107,7 @@ class ControlFlow(Composed):
             for label, body in zip(self.labels, self.bodies, strict=True)
         )
 
-    def inside(self, shapes: Sequence[object]) -> list[Any]:
+    def inside(self, shapes: Sequence[PartialShape]) -> list[PartialShape]:
         """The shapes of the bodies' inputs."""
         return list(shapes[self.first :])
 
@@ -181,8 +184,8 @@ class ControlFlow(Composed):
         return tuple(by_input.get(index) for index in range(count))
 
     def run_backward(
-        self, inputs: Sequence[object], hidden: Sequence[object], heads: dict[int, object], wanted: Sequence[int]
-    ) -> dict[int, Any]:
+        self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
+    ) -> dict[int, Array]:
         """Gradients of those of the wanted inputs that get one in this call."""
         raise NotImplementedError
 
@@ -229,10 +232,10 @@ class Backward(Composed):
         certain = self.wanted[index] in self.forward.certain(self.heads)
         return None if certain else node.outputs[len(self.wanted) + index]
 
-    def infer_shape(self, *shapes: object) -> Any:
+    def infer_shape(self, *shapes: Shape) -> list[Shape]:
         return [*(shapes[index] for index in self.wanted), *((1,) for _ in self.wanted)]
 
-    def infer_type(self, *dtypes: object) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
 
     def numpy(self, *inputs: Any, out: Any = None) -> Any:
@@ -281,10 +284,10 @@ class Foreach(ControlFlow):
                 raise ShapeError(f"foreach: data have {' and '.join(str(item[0]) for item in data)} entries")
         return data[0][0], [*(shape[1:] or (1,) for shape in data), *shapes[self.num_data :]]
 
-    def inside(self, shapes: Sequence[object]) -> list[Any]:
+    def inside(self, shapes: Sequence[PartialShape]) -> list[PartialShape]:
         return self._shapes(shapes)[1]
 
-    def infer_shape(self, *shapes: object) -> Any:
+    def infer_shape(self, *shapes: Shape) -> list[Shape]:
         steps, inside = self._shapes(shapes)
         outputs = self.bodies[0].shapes(inside)
         states = inside[self.num_data : self.num_data + self.num_states]
@@ -294,20 +297,22 @@ class Foreach(ControlFlow):
         stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
         return [*stacked, *made, *carried, *((steps, *shape) for shape in states), (1,)]
 
-    def infer_type(self, *dtypes: object) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[0].types(dtypes)
         states = dtypes[self.num_data : self.num_data + self.num_states]
         check_equal("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
         return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY]
 
-    def complete(self, *shapes: Any) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         data = shapes[: self.num_data]
         steps = next((shape[0] for shape in data if shape), None)
         inside = self.bodies[0].complete([*(shape and shape[1:] for shape in data), *shapes[self.num_data :]])
         outer = [None if shape is None else (steps, *shape) for shape in inside[: self.num_data]]
         return (*outer, *inside[self.num_data :])
 
-    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+    def numpy(
+        self, *inputs: Array, out: Outs = None, rng: tuple[int, int] = (0, 0), need: Sequence[bool] | None = None
+    ) -> tuple[Array | None, ...]:
         data = [entries(item) for item in inputs[: self.num_data]]
         steps = len(data[0])
         arrays = [*(entry_of(item) for item in data), *inputs[self.num_data :]]
@@ -327,8 +332,8 @@ class Foreach(ControlFlow):
         return kept.finish(states, [arrays[place] for place in self.carried], (as_key(seed),))
 
     def run_backward(
-        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
-    ) -> dict[int, Any]:
+        self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
+    ) -> dict[int, Array]:
         data = inputs[: self.num_data]
         return loop_backward(
             self, inputs, hidden[:-1], hidden[-1], heads, wanted, len(data[0]), self.num_data, self.bodies[0], 0
@@ -369,7 +374,7 @@ class WhileLoop(ControlFlow):
     def updates(self, index: int) -> bool:
         return index == 1
 
-    def infer_shape(self, *shapes: Any) -> Any:
+    def infer_shape(self, *shapes: Shape) -> list[Shape]:
         (condition,) = self.bodies[0].shapes(shapes)
         if int(np.prod(condition)) != 1:
             raise ShapeError(f"while_loop: the condition has shape {condition}; one number is needed")
@@ -380,16 +385,18 @@ class WhileLoop(ControlFlow):
         kept = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
         return [*stacked, *made, *(shapes[index] for index in self.carried), *kept, (1,), (1,)]
 
-    def infer_type(self, *dtypes: object) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[1].types(dtypes)
         states = dtypes[: self.num_states]
         check_equal("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
         return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY, KEY]
 
-    def complete(self, *shapes: object) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         return tuple(self.bodies[0].complete(self.bodies[1].complete(shapes)))
 
-    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+    def numpy(
+        self, *inputs: Array, out: Outs = None, rng: tuple[int, int] = (0, 0), need: Sequence[bool] | None = None
+    ) -> tuple[Array | None, ...]:
         arrays = list(inputs)
         kept = Kept(self, inputs, self.max_iterations, out, need)
         seed, first = seed_of(rng), self.bodies[0].graph.draws
@@ -408,8 +415,8 @@ class WhileLoop(ControlFlow):
         return kept.finish(arrays[: self.num_states], carried, (np.array([step], KEY), as_key(seed)))
 
     def run_backward(
-        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
-    ) -> dict[int, Any]:
+        self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
+    ) -> dict[int, Array]:
         *history, steps, key = hidden
         first = self.bodies[0].graph.draws
         return loop_backward(self, inputs, history, key, heads, wanted, int(steps[0]), 0, self.bodies[1], first)
@@ -440,7 +447,7 @@ class Cond(ControlFlow):
     def draws(self) -> int:
         return max(body.graph.draws for body in self.bodies)
 
-    def infer_shape(self, *shapes: Any) -> Any:
+    def infer_shape(self, *shapes: Shape) -> list[Shape]:
         number, captures = shapes[0], shapes[1:]
         if int(np.prod(number)) != 1:
             raise ShapeError(f"cond: the condition has shape {number}; one number is needed")
@@ -448,19 +455,21 @@ class Cond(ControlFlow):
         check_equal("cond", "output", then, other, ShapeError, "in the then branch", "in the else branch")
         return [*then, *(captures[index - 1] for index in self.carried), (1,)]
 
-    def infer_type(self, *dtypes: object) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         captures = dtypes[1:]
         then, other = (body.types(captures)[: self.num_out] for body in self.bodies)
         check_equal("cond", "output", then, other, DTypeError, "in the then branch", "in the else branch")
         return [*then, *(captures[index - 1] for index in self.carried), KEY]
 
-    def complete(self, *shapes: object) -> tuple[Any, ...]:
+    def complete(self, *shapes: PartialShape) -> PartialShapes:
         return (shapes[0], *self.bodies[1].complete(self.bodies[0].complete(shapes[1:])))
 
     def _taken(self, number: Any) -> Body:
         return self.bodies[0 if number.item() else 1]
 
-    def numpy(self, *inputs: Any, out: Any = None, rng: Any = None, need: Any = None) -> Any:
+    def numpy(
+        self, *inputs: Array, out: Outs = None, rng: tuple[int, int] = (0, 0), need: Sequence[bool] | None = None
+    ) -> tuple[Array | None, ...]:
         number, captures = inputs[0], inputs[1:]
         seed = seed_of(rng)
         outputs = [*self._taken(number).program(captures)(captures, (seed, 0)), as_key(seed)]
@@ -468,8 +477,8 @@ class Cond(ControlFlow):
         return tuple(into(value, target) for value, target in zip(outputs, outs, strict=True))
 
     def run_backward(
-        self, inputs: Sequence[Any], hidden: Sequence[Any], heads: dict[int, Any], wanted: Sequence[int]
-    ) -> dict[int, Any]:
+        self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
+    ) -> dict[int, Array]:
         number, *captures = inputs
         given = tuple(index for index, head in heads.items() if is_floating(head.dtype))
         wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))

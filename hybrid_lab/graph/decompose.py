@@ -7,7 +7,7 @@ softmax(x)     becomes     a = x - max(x, axis=-1, keepdims=True)          # in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import DTypeError, Unmappable
@@ -51,7 +51,7 @@ def decompose(graph: Graph, supported: Supported | None = None) -> Graph:
     """
     names = composite_names(graph)
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         if node not in names or (supported is not None and (_is_empty(node) or supported(node))):
             return None
         origin = node.replace(composite=node.composite or names[node])

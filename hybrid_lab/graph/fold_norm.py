@@ -10,7 +10,7 @@ W' and b' depend on parameters alone, so that `hoist` takes them out of every ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.graph.builder import Builder, Expr
@@ -33,7 +33,7 @@ def fold_norm(graph: Graph) -> Graph:
     computed = _computed(graph)
     builder = Builder()
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         if node.op.name != "BatchNorm" or not _is_fixed(node, steady, users, roots):
             return None
         before = node.inputs[0]

@@ -198,7 +198,7 @@ def extract(
     nodes = reachable(outputs, set(inputs))
     draws = [node.draw for node in nodes if node.draw is not None]
     first = min(draws, default=0)
-    mapping: dict[Value, Any] = dict(zip(inputs, fresh, strict=True))
+    mapping: dict[Value, Value] = dict(zip(inputs, fresh, strict=True))
     variables: list[Value] = []
     new = dict(mapping)
     for node in nodes:

@@ -29,7 +29,7 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
     """
     graph = closed(graph, shapes)
 
-    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
         if isinstance(node.op, Input):
             value = node.outputs[0]
             if shapes.get(value) is None:
@@ -50,7 +50,7 @@ def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
         return graph
     found = PartialShapes(graph, shapes).shapes
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         shape = found.get(node.outputs[0]) if is_open(node) else None
         if not is_complete(shape):
             return None

@@ -8,6 +8,7 @@ dot(transpose(x), y)                 = dot(x, y, transpose_a=True), and so for b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hybrid_lab.graph.builder import make_node
@@ -30,7 +31,7 @@ def layout(graph: Graph) -> Graph:
         return graph
     alone = {value for value, readers in graph.users().items() if len(readers) == 1} - set(graph.roots)
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         op, order = node.op, order_of(node)
         if order is not None and isinstance(inputs[0], Value):
             found = _transposed(node, inputs[0], order, alone, 0)

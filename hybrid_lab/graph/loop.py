@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hybrid_lab.graph.body import Body
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.ops.framework.types import Array, Outs
 from hybrid_lab.ops.kernels import philox
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ KEY = np.dtype("int64")
 class Kept:
     """The outputs of a loop while it runs: the stacked ones, and for a backward the states each step began with."""
 
-    def __init__(self, op: Any, inputs: Sequence[Any], steps: int, out: Any, need: Any):
+    def __init__(self, op: Any, inputs: Sequence[Array], steps: int, out: Outs, need: Sequence[bool] | None):
         self.op = op
         shapes, types = infer(op, tuple([item.shape for item in inputs]), tuple([item.dtype for item in inputs]))
         outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
@@ -37,7 +38,7 @@ class Kept:
             _place(*each) if each[3] else None for each in zip(outs, shapes, types, self.need, strict=True)
         ][start : start + op.num_states]
 
-    def note(self, step: int, states: Sequence[Any]) -> None:
+    def note(self, step: int, states: Sequence[Array]) -> None:
         """The states at the beginning of a step."""
         for target, state in zip(self.history, states, strict=False):
             if target is not None:
@@ -54,10 +55,12 @@ class Kept:
             if target is not None:
                 target[step:] = 0
 
-    def finish(self, states: Sequence[Any], carried: Sequence[Any], extra: Sequence[Any]) -> tuple[Any, ...]:
+    def finish(
+        self, states: Sequence[Array], carried: Sequence[Array], extra: Sequence[Array]
+    ) -> tuple[Array | None, ...]:
         """All outputs, in `out` where it was given."""
         values = [*self.stacked, *states, *carried, *self.history, *extra]
-        results: list[Any] = []
+        results: list[Array | None] = []
         for value, target, wanted in zip(values, self.outs, self.need, strict=True):
             if not wanted or value is None:
                 results.append(None)
@@ -75,16 +78,16 @@ def _place(out: Any, shape: Any, dtype: DTypeLike | None, need: bool) -> np.ndar
 
 def loop_backward(
     op: Any,
-    inputs: Sequence[Any],
-    history: Sequence[Any],
-    key: Any,
-    heads: dict[int, Any],
+    inputs: Sequence[Array],
+    history: Sequence[Array],
+    key: Array,
+    heads: dict[int, Array],
     wanted: Sequence[int],
     steps: int,
     num_data: int,
     body: Body,
     first_draw: int,
-) -> dict[int, Any]:
+) -> dict[int, Array]:
     """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
     num_states = op.num_states
     states = range(num_data, num_data + num_states)
@@ -93,16 +96,16 @@ def loop_backward(
     wrt = tuple(index for index in floats if index in moving or index in wanted)
     outs = [index for index in range(op.num_out) if index in heads and is_floating(heads[index].dtype)]
     # The gradients of the states behind a step. A state that gets none is not differentiated: not with zeros, either.
-    dstates: dict[int, Any] = {}
+    dstates: dict[int, Array] = {}
     for index in moving:
         head = heads.get(op.num_out + index - num_data)
         if head is not None:
             dstates[index] = np.array(head, order="C")
-    total: dict[int, Any] = {}
+    total: dict[int, Array] = {}
     data = [entries(item) for item in inputs[:num_data]]
     arrays = [*(entry_of(item) for item in data), *inputs[num_data:]]
     seed = from_key(key)
-    runs: dict[tuple[int, ...], Any] = {}
+    runs: dict[tuple[int, ...], Callable[..., dict[int, Array]]] = {}
     for step in reversed(range(steps)):
         arrays[:num_data] = [item[step] for item in data]
         arrays[num_data : num_data + num_states] = [item[step] for item in history]

@@ -7,7 +7,6 @@ Dropout(x, p=0.5)  draw 2     becomes     mask = _dropout_mask(x)  draw 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.graph import Graph
@@ -22,7 +21,7 @@ def lower_random(graph: Graph) -> Graph:
     parts, and those take them apart with `decompose`.
     """
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         taken = node.op.random and is_composite(node.op) and node.inputs and node.op.family != "rnn"
         return lower(node, inputs) if taken else None
 

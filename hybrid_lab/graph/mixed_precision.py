@@ -50,7 +50,7 @@ def inside(op: ControlFlow, dtypes: Sequence[object], precision: Precision) -> C
 def without_conversions(graph: Graph) -> Graph:
     """A graph without `amp_cast` and `amp_multicast`, as it was before it was converted for a file."""
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         return inputs if node.op.name in ("amp_cast", "amp_multicast") else None
 
     return graph.map(rewrite)
@@ -65,7 +65,7 @@ class _Pass:
         types: dict[Value, Any] = {}
         changed = False  # what comes behind a node that is made anew is, too: the program order stays
 
-        def rewrite(node: Node, inputs: tuple[Any, ...]) -> Any:
+        def rewrite(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
             nonlocal changed
             if isinstance(node.op, Input):
                 types[node.outputs[0]] = dtype_of(given[node.outputs[0]])

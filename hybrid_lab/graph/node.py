@@ -100,7 +100,7 @@ class Node:
         draw: int | None = None,
         attrs: Mapping[str, str] | None = None,
         shapes: tuple[Any, ...] | None = None,
-        dtypes: tuple[Any, ...] | None = None,
+        dtypes: tuple[np.dtype, ...] | None = None,
         composite: str = "",
     ):
         put = object.__setattr__
@@ -126,7 +126,7 @@ class Node:
     draw: int | None
     attrs: Mapping[str, str] | None
     shapes: tuple[Any, ...] | None
-    dtypes: tuple[Any, ...] | None
+    dtypes: tuple[np.dtype, ...] | None
     composite: str
     serial: int
     values_in: tuple[Value, ...]
@@ -207,7 +207,7 @@ class Constant(Operator):
     def infer_shape(self) -> Any:
         return self.array.shape
 
-    def infer_type(self) -> Any:
+    def infer_type(self) -> np.dtype | None:
         return self.array.dtype
 
     def numpy(self) -> np.ndarray:

@@ -8,6 +8,7 @@ Then what `algebra` knows to be the same with less work.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from hybrid_lab.graph.algebra import rewritten
@@ -22,14 +23,14 @@ def simplify(graph: Graph) -> Graph:
 
     Run it after differentiation: BlockGrad is an identity for values but not for gradients.
     """
-    known: dict[Any, Node] = {}
+    known: dict[Hashable, Node] = {}
     done: set[Node] = set()
     stubs: list[Value] = []
 
     def is_known(node: Node) -> bool:
         return node in done or isinstance(node.op, (Input, Constant))
 
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Any:
+    def rewrite(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
         if isinstance(node.op, (Input, Constant)):
             return None
         if is_identity(node):
@@ -76,7 +77,7 @@ def _folded(node: Node, inputs: tuple[object, ...]) -> Value | None:
     return computed(node, inputs) if node.outputs[0].nbytes <= _FOLD_BYTES else None
 
 
-def _strip_shape_only(node: Node, inputs: tuple[object, ...], stubs: list[Value]) -> tuple[Any, ...]:
+def _strip_shape_only(node: Node, inputs: tuple[Value, ...], stubs: list[Value]) -> tuple[Value, ...]:
     """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
     if not node.op.shape_only:
         return inputs

@@ -17,6 +17,8 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.dump import is_dumping
 from hybrid_lab.graph.graph import Graph
@@ -27,6 +29,7 @@ from hybrid_lab.graph.split import Cutter
 from hybrid_lab.graph.symbolic import SymbolicGraph
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber
+from hybrid_lab.ops.framework.types import Shape
 
 #: How many symbolic specializations are kept for one kind of call; the latest is tried first.
 MAX_SPECIALIZATIONS = 8
@@ -52,8 +55,8 @@ class Specializations:
     def specialize(
         self,
         graph: Graph,
-        shapes: Sequence[Any],
-        dtypes: Sequence[Any],
+        shapes: Sequence[Shape],
+        dtypes: Sequence[np.dtype],
         train: bool,
         wrt: Sequence[int] = (),
         num_data: int = 0,
@@ -111,8 +114,8 @@ class SymbolicSpecialization:
     def __init__(
         self,
         graph: Graph,
-        shapes: Sequence[Any],
-        dtypes: Sequence[Any],
+        shapes: Sequence[Shape],
+        dtypes: Sequence[np.dtype],
         train: bool,
         wrt: Sequence[int],
         num_data: int,
@@ -123,7 +126,7 @@ class SymbolicSpecialization:
     ):
         self.guards = Guards()
         self._symbols, self._needs_numbers = tuple(symbols), tuple(dict.fromkeys(numbers.values()))
-        marked = [list(shape) for shape in shapes]
+        marked: list[list[Any]] = [list(shape) for shape in shapes]
         for index, axis in symbols:
             marked[index][axis] = self.guards.symbol(shapes[index][axis])
         self._num_data, self._fixed_sizes = num_data, self._without_symbols(shapes, num_data)
@@ -147,7 +150,7 @@ class SymbolicSpecialization:
             self._prologue = None if prologue is None else SymbolicGraph(prologue, self.guards)
         self._count = self.guards.count
 
-    def bind(self, shapes: Sequence[Any]) -> Specialized | None:
+    def bind(self, shapes: Sequence[Shape]) -> Specialized | None:
         """The graphs for these shapes; None if a guard fails or a size that is no symbol differs."""
         if self._without_symbols(shapes, self._num_data) != self._fixed_sizes:
             return None
@@ -156,12 +159,12 @@ class SymbolicSpecialization:
             return None
         return self._unrecorded(binding) if self._cutter is None else self._recorded(binding, self._cutter)
 
-    def _without_symbols(self, shapes: Sequence[Any], num_data: int) -> list[Any]:
+    def _without_symbols(self, shapes: Sequence[Shape], num_data: int) -> list[list[int | None]]:
         """The shapes of the data inputs, with None in place of each symbol."""
-        found = [list(shape) for shape in shapes[:num_data]]
+        fixed: list[list[int | None]] = [list(shape) for shape in shapes[:num_data]]
         for index, axis in self._symbols:
-            found[index][axis] = None
-        return found
+            fixed[index][axis] = None
+        return fixed
 
     def _recorded(self, binding: Binding, cutter: Cutter) -> Specialized:
         kept = tuple(cutter.kept(binding.nbytes))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+
+import numpy as np
 
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import differentiate_present
@@ -21,12 +22,13 @@ from hybrid_lab.graph.specialized import Source, Specialized
 from hybrid_lab.graph.split import split
 from hybrid_lab.graph.stages import Stage, run_pass
 from hybrid_lab.ops.framework.precision import Precision
+from hybrid_lab.ops.framework.types import Shape
 
 
 def specialize(
     graph: Graph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any],
+    shapes: Sequence[Shape],
+    dtypes: Sequence[np.dtype],
     train: bool,
     wrt: Sequence[int] = (),
     num_data: int | None = None,
@@ -76,8 +78,8 @@ def specialize(
 
 def until_split(
     graph: Graph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any],
+    shapes: Sequence[Shape],
+    dtypes: Sequence[np.dtype],
     train: bool,
     wrt: Sequence[int],
     num_data: int | None = None,
@@ -106,8 +108,8 @@ def until_split(
 def _started(
     stages: list[Stage] | None,
     graph: Graph,
-    shapes: Sequence[Any],
-    dtypes: Sequence[Any],
+    shapes: Sequence[Shape],
+    dtypes: Sequence[np.dtype],
     train: bool,
     num_data: int | None,
     bound: bool,

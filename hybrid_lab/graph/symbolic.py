@@ -12,7 +12,7 @@ what it decided for one of them (`derived` does so for passes of its own).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_no
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of, shapes_key
+from hybrid_lab.ops.framework.types import Shape
 
 
 class SymbolicGraph:
@@ -35,9 +36,9 @@ class SymbolicGraph:
 
     def __init__(self, graph: Graph, guards: Guards):
         self.graph, self.guards = graph, guards
-        self.cache: dict[Any, Any] = {}
+        self.cache: dict[Hashable, Any] = {}
         self.needs_numbers: list[str] = []
-        self._derived: dict[Any, tuple[SymbolicGraph, tuple[int, int]] | None] = {}
+        self._derived: dict[Hashable, tuple[SymbolicGraph, tuple[int, int]] | None] = {}
         self._sizes: list[SymbolicSize] | None = None
 
     def bind(self, binding: Binding) -> Graph:
@@ -92,7 +93,7 @@ class SymbolicGraph:
             self._sizes = list({size.terms: size for size in sizes}.values())
         return tuple([binding.size(size) == 1 for size in self._sizes])
 
-    def derive(self, key: Any, make: Callable[[Graph], Graph]) -> tuple[SymbolicGraph, tuple[int, int]] | None:
+    def derive(self, key: Hashable, make: Callable[[Graph], Graph]) -> tuple[SymbolicGraph, tuple[int, int]] | None:
         """(`make(graph)` as a SymbolicGraph, how many guards must hold for it); None if `make` needs numbers."""
         if key not in self._derived:
             try:
@@ -103,7 +104,7 @@ class SymbolicGraph:
         return self._derived[key]
 
 
-def derived(graph: Graph, key: Any, make: Callable[[Graph], Graph]) -> Graph:
+def derived(graph: Graph, key: Hashable, make: Callable[[Graph], Graph]) -> Graph:
     """`make(graph)`; for a bound graph `make` runs once, on the symbolic graph, as long as the guards hold.
 
     key : equal keys promise that `make` does the same; it must depend on nothing but the graph
@@ -139,13 +140,13 @@ class SymbolicConstant(Constant):
     """
 
     guards: Guards
-    shape: tuple[Any, ...]
+    shape: Shape
     dtype: np.dtype
     compute: Callable[[Binding], np.ndarray]
-    key: Any
+    key: Hashable
 
     def __init__(
-        self, guards: Guards, shape: tuple[Any, ...], dtype: Any, compute: Callable[[Binding], np.ndarray], key: Any
+        self, guards: Guards, shape: Shape, dtype: np.dtype, compute: Callable[[Binding], np.ndarray], key: Hashable
     ):
         fields = {"guards": guards, "shape": shape, "dtype": dtype, "compute": compute, "key": key, "sized": True}
         for name, value in fields.items():
@@ -171,14 +172,14 @@ class SymbolicConstant(Constant):
         self.guarded(np.ndarray.tobytes)
         return self.at(self.guards.hints)
 
-    def infer_shape(self, *shapes: tuple[int, ...]) -> Any:
+    def infer_shape(self, *shapes: Shape) -> Shape:
         return self.shape
 
-    def infer_type(self, *dtypes: np.dtype | None) -> Any:
+    def infer_type(self, *dtypes: np.dtype | None) -> np.dtype:
         return self.dtype
 
 
-def stand_in(shape: tuple[Any, ...], dtype: np.dtype) -> Value:
+def stand_in(shape: Shape, dtype: np.dtype) -> Value:
     """A constant without memory (all strides zero), for readers of a mere shape."""
     guards = guards_of((shape,))
     if guards is None:
@@ -204,14 +205,19 @@ def computed(node: Node, inputs: Sequence[Any]) -> Value:
     return _constant(guards, value.shape, value.dtype, compute, key, scope=node.scope, location=node.location)
 
 
-def _key(item: Any) -> Any:
+def _key(item: object) -> Hashable:
     if not isinstance(item, Value):
         return type(item), repr(item)
     return item.node.op.key if type(item.node.op) is SymbolicConstant else item
 
 
 def _constant(
-    guards: Guards, shape: Any, dtype: Any, compute: Callable[[Binding], np.ndarray], key: Any, **fields: Any
+    guards: Guards,
+    shape: Shape,
+    dtype: np.dtype,
+    compute: Callable[[Binding], np.ndarray],
+    key: Hashable,
+    **fields: Any,
 ) -> Value:
     op = SymbolicConstant(guards, shape, np.dtype(dtype), compute, key)
     return Node(op, shapes=(shape,), dtypes=(op.dtype,), **fields).outputs[0]

@@ -31,6 +31,7 @@ from hybrid_lab.ndarray.buffer import Buffer, changes
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ops.framework.types import Shape
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.engine import Executable, Kept, Training
@@ -106,7 +107,7 @@ class Program:
         self._bind(len(leaves))
         self.head_sets = HeadSets(self) if self.backward is not None else None
 
-    def _specialize(self, shapes: Sequence[object], dtypes: Sequence[object], wrt: Sequence[int]) -> Specialized:
+    def _specialize(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype], wrt: Sequence[int]) -> Specialized:
         neutral = self.neutral
         options: dict[str, Any] = {"precision": self.precision, "heads": self.differentiated}
         arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
