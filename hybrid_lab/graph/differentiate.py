@@ -219,7 +219,7 @@ def gradients_add_up(graph: Graph, sources: Sequence[Value]) -> bool:
         visible = [value for value in node.outputs[: node.op.signature.visible] if value in reached]
         if any(value not in sources and (node.op.own_gradient or not is_floating(value.dtype)) for value in visible):
             return False
-        if visible and not all(gradients_add_up(inner, inner.inputs) for _, inner in node.op.subgraphs):
+        if visible and not all(gradients_add_up(inner, inner.inputs) for _, inner in node.subgraphs):
             return False
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.diagnostics.location import Location
+    from hybrid_lab.graph.control_flow import ControlFlow
+    from hybrid_lab.graph.graph import Graph
 
 
 _serial = itertools.count()
@@ -153,6 +155,16 @@ class Node:
         """Whether an output is hidden and not floating."""
         dtype = self.outputs[index].dtype
         return index >= self.op.signature.visible and dtype is not None and not is_floating(dtype)
+
+    @property
+    def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        """The graphs inside a loop or branch, each with what it is; with types where the node has some."""
+        if not self.op.subgraphs or self.shapes is None:
+            return self.op.subgraphs
+        values = self.values_in
+        return cast("ControlFlow", self.op).typed_subgraphs(
+            [value.shape for value in values], [value.dtype for value in values]
+        )
 
     def replace(self, **changes: Any) -> Node:
         """A copy with some fields changed; name, scope and location stay unless given."""

@@ -70,10 +70,7 @@ def format_graph(graph: Graph) -> str:
 def _rows(node: Node, name: Names) -> list[tuple[str, str]]:
     """A node's line with its comment, then the graphs inside it, indented."""
     rows = [(f"  {format_statement(node, name)}", format_origin(node))]
-    graphs = node.op.subgraphs
-    if graphs and node.shapes is not None:
-        graphs = node.op.typed_subgraphs([v.shape for v in node.values_in], [v.dtype for v in node.values_in])  # type: ignore[attr-defined]
-    for label, inside in graphs:
+    for label, inside in node.subgraphs:
         rows.append((f"    {label}:", ""))
         rows += [(f"      {line}", "") for line in format_graph(inside).splitlines()]
     return rows
