@@ -67,14 +67,9 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
         return K.computed(text or "0", prod(shape[:named]), *place)
 
     return Entries(
-        shape[:named],
-        shape[named:],
-        indices[1:],
-        row,
-        lambda K, i, column: K.read(entry, (*i, *column)),
-        lambda row, column: (*row, *column),
-        **how,
-    )
+        shape[:named], shape[named:], indices[1:], row, lambda K, i, column: K.read(entry, (*i, *column)),
+        lambda row, column: (*row, *column), **how,
+    )  # fmt: skip
 
 
 class GatherNDGrad(Operator, name="_gather_nd_grad"):

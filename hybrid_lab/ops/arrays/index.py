@@ -130,13 +130,9 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
     @Collect
     def triton(self, dy: Shape, data: Shape, weight: Shape) -> Entries:
         return Entries(
-            weight[:1],
-            weight[1:],
-            data,
-            lambda K, i: K.number(1, i, weight[0]),
-            lambda K, i, column: K.read(0, (*i, *column)),
-            lambda row, column: (*row, *column),
-        )
+            weight[:1], weight[1:], data, lambda K, i: K.number(1, i, weight[0]),
+            lambda K, i, column: K.read(0, (*i, *column)), lambda row, column: (*row, *column),
+        )  # fmt: skip
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.take(d, data), None, None
@@ -231,13 +227,11 @@ class TakeGrad(Operator, name="_take_grad"):
             raise Unmappable("take with mode='raise'")
         axis = self.axis % len(like)
         return Entries(
-            like[axis : axis + 1],
-            (*like[:axis], *like[axis + 1 :]),
-            indices,
+            like[axis : axis + 1], (*like[:axis], *like[axis + 1 :]), indices,
             lambda K, i: K.number(2, i, like[axis], self.mode),
             lambda K, i, column: K.read(0, (*column[:axis], *i, *column[axis:])),
             lambda row, column: (*column[:axis], *row, *column[axis:]),
-        )
+        )  # fmt: skip
 
     def grad(self, F: Functions, dy: Tensor, like: Tensor, indices: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.take(d, indices, axis=self.axis, mode=self.mode), None, None

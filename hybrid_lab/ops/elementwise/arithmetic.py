@@ -103,10 +103,8 @@ broadcast_mod = binary(
     doc="lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet).",
     aliases=("_mod", "_Mod", "modulo"),
     samples=[
-        sample((3, 4), (3, 4), low=0.3, high=4.0),
-        sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
-        sample((3, 4), 0.7, low=-4.0, high=4.0),
-        sample(5.3, (3, 4), low=0.3, high=4.0),
+        sample((3, 4), (3, 4), low=0.3, high=4.0), sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
+        sample((3, 4), 0.7, low=-4.0, high=4.0), sample(5.3, (3, 4), low=0.3, high=4.0),
         sample((9,), 3, dtype="int32", low=-9, high=9, gradient=False),
         sample(np.array([5.0, -5.0, 7.0], "float32"), np.array([-3.0, 3.0, 0.0], "float32"), gradient=False),
     ],

@@ -64,62 +64,35 @@ equal = _relation(
     "broadcast_equal", np.equal, "==", "Equal", "1 where lhs == rhs, else 0.", ("_equal", "_Equal", "equal")
 )
 not_equal = _relation(
-    "broadcast_not_equal",
-    np.not_equal,
-    "!=",
-    "NotEqual",
-    "1 where lhs != rhs, else 0.",
+    "broadcast_not_equal", np.not_equal, "!=", "NotEqual", "1 where lhs != rhs, else 0.",
     ("_not_equal", "_Not_Equal", "not_equal"),
-)
+)  # fmt: skip
 greater = _relation(
     "broadcast_greater", np.greater, ">", "Greater", "1 where lhs > rhs, else 0.", ("_greater", "_Greater", "greater")
 )
 greater_equal = _relation(
-    "broadcast_greater_equal",
-    np.greater_equal,
-    ">=",
-    "GreaterOrEqual",
-    "1 where lhs >= rhs, else 0.",
+    "broadcast_greater_equal", np.greater_equal, ">=", "GreaterOrEqual", "1 where lhs >= rhs, else 0.",
     ("_greater_equal", "_Greater_Equal", "greater_equal"),
-)
+)  # fmt: skip
 lesser = _relation(
     "broadcast_lesser", np.less, "<", "Less", "1 where lhs < rhs, else 0.", ("_lesser", "_Lesser", "lesser")
 )
 lesser_equal = _relation(
-    "broadcast_lesser_equal",
-    np.less_equal,
-    "<=",
-    "LessOrEqual",
-    "1 where lhs <= rhs, else 0.",
+    "broadcast_lesser_equal", np.less_equal, "<=", "LessOrEqual", "1 where lhs <= rhs, else 0.",
     ("_lesser_equal", "_Lesser_Equal", "lesser_equal"),
-)
+)  # fmt: skip
 logical_and = _relation(
-    "broadcast_logical_and",
-    np.logical_and,
-    "&",
-    "And",
-    "1 where both are not 0, else 0.",
-    ("_logical_and", "logical_and"),
-    _TRUTH,
-)
+    "broadcast_logical_and", np.logical_and, "&", "And", "1 where both are not 0, else 0.",
+    ("_logical_and", "logical_and"), _TRUTH,
+)  # fmt: skip
 logical_or = _relation(
-    "broadcast_logical_or",
-    np.logical_or,
-    "|",
-    "Or",
-    "1 where one of both is not 0, else 0.",
-    ("_logical_or", "logical_or"),
-    _TRUTH,
-)
+    "broadcast_logical_or", np.logical_or, "|", "Or", "1 where one of both is not 0, else 0.",
+    ("_logical_or", "logical_or"), _TRUTH,
+)  # fmt: skip
 logical_xor = _relation(
-    "broadcast_logical_xor",
-    np.logical_xor,
-    "^",
-    "Xor",
-    "1 where exactly one is not 0, else 0.",
-    ("_logical_xor", "logical_xor"),
-    _TRUTH,
-)
+    "broadcast_logical_xor", np.logical_xor, "^", "Xor", "1 where exactly one is not 0, else 0.",
+    ("_logical_xor", "logical_xor"), _TRUTH,
+)  # fmt: skip
 
 
 class LogicalNot(Unary, name="logical_not"):

@@ -348,14 +348,9 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
             data = g.Transpose(data, perm=[2, 1, 0, *(axis + 1 for axis in spatial)])
             data = g.Reshape(data, g.const([channels, groups * images, *size], "int64"))
         result = g.Conv(
-            data,
-            g.Transpose(dy, perm=exchange),
-            kernel_shape=list(g.shape(dy)[2:]),
-            strides=list(geometry.dilate),
-            dilations=list(geometry.stride),
-            pads=[*geometry.pad, *geometry.pad],
-            group=groups,
-        )
+            data, g.Transpose(dy, perm=exchange), kernel_shape=list(g.shape(dy)[2:]), strides=list(geometry.dilate),
+            dilations=list(geometry.stride), pads=[*geometry.pad, *geometry.pad], group=groups,
+        )  # fmt: skip
         # Where the stride does not divide the image there are more results than places in the kernel.
         bounds = (g.const(part, "int64") for part in ([0] * len(spatial), self.kernel, spatial))
         return g.Transpose(g.Slice(result, *bounds), perm=exchange)

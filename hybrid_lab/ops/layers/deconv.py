@@ -162,24 +162,12 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
         sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
         sample(
-            (1, 3, 6, 11),
-            (1, 4, 3, 4),
-            (4, 3, 3, 3),
-            kernel=(3, 3),
-            stride=(2, 3),
-            pad=(1, 1),
-            adj=(1, 1),
+            (1, 3, 6, 11), (1, 4, 3, 4), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 3), pad=(1, 1), adj=(1, 1),
             num_filter=3,
         ),
         sample((2, 6, 8, 5), (2, 4, 4, 3), (4, 3, 3, 3), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6),
         sample(
-            (1, 3, 6, 7),
-            (1, 3, 3, 3),
-            (3, 1, 4, 4),
-            kernel=(4, 4),
-            stride=(2, 2),
-            num_group=3,
-            num_filter=3,
+            (1, 3, 6, 7), (1, 3, 3, 3), (3, 1, 4, 4), kernel=(4, 4), stride=(2, 2), num_group=3, num_filter=3,
             target_shape=(6, 7),
         ),
     ]
@@ -246,11 +234,7 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
         # The weight gradient of the convolution that is turned round: data and dy change places.
         geometry = self.sizes(g.shape(data)[2:]).geometry
         record: Any = ConvWeightGrad.bind(
-            kernel=geometry.kernel,
-            stride=geometry.stride,
-            dilate=geometry.dilate,
-            pad=geometry.pad,
-            num_filter=g.shape(data)[1],
-            num_group=self.num_group,
-        )
+            kernel=geometry.kernel, stride=geometry.stride, dilate=geometry.dilate, pad=geometry.pad,
+            num_filter=g.shape(data)[1], num_group=self.num_group,
+        )  # fmt: skip
         return record.onnx(g, data, dy, weight)

@@ -64,15 +64,8 @@ class BatchNorm(Operator, name="BatchNorm"):
             (2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True
         ),
         sample(
-            (4, 5, 3),
-            (3,),
-            (3,),
-            (3,),
-            np.array([0.7, 1.3, 0.9], "float32"),
-            fix_gamma=False,
-            axis=-1,
-            output_mean_var=True,
-            gradient=False,
+            (4, 5, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1,
+            output_mean_var=True, gradient=False,
         ),
     ]
 

@@ -444,13 +444,9 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
             size + border - reach for size, border, reach in zip(shape[2:], windows.pad, windows.reach, strict=True)
         ]
         spread = g.ConvTranspose(
-            dy,
-            g.const(np.ones((channels, 1, *windows.kernel)), dtype),
-            kernel_shape=list(windows.kernel),
-            strides=list(windows.stride),
-            pads=[*windows.pad, *(max(0, -number) for number in rest)],
-            group=channels,
-        )
+            dy, g.const(np.ones((channels, 1, *windows.kernel)), dtype), kernel_shape=list(windows.kernel),
+            strides=list(windows.stride), pads=[*windows.pad, *(max(0, -number) for number in rest)], group=channels,
+        )  # fmt: skip
         missing = [max(0, number) for number in rest]
         if any(missing):
             lead = [0] * len(shape)

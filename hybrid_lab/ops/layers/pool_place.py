@@ -76,11 +76,8 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     shape_only = ("data",)
     samples = [
         sample(
-            item.inputs[0],
-            Derived(partial(_places, MaxPoolPlace.bind(**item.attributes))),
-            item.inputs[1],
-            gradient=False,
-            **item.attributes,
+            item.inputs[0], Derived(partial(_places, MaxPoolPlace.bind(**item.attributes))), item.inputs[1],
+            gradient=False, **item.attributes,
         )
         for item in gradient_samples("dy", "data", "y")
     ]

@@ -304,11 +304,9 @@ _families("gamma", draw_gamma, {"alpha": 1.0, "beta": 1.0}, "gamma with shape al
 _families("poisson", draw_poisson, {"lam": 1.0}, "Poisson with mean lam")
 _families("negative_binomial", draw_negative_binomial, {"k": 1, "p": 1.0}, "failures before k successes")
 _families(
-    "generalized_negative_binomial",
-    draw_generalized_negative_binomial,
-    {"mu": 1.0, "alpha": 1.0},
+    "generalized_negative_binomial", draw_generalized_negative_binomial, {"mu": 1.0, "alpha": 1.0},
     "negative binomial with mean mu and dispersion alpha",
-)
+)  # fmt: skip
 
 
 class UniformLike(_Like, name="_random_uniform_like", aliases=("random_uniform_like",)):

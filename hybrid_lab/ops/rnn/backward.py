@@ -33,24 +33,11 @@ def backward(
             place = layer * directions + direction
             part = slice(direction * hidden, (direction + 1) * hidden)
             run_direction_backward(
-                sizes,
-                below,
-                weights[place],
-                state[place],
-                None if cell is None else cell[place],
-                output[..., part],
-                None if kept.gates is None else kept.gates[place],
-                None if kept.cells is None else kept.cells[place],
-                dy[..., part],
-                dstate[place],
-                None if dcell is None else dcell[place],
-                dbelow,
-                direction > 0,
-                None if dweights is None else dweights[place],
-                direction == 1,
-                lengths,
-                scratch,
-            )
+                sizes, below, weights[place], state[place], None if cell is None else cell[place], output[..., part],
+                None if kept.gates is None else kept.gates[place], None if kept.cells is None else kept.cells[place],
+                dy[..., part], dstate[place], None if dcell is None else dcell[place], dbelow, direction > 0,
+                None if dweights is None else dweights[place], direction == 1, lengths, scratch,
+            )  # fmt: skip
         if layer and dbelow is not None:
             if kept.mask is not None:
                 dbelow *= kept.mask[layer - 1]

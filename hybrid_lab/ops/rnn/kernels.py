@@ -128,18 +128,11 @@ def forward(
         for direction in range(directions):
             place = layer * directions + direction
             h, c = run_direction(
-                sizes,
-                below,
-                weights[place],
-                state[place],
-                None if cell is None else cell[place],
+                sizes, below, weights[place], state[place], None if cell is None else cell[place],
                 target[..., direction * hidden : (direction + 1) * hidden],
-                None if kept.gates is None else kept.gates[place],
-                None if kept.cells is None else kept.cells[place],
-                direction == 1,
-                lengths,
-                scratch,
-            )
+                None if kept.gates is None else kept.gates[place], None if kept.cells is None else kept.cells[place],
+                direction == 1, lengths, scratch,
+            )  # fmt: skip
             if final is not None:
                 final[place] = h
             if final_cell is not None:

@@ -177,40 +177,24 @@ class RNN(_Recurrent, name="RNN"):
     samples = [
         sample((3, 2, 3), (24,), (1, 2, 3), attrs={"mode": "rnn_tanh", "state_size": 3, "num_layers": 1}),
         sample(
-            (3, 2, 3),
-            (48,),
-            (2, 2, 3),
-            attrs={"mode": "rnn_relu", "state_size": 3, "num_layers": 2, "state_outputs": True},
-            low=-0.6,
-            high=0.9,
+            (3, 2, 3), (48,), (2, 2, 3),
+            attrs={"mode": "rnn_relu", "state_size": 3, "num_layers": 2, "state_outputs": True}, low=-0.6, high=0.9,
         ),
         sample(
-            (3, 2, 3),
-            (112,),
-            (2, 2, 2),
-            (2, 2, 2),
+            (3, 2, 3), (112,), (2, 2, 2), (2, 2, 2),
             attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "bidirectional": True, "state_outputs": True},
         ),
         sample(
-            (3, 2, 3),
-            (104,),
-            (2, 2, 2),
-            (2, 2, 2),
+            (3, 2, 3), (104,), (2, 2, 2), (2, 2, 2),
             attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True},
         ),
         sample(
-            (3, 2, 3),
-            (180,),
-            (4, 2, 2),
+            (3, 2, 3), (180,), (4, 2, 2),
             attrs={"mode": "gru", "state_size": 2, "num_layers": 2, "bidirectional": True, "state_outputs": True},
         ),
         sample((3, 2, 3), (42,), (1, 2, 2), attrs={"mode": "gru", "state_size": 2, "num_layers": 1}),
         sample(
-            (3, 2, 3),
-            (104,),
-            (2, 2, 2),
-            (2, 2, 2),
-            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "p": 0.4},
+            (3, 2, 3), (104,), (2, 2, 2), (2, 2, 2), attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "p": 0.4},
         ),
         sample(
             (3, 2, 3),
@@ -328,18 +312,9 @@ class RNN(_Recurrent, name="RNN"):
         kept = kept._replace(**held, scale=self.scale() if "mask" in held else 1.0)
         finals = (*made[1:], None, None)[:2]
         forward(
-            self.sizes,
-            x,
-            self.sizes.unpack(vector, data.shape[2]),
-            state,
-            cell,
-            lengths,
-            kept,
-            made[0],
-            finals[0],
-            finals[1],
-            scratch,
-        )
+            self.sizes, x, self.sizes.unpack(vector, data.shape[2]), state, cell, lengths, kept, made[0], finals[0],
+            finals[1], scratch,
+        )  # fmt: skip
         values = [*made, *(held.get(name) for name in names)]
         types = self.infer_type(*(item.dtype for item in inputs))
         results: tuple[Any, ...] = tuple(map(_delivered, values, outs, types))
@@ -439,21 +414,11 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
         for target, final in zip(made[2:], (dstate, dcell), strict=False):
             target[...] = 0 if final is None else final
         backward(
-            sizes,
-            x,
-            weights,
-            state,
-            cell,
-            lengths,
-            kept,
-            y,
-            np.zeros(y.shape, kind) if dy is None else dy.astype(kind, copy=False),
-            made[2],
-            made[3] if self.mode == "lstm" else None,
-            made[0] if need[0] else None,
-            sizes.unpack(made[1], width) if need[1] else None,
-            scratch,
-        )
+            sizes, x, weights, state, cell, lengths, kept, y,
+            np.zeros(y.shape, kind) if dy is None else dy.astype(kind, copy=False), made[2],
+            made[3] if self.mode == "lstm" else None, made[0] if need[0] else None,
+            sizes.unpack(made[1], width) if need[1] else None, scratch,
+        )  # fmt: skip
         return tuple(
             _delivered(value, target, data.dtype) if wanted else None
             for value, target, wanted in zip(made, outs, need, strict=True)

@@ -99,12 +99,8 @@ class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_c
     signature = updating(*single)
     samples = [
         sample(
-            *[ints((3, 4), 1, 6, "float16")] * 2,
-            *[(3, 4)] * 3,
-            np.array([0.5], "float32"),
-            *(0.1, 0.01, 0.9),
-            gradient=False,
-            low=0.05,
+            *[ints((3, 4), 1, 6, "float16")] * 2, *[(3, 4)] * 3, np.array([0.5], "float32"), *(0.1, 0.01, 0.9),
+            gradient=False, low=0.05,
         )
     ]
 
@@ -161,13 +157,8 @@ class CenteredRMSPropUpdate(Descent, name="rmspropalex_update"):
     samples = [
         sample((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5, gradient=False, low=0.05),
         sample(
-            *((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5),
-            gradient=False,
-            low=0.05,
-            gamma1=0.9,
-            gamma2=0.5,
-            clip_gradient=0.2,
-            clip_weights=0.3,
+            *((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5), gradient=False, low=0.05, gamma1=0.9,
+            gamma2=0.5, clip_gradient=0.2, clip_weights=0.3,
         ),
     ]
 
@@ -251,20 +242,11 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
     upper_bound: float = -1.0
     samples = [
         sample(
-            (3, 4),
-            (3, 4),
-            np.array([first], "float32"),
-            np.array([second], "float32"),
-            0.1,
-            gradient=False,
-            lower_bound=low,
-            upper_bound=high,
+            (3, 4), (3, 4), np.array([first], "float32"), np.array([second], "float32"), 0.1, gradient=False,
+            lower_bound=low, upper_bound=high,
         )
         for first, second, low, high in (
-            (1.5, 2.0, -1.0, -1.0),
-            (1.5, 2.0, 2.0, -1.0),
-            (1.5, 2.0, -1.0, 0.5),
-            (0.0, 2.0, -1.0, -1.0),
+            (1.5, 2.0, -1.0, -1.0), (1.5, 2.0, 2.0, -1.0), (1.5, 2.0, -1.0, 0.5), (0.0, 2.0, -1.0, -1.0),
             (1.5, 0.0, -1.0, -1.0),
         )
     ]

@@ -306,12 +306,8 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         sample((2, 2, 8, 9), _ROIS, pooled_size=(3, 2), spatial_scale=0.5),
         sample((2, 8, 5, 4), _ROIS, pooled_size=(2, 2), spatial_scale=0.5, position_sensitive=True, sample_ratio=2),
         sample(
-            (2, 1, 8, 9),
-            np.array([[0, 1.2, 0.7, 6.4, 5.1], [1, 0.5, 2.0, 8.7, 7.9]], "float32"),
-            pooled_size=(2, 2),
-            spatial_scale=1.0,
-            aligned=True,
-            gradient=False,
+            (2, 1, 8, 9), np.array([[0, 1.2, 0.7, 6.4, 5.1], [1, 0.5, 2.0, 8.7, 7.9]], "float32"), pooled_size=(2, 2),
+            spatial_scale=1.0, aligned=True, gradient=False,
         ),
     ]
 
@@ -349,16 +345,11 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         there = g.And(there, g.Equal(edges, g.const(0, dtype)))
         image, boxes = (g.Where(there, item, g.const(0, dtype)) for item in (image, boxes))
         made = g.RoiAlign(
-            data,
-            boxes,
-            g.cast(g.Squeeze(image, g.const([1], "int64")), "int64"),
-            coordinate_transformation_mode="half_pixel" if self.aligned else "output_half_pixel",
-            mode="avg",
-            output_height=self.pooled_size[0],
-            output_width=self.pooled_size[1],
-            sampling_ratio=max(self.sample_ratio, 0),
-            spatial_scale=self.spatial_scale,
-        )
+            data, boxes, g.cast(g.Squeeze(image, g.const([1], "int64")), "int64"),
+            coordinate_transformation_mode="half_pixel" if self.aligned else "output_half_pixel", mode="avg",
+            output_height=self.pooled_size[0], output_width=self.pooled_size[1],
+            sampling_ratio=max(self.sample_ratio, 0), spatial_scale=self.spatial_scale,
+        )  # fmt: skip
         return g.Where(g.Unsqueeze(there, g.const([2, 3], "int64")), made, g.const(0, g.dtype(data)))
 
 
