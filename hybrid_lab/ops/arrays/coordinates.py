@@ -31,15 +31,13 @@ class GatherND(Operator, name="gather_nd"):
     without those axes. Coordinates outside are an error; in a GPU's kernels they are clipped.
     """
 
+    typed_like = 0
     samples = [sample((3, 4), ints((2, 5), 0, 3)), sample((3, 4, 2), ints((1, 2), 0, 3))]
 
     def infer_shape(self, data: Shape, indices: Shape) -> Shape:
         if not indices or indices[0] > len(data):
             raise ShapeError(f"gather_nd: indices {indices} name more axes than data {data} has")
         return (*indices[1:], *data[indices[0] :])
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         return into(data[tuple(indices.astype(np.int64))], out)
@@ -78,15 +76,13 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
     like : gather_nd's data, read for its shape; returns : that shape.
     """
 
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [sample((5,), ints((2, 5), 0, 3), (3, 4))]
 
     def infer_shape(self, dy: Shape, indices: Shape, like: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, indices: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
@@ -111,6 +107,7 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
 class ScatterND(Operator, name="scatter_nd"):
     """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
 
+    typed_like = 0
     shape: Shape
     samples = [sample((3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4))]
 
@@ -118,9 +115,6 @@ class ScatterND(Operator, name="scatter_nd"):
         if not indices or data != (*indices[1:], *self.shape[indices[0] :]):
             raise ShapeError(f"scatter_nd: data {data} does not fit indices {indices} and shape={self.shape}")
         return self.shape
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         out = np.empty(self.shape, data.dtype) if out is None else out

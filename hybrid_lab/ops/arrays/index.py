@@ -55,6 +55,7 @@ class Embedding(Operator, name="Embedding"):
     (output_dim,)
     """
 
+    typed_like = 1
     input_dim: int
     output_dim: int
     dtype: DType = DType("float32")
@@ -75,9 +76,6 @@ class Embedding(Operator, name="Embedding"):
                 f"(input_dim, output_dim) is {(self.input_dim, self.output_dim)}"
             )
         return (*data, self.output_dim)
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[1]
 
     def numpy(self, data: Array, weight: Array, out: Array | None = None) -> Array:
         return np.take(weight, whole(data, weight.shape[0], "clip", self.name), axis=0, out=out, mode="clip")
@@ -109,6 +107,7 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
     dy : data's shape + (width,); data : row numbers; weight : (rows, width), read for its shape; returns : as weight
     """
 
+    typed_like = 0
     kinds = "fiu"
     mxnet = None
     shape_only = ("weight",)
@@ -116,9 +115,6 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
         return weight
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, weight: Array, out: Array | None = None) -> Array:
         out = np.empty(weight.shape, dy.dtype) if out is None else out
@@ -150,6 +146,7 @@ class Take(Operator, name="take"):
     a : any; indices : whole numbers in any dtype; returns : a's shape with `axis` replaced by the shape of indices
     """
 
+    typed_like = 0
     axis: int = 0
     mode: Mode = "clip"
     samples = [
@@ -161,9 +158,6 @@ class Take(Operator, name="take"):
     def infer_shape(self, a: Shape, indices: Shape) -> Shape:
         axis = axis_of("take", self.axis, len(a))
         return (*a[:axis], *indices, *a[axis + 1 :])
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
         return np.take(a, whole(indices, a.shape[self.axis], self.mode, "take"), axis=self.axis, out=out, mode="clip")
@@ -192,6 +186,7 @@ class TakeGrad(Operator, name="_take_grad"):
 
     axis: int = 0
     mode: Mode = "clip"
+    typed_like = 0
     kinds = "fiu"
     mxnet = None
     shape_only = ("like",)
@@ -202,9 +197,6 @@ class TakeGrad(Operator, name="_take_grad"):
 
     def infer_shape(self, dy: Shape, like: Shape, indices: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, like: Array, indices: Array, out: Array | None = None) -> Array:
         axis = self.axis % len(like.shape)
@@ -269,6 +261,7 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
     data : any; index : data's shape without `axis` (or with it as 1), whole numbers; mode : clip or wrap
     """
 
+    typed_like = 0
     axis: int | None = -1
     keepdims: bool = False
     mode: Literal["clip", "wrap"] = "clip"
@@ -293,9 +286,6 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
                 f"pick: the index has shape {index}; data {data} with axis={self.axis} needs {dropped} or {kept}"
             )
         return kept if self.keepdims else dropped or (1,)
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, index: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape, index.shape) if out is None else out.shape
@@ -337,6 +327,7 @@ class PickGrad(Operator, name="_pick_grad"):
 
     axis: int = -1
     mode: Literal["clip", "wrap"] = "clip"
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [
@@ -346,9 +337,6 @@ class PickGrad(Operator, name="_pick_grad"):
 
     def infer_shape(self, dy: Shape, like: Shape, index: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, like: Array, index: Array, out: Array | None = None) -> Array:
         places = picked(like.shape, axis_of("pick", self.axis, like.ndim), index, self.mode)

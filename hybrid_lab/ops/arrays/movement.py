@@ -78,10 +78,8 @@ class SwapAxis(Permutation, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 class _Broadcasting(Operator):
     """Base: dimensions of 1 repeated; the gradient sums over them."""
 
+    typed_like = 0
     identity_if_alike = True
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return broadcast_into(data, self.infer_shape(data.shape), out)
@@ -233,12 +231,10 @@ class TileGrad(Operator, name="_tile_grad"):
     """dy summed over the repetitions of tile. like : the shape of tile's input; returns : that shape."""
 
     reps: Shape
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
@@ -308,12 +304,10 @@ class RepeatGrad(Operator, name="_repeat_grad"):
 
     repeats: int
     axis: int | None = None
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like

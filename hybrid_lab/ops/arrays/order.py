@@ -235,6 +235,7 @@ class ScatterAlong(Operator, name="_scatter_along"):
     """
 
     axis: int = -1
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [
@@ -244,9 +245,6 @@ class ScatterAlong(Operator, name="_scatter_along"):
 
     def infer_shape(self, data: Shape, places: Shape, like: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, places: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, data.dtype) if out is None else out
@@ -275,6 +273,7 @@ class GatherAlong(Operator, name="_gather_along"):
     """The elements of data at positions along `axis`. places : int64; returns : its shape."""
 
     axis: int = -1
+    typed_like = 0
     mxnet = None
     samples = [
         sample((2, 4), np.array([[3, 0, 1], [2, 3, 0]])),
@@ -283,9 +282,6 @@ class GatherAlong(Operator, name="_gather_along"):
 
     def infer_shape(self, data: Shape, places: Shape) -> Shape:
         return places
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, places: Array, out: Array | None = None) -> Array:
         return into(np.take_along_axis(data, places, self.axis), out)

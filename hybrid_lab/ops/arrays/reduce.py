@@ -403,6 +403,7 @@ class SumLike(Operator, name="_sum_like"):
     data : the broadcast shape; like : only its shape is read; returns : the shape of like
     """
 
+    typed_like = 0
     identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
@@ -410,9 +411,6 @@ class SumLike(Operator, name="_sum_like"):
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     @staticmethod
     def axes(data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
@@ -460,15 +458,13 @@ class SizeRatio(Operator, name="_size_ratio"):
     Both are read for shapes only.
     """
 
+    typed_like = 0
     mxnet = None
     shape_only = ("data", "like")
     samples = [sample((2, 3, 4), (2, 1, 4), gradient=False), sample((2, 3), (1,), gradient=False)]
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return (1,)
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:
@@ -498,6 +494,7 @@ class RestoreAxes(Operator, name="_restore_axes"):
     in_order = True
     axis: Axis = None
     exclude: bool = False
+    typed_like = 0
     mxnet = None
     view = True
     shape_only = ("like",)
@@ -505,9 +502,6 @@ class RestoreAxes(Operator, name="_restore_axes"):
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         result = data.reshape(self.infer_shape(data.shape, like.shape))

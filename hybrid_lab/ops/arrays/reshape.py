@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.memory import into
@@ -91,11 +89,9 @@ class _Reshaping(Operator):
     """Base: the elements in their order, another shape."""
 
     in_order = True
+    typed_like = 0
     identity_if_alike = True
     view = True
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.reshape(self.infer_shape(data.shape)), out)
@@ -190,6 +186,7 @@ class ReshapeLike(Operator, name="reshape_like"):
     """
 
     in_order = True
+    typed_like = 0
     identity_if_alike = True
     lhs_begin: int | None = None
     lhs_end: int | None = None
@@ -198,9 +195,6 @@ class ReshapeLike(Operator, name="reshape_like"):
     view = True
     shape_only = ("rhs",)
     samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
@@ -228,13 +222,11 @@ class ChannelLike(Operator, name="_channel_like"):
 
     in_order = True
     axis: int = 1
+    typed_like = 0
     mxnet = None
     view = True
     shape_only = ("like",)
     samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         rank = len(like)

@@ -173,6 +173,7 @@ class DiagGrad(Operator, name="_diag_grad"):
     k: int = 0
     axis1: int = 0
     axis2: int = 1
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
     samples = [
@@ -181,9 +182,6 @@ class DiagGrad(Operator, name="_diag_grad"):
 
     def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         if len(like.shape) == 1:

@@ -27,15 +27,13 @@ class BatchTake(Operator, name="batch_take"):
     a : (n, m); indices : (n,), whole numbers; returns : (n,)
     """
 
+    typed_like = 0
     samples = [sample((4, 3), ints((4,), 0, 3, "int32")), sample((4, 3), ints((4,), -2, 6, "int32"), gradient=False)]
 
     def infer_shape(self, a: Shape, indices: Shape) -> Shape:
         if len(a) != 2 or prod(indices) != a[0]:
             raise ShapeError(f"batch_take: a {a} and indices {indices}; (n, m) and (n,) are needed")
         return indices
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
         places = whole(indices, a.shape[1], "clip", self.name).reshape(-1)

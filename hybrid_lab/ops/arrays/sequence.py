@@ -20,6 +20,7 @@ from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, PartialSh
 class _Sequence(Operator):
     """Base: steps on axis 0 or 1, the batch on the other one; the lengths are an input where they are used."""
 
+    typed_like = 0
     use_sequence_length: bool = False
     axis: int = 0
 
@@ -46,9 +47,6 @@ class _Sequence(Operator):
             raise ShapeError(
                 f"{self.name}: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
             )
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def last(self, K: Elements, number: int, place: Place, steps: int) -> Index:
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""

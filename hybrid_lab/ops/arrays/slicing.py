@@ -59,14 +59,12 @@ def _length(part: slice, size: int) -> int:
 class _Slicing(Operator):
     """Base: a rectangular part of the first input, as `cut` says."""
 
+    typed_like = 0
     view = True
 
     def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         """One slice per dimension of the whole array."""
         raise NotImplementedError
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, data: Shape) -> Shape:
         return cut_shape(data, self.cut(data))
@@ -97,14 +95,12 @@ def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int
 class _SliceGradient(Operator):
     """Base: zeros of the shape of `like` with dy at the place that was cut out."""
 
+    typed_like = 0
     mxnet = None
     shape_only = ("like",)
 
     def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         raise NotImplementedError
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, dy: Shape, like: Shape) -> Shape:
         return like
@@ -347,6 +343,7 @@ class ConcatPart(Operator, name="_concat_part"):
 
     dim: int
     index: int
+    typed_like = 0
     mxnet = None
     view = True
     shape_only = ("args",)
@@ -354,9 +351,6 @@ class ConcatPart(Operator, name="_concat_part"):
         sample((2, 6), (2, 3), (2, 1), (2, 2), dim=1, index=1),
         sample((2, 6), (2, 3), (2, 1), (2, 2), dim=-1, index=2),
     ]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
         return data[self.index]

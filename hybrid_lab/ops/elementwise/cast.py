@@ -63,6 +63,7 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
 class CastLike(Operator, name="_cast_like"):
     """data converted to the dtype of `like`, of which only the dtype is read."""
 
+    typed_like = 1
     identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
@@ -70,9 +71,6 @@ class CastLike(Operator, name="_cast_like"):
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[1]
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:

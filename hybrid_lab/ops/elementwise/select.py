@@ -94,6 +94,7 @@ class Present(Operator, name="_present"):
     number : (1,); returns : as data
     """
 
+    typed_like = 1
     mxnet = None
     samples = [
         sample(np.array([1.0], np.float32), (3, 4), gradient=False),
@@ -102,9 +103,6 @@ class Present(Operator, name="_present"):
 
     def infer_shape(self, number: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[1]
 
     def numpy(self, number: Array, data: Array, out: Array | None = None) -> Array:
         return into(data if number.item() else np.zeros_like(data), out)

@@ -63,6 +63,8 @@ class Operator:
     random: ClassVar[bool] = False
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
+    typed_like: ClassVar[int | None] = None
+    """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     triton: ClassVar[Kernel | None] = None
@@ -266,6 +268,8 @@ class Operator:
 
     def infer_type(self, *dtypes: np.dtype | None) -> Any:
         """Input dtypes (None: an immediate) -> the output's dtype, or a list. Raises DTypeError."""
+        if self.typed_like is not None:
+            return dtypes[self.typed_like]
         tensors = [dtype for dtype in dtypes if dtype is not None]
         if not tensors:
             return np.dtype("float32")

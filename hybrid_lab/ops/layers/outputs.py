@@ -72,6 +72,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     out_grad : multiply with the gradient from above, which else is not read
     """
 
+    typed_like = 0
     precision = "float32"
     samples = [
         sample((4, 5), ints((4,), 0, 5)),
@@ -110,9 +111,6 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
             raise ShapeError(f"SoftmaxOutput: label has shape {label}; data {data} needs {wanted}, or its own shape")
         return data
 
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
-
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         rows, axis = self.laid_out(data)
         return into(softmax_of(rows, axis).reshape(data.shape), out)
@@ -138,6 +136,7 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     """The gradient of SoftmaxOutput from its output y and label; returns : as y."""
 
     refuses_gradient = True
+    typed_like = 0
     mxnet = None
     samples = [
         sample((4, 5), ints((4,), 0, 5), gradient=False),
@@ -146,9 +145,6 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
 
     def infer_shape(self, y: Shape, label: Shape) -> Shape:
         return y
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         dtype = y.dtype.type
@@ -234,6 +230,7 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
 class _Regression(Operator):
     """Base: a function of data whose gradient is grad_scale * difference(y, label) per output of an instance."""
 
+    typed_like = 0
     kinds = "f"
     precision = "float32"
     own_gradient = True
@@ -248,9 +245,6 @@ class _Regression(Operator):
         if not data or data[:1] != label[:1] or prod(data) != prod(label):
             raise ShapeError(f"{self.name}: label has shape {label}; data {data} needs as many numbers")
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         return into(self.activated(data), out)
@@ -304,6 +298,7 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     """The gradient of the regression outputs from output and label: the difference, or its sign; returns : as y."""
 
     refuses_gradient = True
+    typed_like = 0
     kinds = "f"
     mxnet = None
     grad_scale: float = 1.0
@@ -312,9 +307,6 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
 
     def infer_shape(self, y: Shape, label: Shape) -> Shape:
         return y
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         difference = y - label.reshape(y.shape).astype(y.dtype)
@@ -336,6 +328,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     data : (n, classes); label : (n,) class numbers; margin and regularization_coefficient : the loss's
     """
 
+    typed_like = 0
     kinds = "f"
     precision = "float32"
     own_gradient = True
@@ -355,9 +348,6 @@ class SVMOutput(Operator, name="SVMOutput"):
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"SVMOutput: data {data} and label {label}; (n, classes) and (n,) are needed")
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)

@@ -194,6 +194,7 @@ class Im2Col(_Patches, name="im2col"):
 class Im2ColGrad(_Patches, name="_im2col_grad"):
     """The gradient of im2col: columns added up to an image. data : im2col's input, read for its shape."""
 
+    typed_like = 0
     kinds = "f"
     mxnet = None
     shape_only = ("data",)
@@ -204,9 +205,6 @@ class Im2ColGrad(_Patches, name="_im2col_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(dy, data.shape, out, scratch)

@@ -378,6 +378,7 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
     dy : the output; data : read for its shape; returns : that.
     """
 
+    typed_like = 0
     kinds = "f"
     mxnet = None
     shape_only = ("data",)
@@ -385,9 +386,6 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if not is_floating(dy.dtype):

@@ -72,6 +72,7 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     """
 
     refuses_gradient = True
+    typed_like = 0
     mxnet = None
     shape_only = ("data",)
     samples = [
@@ -84,9 +85,6 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
 
     def infer_shape(self, dy: Shape, place: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(
         self, dy: Array, place: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty

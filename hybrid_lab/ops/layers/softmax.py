@@ -308,6 +308,7 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     data : (n, classes), floating; label : (n,) class numbers; returns : (1,)
     """
 
+    typed_like = 0
     kinds = "f"
     precision = "float32"
     samples = [sample((4, 5), ints((4,), 0, 5))]
@@ -316,9 +317,6 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"softmax_cross_entropy: data {data} and label {label}; (n, classes) and (n,) are needed")
         return (1,)
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         logarithms = data - data.max(axis=1, keepdims=True)
@@ -348,15 +346,13 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
     data : (n, classes); label : (n,); returns : as data.
     """
 
+    typed_like = 0
     kinds = "fiu"
     mxnet = None
     samples = [sample((3, 4), ints((3,), 0, 4))]
 
     def infer_shape(self, data: Shape, label: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
         if out is None:

@@ -255,6 +255,7 @@ class MaskedScale(Elementwise, name="_masked_scale"):
     """
 
     scale: float = 1.0
+    typed_like = 0
     mxnet = None
     samples = [
         sample((3, 4), ints((3, 4), 0, 2, "bool"), scale=1.5),
@@ -267,9 +268,6 @@ class MaskedScale(Elementwise, name="_masked_scale"):
 
     def infer_shape(self, data: Shape, mask: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, mask: Array, out: Array | None = None) -> Array:
         result = np.multiply(data, mask, out=out)

@@ -259,6 +259,7 @@ class RowsByRecord(Operator, name="_rows_by_record"):
     """
 
     back: bool = False
+    typed_like = 0
     mxnet = None
     samples = [
         sample((2, 3, 2), np.array([[[2], [0], [-1]], [[5], [-1], [-1]]], "float32"), gradient=False),
@@ -267,9 +268,6 @@ class RowsByRecord(Operator, name="_rows_by_record"):
 
     def infer_shape(self, data: Shape, record: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, data: Array, record: Array, out: Array | None = None) -> Array:
         rows, places = data.reshape(-1, data.shape[-1]), record.reshape(-1).astype(np.int64)

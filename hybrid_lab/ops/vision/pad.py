@@ -132,6 +132,7 @@ class PadGrad(_Padding, name="_pad_grad"):
     dy : the padded shape; data : Pad's input, read for its shape; returns : that shape
     """
 
+    typed_like = 0
     kinds = "fiu"
     mxnet = None
     shape_only = ("data",)
@@ -142,9 +143,6 @@ class PadGrad(_Padding, name="_pad_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         pairs = self.borders(data.shape)
@@ -226,6 +224,7 @@ class Crop(_Cropping, name="Crop"):
     offset : (y, x) of the upper left corner; center_crop takes the middle instead
     """
 
+    typed_like = 0
     view = True
     samples = [
         sample((2, 3, 6, 7), h_w=(3, 4), offset=(2, 1)), sample((2, 3, 6, 7), h_w=(3, 4), center_crop=True),
@@ -246,9 +245,6 @@ class Crop(_Cropping, name="Crop"):
         spatial = self._parts(data)[2:]
         return (*data[0][:2], *(part.stop - part.start for part in spatial))
 
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
-
     def numpy(self, *data: Array, out: Array | None = None) -> Array:
         return into(data[0][self._parts(tuple(item.shape for item in data))], out)
 
@@ -265,15 +261,13 @@ class Crop(_Cropping, name="Crop"):
 class CropGrad(_Cropping, name="_crop_grad"):
     """The gradient of Crop: dy among zeros. data : Crop's input, read for its shape; returns : that shape."""
 
+    typed_like = 0
     mxnet = None
     shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 6, 7), offset=(2, 1)), sample((1, 2, 3, 4), (1, 2, 6, 7), center_crop=True)]
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if out is None:

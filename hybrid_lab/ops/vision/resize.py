@@ -154,15 +154,13 @@ class BilinearResizeGrad(_Resizing, name="_bilinear_resize_grad"):
     dy : the resized image; data : read for its shape; returns : that shape
     """
 
+    typed_like = 0
     mxnet = None
     shape_only = ("data",)
     samples = [sample((2, 3, 7, 3), (2, 3, 4, 5)), sample((1, 2, 7, 3), (1, 2, 4, 5), align_corners=False)]
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         return self.backward(dy, data.shape[2:], out)
@@ -260,6 +258,7 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
     dy : the pooled image; data : read for its shape; returns : that shape
     """
 
+    typed_like = 0
     mxnet = None
     shape_only = ("data",)
     samples = [
@@ -269,9 +268,6 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if dy.shape[2:] == (1, 1):
@@ -447,6 +443,7 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
 
     index: int
     sample_type: Literal["nearest", "bilinear"] = "nearest"
+    typed_like = 0
     mxnet = None
     kinds = "fiu"
     shape_only = ("args",)
@@ -461,9 +458,6 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
 
     def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
         return data[self.index]
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def _channels(self, depths: list[int]) -> slice:
         if self.multi_input_mode == "sum":

@@ -35,6 +35,7 @@ Table = tuple[np.ndarray, np.ndarray]
 class _Pooled(Operator):
     """Base: the size of the result and the scale from the regions' coordinates to the map's."""
 
+    typed_like = 0
     kinds = "f"
     pooled_size: Shape
     spatial_scale: float
@@ -46,9 +47,6 @@ class _Pooled(Operator):
             )
         if not self.spatial_scale > 0:
             raise AttributeSpecError(f"{self.name}: spatial_scale={self.spatial_scale} must be positive")
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def checked(self, data: tuple[int, ...], rois: tuple[int, ...], columns: tuple[int, ...]) -> None:
         """Raise ShapeError for shapes that do not fit."""
@@ -178,6 +176,7 @@ class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
     returns : the shape of data
     """
 
+    typed_like = 0
     kinds = "f"
     mxnet = None
     shape_only = ("data",)
@@ -190,9 +189,6 @@ class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape, rois: Shape, places: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(data.shape, rois, places)
@@ -212,15 +208,13 @@ class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
     d : (n, c, h, w); rois : (regions, 5); places : (regions, c, ph, pw); returns : the shape of places
     """
 
+    typed_like = 0
     kinds = "f"
     mxnet = None
     samples = [sample((2, 3, 8, 9), _ROIS, np.array([[[[7, -1]], [[70, 7]], [[0, 7]]]] * 5, "int64"), gradient=False)]
 
     def infer_shape(self, d: Shape, rois: Shape, places: Shape) -> Shape:
         return places
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, d: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(d.shape, rois, places)

@@ -92,6 +92,7 @@ def _pixel_scale(spatial: tuple[int, ...]) -> np.ndarray:
 class GridGeneratorGrad(Operator, name="_grid_generator_grad"):
     """The gradient of GridGenerator. dy : the grid's shape; data : read for its shape; returns : that shape."""
 
+    typed_like = 0
     kinds = "f"
     transform_type: Literal["affine", "warp"]
     target_shape: Shape = (0, 0)
@@ -104,9 +105,6 @@ class GridGeneratorGrad(Operator, name="_grid_generator_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     @cached_property
     def base(self) -> np.ndarray:
@@ -182,6 +180,7 @@ class BilinearSampler(Operator, name="BilinearSampler"):
 class SamplerDataGrad(Operator, name="_sampler_data_grad"):
     """The gradient of BilinearSampler's data. dy : its output; data : read for its shape; grid."""
 
+    typed_like = 0
     kinds = "f"
     mxnet = None
     shape_only = ("data",)
@@ -189,9 +188,6 @@ class SamplerDataGrad(Operator, name="_sampler_data_grad"):
 
     def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
         return data
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return dtypes[0]
 
     def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         if dy.dtype == np.float16:
