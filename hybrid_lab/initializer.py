@@ -24,6 +24,9 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 from hybrid_lab.ops.kernels.philox import generator
 
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray import NDArray
+
 __all__ = [
     "Bilinear",
     "Constant",
@@ -130,7 +133,7 @@ class Initializer:
         """The initializer as JSON text, `["xavier", {"magnitude": 3}]`, which `create` reads."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
-    def __call__(self, desc: str, arr: Any) -> None:
+    def __call__(self, desc: str, arr: NDArray) -> None:
         """Fill `arr` in place, by `desc.attrs['__init__']` if there is one, else by the name's ending.
 
         Raises ValueError for a name that no rule covers.
@@ -152,30 +155,30 @@ class Initializer:
                 return
         self._init_default(desc, arr)
 
-    def _log(self, desc: str, rule: object, arr: Any) -> None:
+    def _log(self, desc: str, rule: object, arr: NDArray) -> None:
         if self._verbose:
             shown = self._print_func(arr) if self._print_func else f"norm {np.linalg.norm(arr.asnumpy()):.4g}"
             _logger.info("Initialized %s as %s: %s", desc, rule, shown)
 
-    def _init_weight(self, name: str, arr: object) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not override _init_weight(name, arr)")
 
-    def _init_zero(self, name: str, arr: Any) -> None:
+    def _init_zero(self, name: str, arr: NDArray) -> None:
         arr[:] = 0.0
 
-    def _init_one(self, name: str, arr: Any) -> None:
+    def _init_one(self, name: str, arr: NDArray) -> None:
         arr[:] = 1.0
 
-    def _init_bias(self, name: str, arr: Any) -> None:
+    def _init_bias(self, name: str, arr: NDArray) -> None:
         arr[:] = 0.0
 
-    def _init_gamma(self, name: str, arr: Any) -> None:
+    def _init_gamma(self, name: str, arr: NDArray) -> None:
         arr[:] = 1.0
 
-    def _init_beta(self, name: str, arr: Any) -> None:
+    def _init_beta(self, name: str, arr: NDArray) -> None:
         arr[:] = 0.0
 
-    def _init_default(self, name: str, arr: object) -> None:
+    def _init_default(self, name: str, arr: NDArray) -> None:
         endings = ", ".join(ending for ending, _ in _RULES)
         raise ValueError(
             f"no initialization rule for the name {str(name)!r}: names ending with {endings} have one. "
@@ -249,7 +252,7 @@ class Zero(Initializer):
     def __init__(self) -> None:
         super().__init__()
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = 0.0
 
 
@@ -261,7 +264,7 @@ class One(Initializer):
     def __init__(self) -> None:
         super().__init__()
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = 1.0
 
 
@@ -273,7 +276,7 @@ class Constant(Initializer):
         super().__init__(value=value)
         self.value = value
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = self.value
 
     def dumps(self) -> str:
@@ -301,7 +304,7 @@ class Uniform(Initializer):
         super().__init__(scale=scale)
         self.scale = _at_least_0("Uniform", "scale", scale)
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = _generator().uniform(-self.scale, self.scale, arr.shape).astype(arr.dtype)
 
 
@@ -313,7 +316,7 @@ class Normal(Initializer):
         super().__init__(sigma=sigma)
         self.sigma = _at_least_0("Normal", "sigma", sigma)
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = _generator().normal(0.0, self.sigma, arr.shape).astype(arr.dtype)
 
 
@@ -338,7 +341,7 @@ class Xavier(Initializer):
         self.factor_type = factor_type
         self.magnitude = float(_at_least_0(type(self).__name__, "magnitude", magnitude))
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         shape = arr.shape
         if len(shape) < 2:
             raise ShapeError(
@@ -379,7 +382,7 @@ class Orthogonal(Initializer):
         self.scale = scale
         self.rand_type = rand_type
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         rows, columns = arr.shape[0], math.prod(arr.shape[1:])
         generator = _generator()
         if self.rand_type == "uniform":
@@ -401,7 +404,7 @@ class Bilinear(Initializer):
     def __init__(self) -> None:
         super().__init__()
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         if len(arr.shape) != 4:
             raise ShapeError(f"Bilinear fills a kernel with four dimensions; {str(name)!r} has shape {arr.shape}")
         height, width = arr.shape[2:]
@@ -420,7 +423,7 @@ class LSTMBias(Initializer):
         super().__init__(forget_bias=forget_bias)
         self.forget_bias = forget_bias
 
-    def _init_weight(self, name: str, arr: Any) -> None:
+    def _init_weight(self, name: str, arr: NDArray) -> None:
         values = np.zeros(arr.shape, arr.dtype)
         hidden = arr.shape[0] // 4
         values[hidden : 2 * hidden] = self.forget_bias
@@ -447,7 +450,7 @@ class Mixed:
             initializer.set_verbosity(verbose, print_func)
         return self
 
-    def __call__(self, name: str, arr: Any) -> None:
+    def __call__(self, name: str, arr: NDArray) -> None:
         for pattern, initializer in self.map:
             if pattern.match(name):
                 initializer(name, arr)
@@ -482,7 +485,7 @@ class Load:
         self.verbose = verbose
         return self
 
-    def __call__(self, name: str, arr: Any) -> None:
+    def __call__(self, name: str, arr: NDArray) -> None:
         value = self.param.get(str(name))
         if value is None:
             if self.default_init is None:

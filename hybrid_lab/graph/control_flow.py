@@ -39,6 +39,7 @@ from hybrid_lab.ops.framework.types import Array, Outs, PartialShape, PartialSha
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
+    from hybrid_lab.ops.framework.types import Array, Outs, PartialShape, PartialShapes, Shape
 
 
 class Composed(Operator):
@@ -238,7 +239,7 @@ class Backward(Composed):
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
 
-    def numpy(self, *inputs: Any, out: Any = None) -> Any:
+    def numpy(self, *inputs: Array, out: Outs = None) -> Any:
         count = len(self.forward.signature.inputs)
         first = count + self.forward.num_hidden
         heads = dict(zip(self.heads, inputs[first:], strict=True))

@@ -18,6 +18,8 @@ from hybrid_lab.ops.kernels import philox
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
+    from hybrid_lab.ops.framework.types import Array
+
 
 #: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
 KEY = np.dtype("int64")

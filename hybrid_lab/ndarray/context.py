@@ -62,7 +62,7 @@ class Context:
     def __repr__(self) -> str:
         return f"{self.device_type}({self.device_id})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return Context, (self.device_type, self.device_id)
 
     def __enter__(self) -> Context:

@@ -286,7 +286,7 @@ class NDArray(Overloads):
     def __hash__(self) -> int:
         return id(self)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (self.asnumpy(), self.context)
 
     def __copy__(self) -> NDArray:

@@ -129,7 +129,7 @@ class GraphCache:
         twin._pinned_tree = [weakref.ref(copy.deepcopy(block, memo)) for block in self._live_pinned_tree()]
         return twin
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """A pickled block starts without traces, too; graphs from a file are not pickled."""
         if self.pinned:
             name = self.block.name or type(self.block).__name__
