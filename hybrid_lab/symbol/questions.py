@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -57,12 +57,12 @@ class GraphQuestions:
                 result.append(f"{value.node.name}_output{value.index if several else ''}")
         return result
 
-    def get_internals(self) -> Any:
+    def get_internals(self) -> Self:
         """All visible outputs of all nodes, each after what it reads, inputs in their order, as MXNet lists them."""
         nodes = _depth_first(self.outputs)
         return type(self)([value for node in nodes for value in node.outputs[: max(node.op.signature.visible, 1)]])
 
-    def get_children(self) -> Any:
+    def get_children(self) -> Self | None:
         values = [item for value in self.outputs for item in value.node.values_in]
         return type(self)(values) if values else None
 

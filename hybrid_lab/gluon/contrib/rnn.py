@@ -89,11 +89,11 @@ class VariationalDropoutCell(ModifierCell):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """See RecurrentCell.unroll. Inputs and outputs are dropped as whole sequences where no state is."""
         if self.drop_states:
             try:

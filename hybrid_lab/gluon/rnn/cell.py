@@ -45,7 +45,9 @@ class RecurrentCell(Block):
         """{"shape": ..., "__layout__": ...} of every state."""
         raise NotImplementedError(f"{type(self).__name__} does not define state_info()")
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Tensor] = nd.zeros, **kwargs: object
+    ) -> list[Tensor]:
         """The states before the first step.
 
         func : makes one, `func(shape=..., **kwargs)`: nd.zeros, nd.ones, nd.random.normal ...
@@ -59,7 +61,7 @@ class RecurrentCell(Block):
                 f"{self.name} is wrapped by a modifier cell (ZoneoutCell, ResidualCell ...); call that cell instead"
             )
 
-    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Tensor]:
         """States of zeros for inputs whose batch is axis number `batch` of x, an array or a Symbol."""
         self._refuse_modified()
         return [
@@ -70,11 +72,11 @@ class RecurrentCell(Block):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """Run `length` steps; returns the outputs and the states after the last one.
 
         inputs : one tensor in `layout`, or a list of steps, (N, C) each
@@ -93,7 +95,7 @@ class RecurrentCell(Block):
                 history.append(states)
         return self._finished(outputs, states, history, layout, merge_outputs, valid_length)
 
-    def _beginning(self, begin_state: Any, steps: Sequence[Any]) -> list[Any]:
+    def _beginning(self, begin_state: list[Tensor] | None, steps: Sequence[Any]) -> list[Tensor]:
         return self.zero_state(steps[0]) if begin_state is None else list(begin_state)
 
     @contextmanager
@@ -108,12 +110,12 @@ class RecurrentCell(Block):
     @staticmethod
     def _finished(
         outputs: list[object],
-        states: list[object],
-        history: list[list[object]],
+        states: list[Tensor],
+        history: list[list[Tensor]],
         layout: str,
         merge_outputs: bool | None,
         valid_length: object,
-    ) -> tuple[Any, list[Any]]:
+    ) -> tuple[Any, list[Tensor]]:
         if valid_length is not None:
             states = last_states(history, valid_length) if states else states
             whole = masked(outputs, valid_length, layout)
@@ -125,17 +127,19 @@ class CellOfCells(RecurrentCell):
     """Base of cells that are made of others. Their states are those of the others, one behind the other."""
 
     @property
-    def _cells(self) -> list[Any]:
-        return list(self._children.values())
+    def _cells(self) -> list[RecurrentCell]:
+        return cast("list[RecurrentCell]", list(self._children.values()))
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return [info for cell in self._cells for info in cell.state_info(batch_size)]
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Tensor] = nd.zeros, **kwargs: object
+    ) -> list[Tensor]:
         self._refuse_modified()
         return [state for cell in self._cells for state in cell.begin_state(batch_size, func, **kwargs)]
 
-    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Tensor]:
         self._refuse_modified()
         return [state for cell in self._cells for state in cell.zero_state(x, batch)]
 

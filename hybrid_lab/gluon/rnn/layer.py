@@ -94,7 +94,9 @@ class _Layer(HybridBlock):
         shape = (self._num_layers * self._directions, batch_size, self._hidden_size)
         return [{"shape": shape, "__layout__": "LNC", "dtype": self._dtype} for _ in range(self._num_states)]
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Tensor] = nd.zeros, **kwargs: object
+    ) -> list[Tensor]:
         """States to begin with. func : makes one, `func(shape=..., dtype=..., **kwargs)`; default nd.zeros."""
         return [
             func(**{"shape": info["shape"], "dtype": info["dtype"], **kwargs}) for info in self.state_info(batch_size)

@@ -49,11 +49,11 @@ class DropoutCell(HybridRecurrentCell):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """See RecurrentCell.unroll."""
         self.reset()
         if merge_outputs is not None:
@@ -89,11 +89,13 @@ class ModifierCell(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return self.base_cell.state_info(batch_size)
 
-    def begin_state(self, batch_size: int = 0, func: Callable[..., object] = nd.zeros, **kwargs: object) -> list[Any]:
+    def begin_state(
+        self, batch_size: int = 0, func: Callable[..., Tensor] = nd.zeros, **kwargs: object
+    ) -> list[Tensor]:
         self._refuse_modified()
         return self._unmodified(lambda: self.base_cell.begin_state(batch_size, func, **kwargs))
 
-    def zero_state(self, x: object, batch: int = 0) -> list[Any]:
+    def zero_state(self, x: object, batch: int = 0) -> list[Tensor]:
         self._refuse_modified()
         return self._unmodified(lambda: self.base_cell.zero_state(x, batch))
 
@@ -130,7 +132,7 @@ class ZoneoutCell(ModifierCell):
         super().reset()
         object.__setattr__(self, "_previous", None)
 
-    _previous: Any
+    _previous: Tensor | None
 
     def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         output, after = self.base_cell(inputs, states)
@@ -151,7 +153,7 @@ class ZoneoutCell(ModifierCell):
             object.__setattr__(self, "_previous", output)
         return output, after
 
-    def unroll(self, *args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+    def unroll(self, *args: Any, **kwargs: Any) -> tuple[Any, list[Tensor]]:
         """See RecurrentCell.unroll."""
         try:
             return super().unroll(*args, **kwargs)
@@ -179,11 +181,11 @@ class ResidualCell(ModifierCell):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """See RecurrentCell.unroll."""
         self.reset()
         outputs, states = self._unmodified(
@@ -218,11 +220,11 @@ class BidirectionalCell(CellOfCells, HybridRecurrentCell):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """See RecurrentCell.unroll. With lengths, the backward cell begins at the end of each sequence."""
         self.reset()
         steps = steps_of(length, inputs, layout)

@@ -34,7 +34,7 @@ class _Stack(CellOfCells):
     def __getitem__(self, index: int) -> Any:
         return self._cells[index]
 
-    def _step(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+    def _step(self, inputs: Tensor, states: list[Tensor]) -> Step:
         states, after = list(states), []
         for cell in self._cells:
             count = len(cell.state_info())
@@ -47,11 +47,11 @@ class _Stack(CellOfCells):
         self,
         length: int,
         inputs: Any,
-        begin_state: Any = None,
+        begin_state: list[Tensor] | None = None,
         layout: str = "NTC",
         merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Tensor]]:
         """Each cell runs over the whole sequence before the next one does. See RecurrentCell.unroll."""
         self.reset()
         first = steps_of(length, inputs, layout)[0] if begin_state is None else None
@@ -70,7 +70,7 @@ class _Stack(CellOfCells):
 class SequentialRNNCell(_Stack):
     """Cells on top of one another; they may be plain RecurrentCells."""
 
-    def forward(self, inputs: Any, states: Any) -> Any:
+    def forward(self, inputs: Tensor, states: list[Tensor]) -> Step:
         return self._step(inputs, states)
 
 
