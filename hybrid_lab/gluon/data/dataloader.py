@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -30,7 +30,7 @@ class DataLoader:
         shuffle: bool = False,
         sampler: Sampler | None = None,
         last_batch: str | None = None,
-        batch_sampler: Iterable[list[int]] | None = None,
+        batch_sampler: Any = None,
         batchify_fn: Callable[[list[Any]], Any] | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
