@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike, fspath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,8 +60,7 @@ def tag_of(dtype: np.dtype) -> str | None:
     return NAMES.get(dtype.newbyteorder("<")) or (BF16 if dtype.name == BFLOAT16 else None)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """Where one tensor lies: `start` and `stop` count from the first byte after the header."""
 
     name: str

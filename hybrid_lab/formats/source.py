@@ -5,12 +5,10 @@ Files are not mapped into memory: when another process shortens a mapped file, r
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import weakref
 from os import PathLike, fspath
-from typing import BinaryIO
 
 import numpy as np
 
@@ -20,16 +18,28 @@ _WORTH_A_CALL = 1 << 16
 """So many bytes go from the operating system straight to their array; fewer come through the file's buffer."""
 
 
-class _File:
-    """An open file or bytes in memory, of which several threads may read."""
+class _Memory:
+    """Bytes in memory."""
 
-    def __init__(self, stream: BinaryIO, path: str | None) -> None:
+    path = None
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._data = memoryview(data).cast("B")
+        self.size = len(self._data)
+
+    def read_into(self, buffer: memoryview, position: int) -> None:
+        buffer[:] = self._data[position : position + len(buffer)]
+
+
+class _File:
+    """An open file, of which several threads may read."""
+
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._stream = stream
+        self._stream = open(path, "rb")  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._stream.close)
         self._lock = threading.Lock()
-        self.size = stream.seek(0, os.SEEK_END)
-        self._positioned = hasattr(os, "preadv") and not isinstance(stream, io.BytesIO)
-        weakref.finalize(self, stream.close)
+        self.size = self._stream.seek(0, os.SEEK_END)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
         while buffer:
@@ -42,11 +52,11 @@ class _File:
             buffer, position = buffer[count:], position + count
 
     def _read(self, buffer: memoryview, position: int) -> int:
-        if self._positioned and len(buffer) >= _WORTH_A_CALL:
+        if len(buffer) >= _WORTH_A_CALL and hasattr(os, "preadv"):
             return os.preadv(self._stream.fileno(), [buffer], position)
         with self._lock:
             self._stream.seek(position)
-            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
+            return self._stream.readinto(buffer)
 
 
 class Source:
@@ -56,19 +66,19 @@ class Source:
     """
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._file, self._start = _File(io.BytesIO(data), None), 0
-        self._size = self._file.size
+        self._file: _File | _Memory = _Memory(data)
+        self._start, self._size = 0, self._file.size
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Source:
         """The file at `path`, open for as long as a Source of it lives. Raises OSError."""
-        return cls._of(_File(open(path, "rb"), fspath(path)), 0, None)  # noqa: SIM115 - _File closes it
+        file = _File(fspath(path))
+        return cls._of(file, 0, file.size)
 
     @classmethod
-    def _of(cls, file: _File, start: int, size: int | None) -> Source:
+    def _of(cls, file: _File | _Memory, start: int, size: int) -> Source:
         source = object.__new__(cls)
-        source._file, source._start = file, start
-        source._size = file.size if size is None else size
+        source._file, source._start, source._size = file, start, size
         return source
 
     def part(self, start: int, stop: int) -> Source:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from .. import strict_json
-from ..background import background, forcing
+from ..background import WORTH_THREADS, background, forcing
 from ..kinds import other_kind
 from ..safetensors import SafetensorsFile, encode, little_bytes
 from ..source import Source
@@ -222,7 +222,10 @@ class Container:
                 self.read(name)
 
     def _all_tensors(self, name: str) -> Iterator[tuple[str, np.ndarray]]:
-        file = self.tensors(name)
+        content = self._part(name)
+        if len(content) < WORTH_THREADS:
+            content = Source(content[:])  # one read instead of one for each tensor
+        file = self._safetensors(name, content)
         crc = zlib.crc32(file.header)
         for tensor, array in self._checked(file, file):
             crc = zlib.crc32(little_bytes(array), crc)

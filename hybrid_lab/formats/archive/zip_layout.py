@@ -184,26 +184,27 @@ def _central_entry(directory: bytes, position: int) -> tuple[str, int, int, int,
     """name, crc, size, header offset and the position after one central header, as they stand."""
     if position + _CENTRAL.size > len(directory):
         raise LayoutError("the central directory is cut off")
-    fields = dict(zip(_CENTRAL_FIELDS, _CENTRAL.unpack_from(directory, position), strict=True))
-    if fields["signature"] != b"PK\1\2":
+    signature, *_, crc, _, size, name_size, extra_size, comment_size, _, _, _, offset = _CENTRAL.unpack_from(
+        directory, position
+    )
+    if signature != b"PK\1\2":
         raise LayoutError("the central directory is damaged")
     begin = position + _CENTRAL.size
-    stop = begin + fields["name length"] + fields["extra length"] + fields["comment length"]
-    raw = directory[begin : begin + fields["name length"]]
-    if stop > len(directory) or len(raw) != fields["name length"]:
+    stop = begin + name_size + extra_size + comment_size
+    raw = directory[begin : begin + name_size]
+    if stop > len(directory) or len(raw) != name_size:
         raise LayoutError("the central directory is cut off")
     try:
         name = check_name(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise LayoutError(f"the member name {raw[:200]!r} is not UTF-8") from None
-    size, offset = fields["size"], fields["header offset"]
-    extra = directory[begin + len(raw) : begin + len(raw) + fields["extra length"]]
+    extra = directory[begin + name_size : begin + name_size + extra_size]
     wanted = 16 * (size == ZIP64) + 8 * (offset == ZIP64)
     if len(extra) == wanted + 4 and wanted:
         values = list(struct.unpack(f"<{wanted // 8}Q", extra[4:]))
         size = values[0] if size == ZIP64 else size
         offset = values[-1] if offset == ZIP64 else offset
-    return name, fields["CRC"], size, offset, stop
+    return name, crc, size, offset, stop
 
 
 def _find_end(data: bytes | Source, comment_size: int) -> tuple[int, int, int, bytes]:
