@@ -62,7 +62,7 @@ def run_inspect(arguments: Namespace) -> int:
 
 def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
     """An archive in lines of text: its header, the tree of blocks, the graphs, the tensors."""
-    from ..formats.archive import layout, tree
+    from ..formats.archive import graphs, layout, tree
 
     blocks = tree.from_json(archive.read_json(layout.TREE), archive.path)
     size = sum(record["size"] for record in archive.manifest["members"].values())
@@ -76,12 +76,11 @@ def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
         depth = path.count(".") + 1 if path else 0
         yield "  " * depth + _block(path, block, shared=block.id in seen)
         seen.add(block.id)
-    graphs = [name for name in archive.names if name.startswith("graphs/")]
+    members = [name for name in archive.names if name.startswith("graphs/")]
     yield ""
-    yield count(len(graphs), "graph")
-    for name in graphs:
-        nodes = archive.read_json(name).get("nodes", [])
-        operators = sum(node.get("op") != "null" for node in nodes)
+    yield count(len(members), "graph")
+    for name in members:
+        operators = graphs.count_operators(archive, name)
         yield f"  {name.removeprefix('graphs/').removesuffix('.json')}: {count(operators, 'operator')}"
     for member in archive.names:
         if member.endswith(".safetensors"):

@@ -382,6 +382,8 @@ class Trainer:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArchiveError(f"the settings in the file are damaged: {error}", path=path) from None
+        if not isinstance(data, dict):
+            raise ArchiveError("the settings in the file are damaged: they are not a JSON object", path=path)
         self.set_states(data, arrays, path)
 
 

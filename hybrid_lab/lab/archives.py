@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.formats.archive import Container, inspect, layout, tree
+from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
 from hybrid_lab.lab import files
 from hybrid_lab.lab.messages import Archive, SavedGraph
 
@@ -16,12 +16,11 @@ def graphs_in(path: Path) -> list[SavedGraph]:
     Raises ArchiveError for a damaged file, OSError.
     """
     archive = Container.open(path)
-    graphs: list[SavedGraph] = []
+    found: list[SavedGraph] = []
     for block in tree.from_json(archive.read_json(layout.TREE), archive.path).blocks:
         for member in block.graphs:
-            nodes = archive.read_json(member)["nodes"]
-            graphs.append({"path": block.path, "operators": sum(node["op"] != "null" for node in nodes)})
-    return graphs
+            found.append({"path": block.path, "operators": graphs.count_operators(archive, member)})
+    return found
 
 
 def listing() -> list[Archive]:

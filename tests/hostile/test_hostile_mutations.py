@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 
 import numpy as np
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, init, nd
+from hybrid_lab.cli.archive import describe
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.formats.archive import Container, diff
+from hybrid_lab.formats.archive.container import ContainerWriter
 from hybrid_lab.gluon import nn
+from hybrid_lab.lab.archives import graphs_in
 
 VALUES = [None, True, 0, 1, -1, 2**31, 2**63, 1e308, 0.5, "", "x", "1.p", "(1,2", "nan", [], [1], {}, {"a": 1}, [[0]]]
 NUMBERS = [0, 1, -1, 2**7, 2**15, 2**31 - 1, 2**31, 2**62, 2**63 - 1]
@@ -69,20 +75,21 @@ def files(tmp_path_factory):
     trainer.step(2)
     net.export(str(folder / "net"))
     trainer.save_states(str(folder / "net.states"))
+    mx.save_cached_graphs(net, folder / "net.hlab", trainer=trainer, aux={"a": [1, nd.ones(2)]})
     nd.save(str(folder / "arrays"), {"a": nd.ones((2, 3)), "b": nd.ones((4,), dtype="int32")})
     return folder, net, trainer
 
 
-def read_all(reader, make):
+def read_all(reader, make, rounds=ROUNDS):
     """Read many changed files; some must be refused."""
     refused, chance = 0, random.Random(12)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         try:
             reader(make(chance))
         except HybridLabError as error:
             assert str(error)
             refused += 1
-    assert refused > ROUNDS // 4
+    assert refused > rounds // 4
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -108,12 +115,102 @@ def test_safetensors():
 def test_trainer_states(files, tmp_path):
     folder, _, trainer = files
     good, path = (folder / "net.states").read_bytes(), tmp_path / "f.states"
+    length = int.from_bytes(good[:8], "little")
+    header = json.loads(good[8 : 8 + length])
+    settings = json.loads(header["__metadata__"]["hybrid_lab.trainer"])
+
+    def make(chance):
+        if chance.random() < 0.5:
+            return changed_header(good, chance)
+        return with_settings(changed(settings, chance))
+
+    def with_settings(value):
+        text = json.dumps({**header, "__metadata__": {"hybrid_lab.trainer": json.dumps(value)}}).encode()
+        return len(text).to_bytes(8, "little") + text + good[8 + length :]
 
     def read(data):
         path.write_bytes(data)
         trainer.load_states(str(path))
 
-    read_all(read, lambda chance: changed_header(good, chance))
+    read_all(read, make)
+    for value in (None, 5, "x", [1]):
+        with pytest.raises(HybridLabError, match="not a JSON object"):
+            read(with_settings(value))
+
+
+def rewritten(archive, edit):
+    """The bytes of an archive whose members went through `edit(name, content)`, with digests that are right."""
+    file = io.BytesIO()
+    writer = ContainerWriter(file)
+    for name in archive.names:
+        if archive.holds_tensors(name):
+            writer.add_tensors(name, archive.read_tensors(name))
+        else:
+            writer.add_json(name, edit(name, archive.read_json(name)))
+    writer.finish({})
+    return file.getvalue()
+
+
+def changed_graph(document, chance):
+    """A graph with another value in one of its places, or in the structure that it holds as text."""
+    if chance.random() < 0.5:
+        return changed(document, chance)
+    kind, text = document["attrs"]["hybrid_lab"]
+    attrs = {**document["attrs"], "hybrid_lab": [kind, json.dumps(changed(json.loads(text), chance))]}
+    return {**document, "attrs": attrs}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_archives(files, tmp_path):
+    """Changed documents in archives that are intact as files: every reader of archives, loading and listing."""
+    folder, net, trainer = files
+    good, path = Container.open(folder / "net.hlab"), tmp_path / "f.hlab"
+    readers = [
+        lambda: net.load(path),
+        lambda: net.load(path, graphs="file"),
+        lambda: mx.load_cached_graphs(net, path, trainer=trainer),
+        lambda: gluon.load(path)(nd.ones((2, 1, 5, 5))),
+        lambda: list(describe(Container.open(path), with_tensors=True)),
+        lambda: graphs_in(path),
+        lambda: diff(good, Container.open(path)),
+    ]
+
+    def make(chance):
+        wanted = chance.choice([name for name in good.names if not good.holds_tensors(name)])
+        change = changed_graph if wanted.startswith("graphs/") else changed
+        return rewritten(good, lambda name, content: change(content, chance) if name == wanted else content)
+
+    def read(data):
+        path.write_bytes(data)
+        problems = []
+        for reader in readers:
+            try:
+                reader()
+            except HybridLabError as error:
+                problems.append(error)
+        for problem in problems:
+            raise problem
+
+    read_all(read, make, rounds=ROUNDS // 2)
+
+
+def test_lists_of_nodes_and_owners_of_another_kind(files, tmp_path):
+    """Documents in archives that ended in a TypeError or AttributeError."""
+    folder, net, _ = files
+    good = Container.open(folder / "net.hlab")
+    root, path = "graphs/__root__.json", tmp_path / "f.hlab"
+    for value in (5, [], {"nodes": 5}, {"nodes": [True]}, {}):
+        path.write_bytes(rewritten(good, lambda name, content, value=value: value if name == root else content))
+        for reader in (lambda: list(describe(Container.open(path))), lambda: graphs_in(path)):
+            with pytest.raises(HybridLabError, match="no list of nodes"):
+                reader()
+    document = good.read_json(root)
+    structure = json.loads(document["attrs"]["hybrid_lab"][1])
+    structure["parameters"] = {name: [owner] for name, owner in structure["parameters"].items()}
+    document["attrs"]["hybrid_lab"][1] = json.dumps(structure)
+    path.write_bytes(rewritten(good, lambda name, content: document if name == root else content))
+    with pytest.raises(HybridLabError, match="structure does not fit"):
+        net.load(path)
 
 
 DAMAGED = {

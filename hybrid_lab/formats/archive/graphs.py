@@ -27,6 +27,8 @@ from ..mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Parameter
 
+    from .container import Container
+
 STRUCTURE = "hybrid_lab"
 """Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
 
@@ -147,6 +149,7 @@ def parse(
             and len(graph.outputs) == count_leaves(out_spec)
             and (types is None or len(types) == len(names))
             and not variables
+            and {*map(type, owners.values())} <= {str}
         )
     except (HybridLabError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         raise error(f"the graph's structure does not fit it: {str(problem)[:200] or type(problem).__name__}") from None
@@ -158,6 +161,15 @@ def parse(
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
     nested, named = structure.get("nested") is True, structure.get("named") is True
     return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested, named)
+
+
+def count_operators(container: Container, member: str) -> int:
+    """How many operators the graph of a member has, by the member's list of nodes alone. Raises ArchiveError."""
+    document = container.read_json(member)
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
+        raise container.error("damaged archive: the graph has no list of nodes", member)
+    return sum(node.get("op") != "null" for node in nodes)
 
 
 def _depth(data: object) -> int:
