@@ -68,7 +68,7 @@ class Loss(HybridBlock):
     the loss, (batch, 1) for example.
     """
 
-    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Unpack[BlockOptions]) -> None:
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]) -> None:
         super().__init__(**kwargs)
         self._weight = weight
         self._batch_axis = batch_axis
@@ -99,9 +99,6 @@ class L2Loss(Loss):
 @layer
 class L1Loss(Loss):
     """|label - pred|, averaged per sample. pred : (batch, ...); label : as many elements -> (batch,)."""
-
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)

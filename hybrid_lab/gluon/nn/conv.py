@@ -32,32 +32,44 @@ def window(size: Size, dims: int, name: str) -> tuple[int, ...]:
     return tuple(int(each) if isinstance(each, Integral) else each for each in sizes)
 
 
+#: The layouts of data with so many spatial dimensions; the first is the default.
+LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+
+
+def checked_layout(block: HybridBlock, layout: str | None, layouts: Sequence[str]) -> str:
+    """The layout, or the first one where it is None. Raises ValueError where it is none of `layouts`."""
+    if layout is None:
+        return layouts[0]
+    if layout not in layouts:
+        raise ValueError(f"the layout of {type(block).__name__} must be {' or '.join(layouts)}, not {layout!r}")
+    return layout
+
+
 class _Conv(HybridBlock):
     """What the convolutions share; `dims` is the number of spatial dimensions, `operator` what they call."""
 
     dims: int
-    layouts: tuple[str, ...]
     operator = "Convolution"
 
-    def _set_up(
+    def __init__(
         self,
         channels: int,
         kernel_size: Size,
-        strides: Size,
-        padding: Size,
-        dilation: Size,
-        groups: int,
-        layout: str,
-        activation: str | None,
-        use_bias: bool,
-        weight_initializer: InitializerLike,
-        bias_initializer: InitializerLike,
-        in_channels: int,
-        **more: object,
+        strides: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
+        in_channels: int = 0,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
-        """`more` : further attributes of the operator."""
-        if layout not in self.layouts:
-            raise ValueError(f"the layout of {type(self).__name__} must be {' or '.join(self.layouts)}, not {layout!r}")
+        super().__init__(**kwargs)
+        layouts = LAYOUTS[self.dims] if self.dims > 1 else ("NCW",)  # as in MXNet
+        layout = checked_layout(self, layout, layouts)
         if groups < 1 or channels % groups or in_channels % groups:
             raise ShapeError(
                 f"{type(self).__name__}: channels={channels} and in_channels={in_channels} must be multiples of "
@@ -75,7 +87,6 @@ class _Conv(HybridBlock):
             "num_group": groups,
             "no_bias": not use_bias,
             "layout": layout,
-            **more,
         }
         with self.name_scope():
             self.weight = self.params.get(
@@ -123,6 +134,7 @@ class Conv1D(_Conv):
 
     channels : number of outputs; kernel_size, strides, padding, dilation : a number or one per dimension
     groups : inputs and outputs are split into so many independent convolutions
+    layout : 'NCW'
     activation : a name as `Activation` takes it, or None
     in_channels : number of inputs; 0 takes it from the first batch
     weight : (channels, in_channels // groups, kernel); bias : (channels,)
@@ -132,97 +144,28 @@ class Conv1D(_Conv):
     """
 
     dims = 1
-    layouts = ("NCW",)
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        layout: str = "NCW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-        )  # fmt: skip
 
 
 @layer
 class Conv2D(_Conv):
     """Convolution over two spatial dimensions; arguments as `Conv1D`.
 
-    layout : 'NCHW', or 'NHWC' with channels last
+    layout : 'NCHW' (the default), or 'NHWC' with channels last
     weight : (channels, in_channels // groups, height, width), or (channels, height, width, in_channels // groups)
 
     x : (batch, in_channels, height, width) -> (batch, channels, out_height, out_width), or channels last
     """
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = (1, 1),
-        padding: Size = (0, 0),
-        dilation: Size = (1, 1),
-        groups: int = 1,
-        layout: str = "NCHW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-        )  # fmt: skip
 
 
 @layer
 class Conv3D(_Conv):
     """Convolution over three spatial dimensions; arguments as `Conv1D`.
 
-    layout : 'NCDHW', or 'NDHWC' with channels last
+    layout : 'NCDHW' (the default), or 'NDHWC' with channels last
 
     x : (batch, in_channels, depth, height, width) -> (batch, channels, out_depth, out_height, out_width)
     """
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = (1, 1, 1),
-        padding: Size = (0, 0, 0),
-        dilation: Size = (1, 1, 1),
-        groups: int = 1,
-        layout: str = "NCDHW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-        )  # fmt: skip

@@ -19,6 +19,29 @@ class _ConvTranspose(_Conv):
 
     operator = "Deconvolution"
 
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Size,
+        strides: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: InitializerLike | None = None,
+        bias_initializer: InitializerLike = "zeros",
+        in_channels: int = 0,
+        **kwargs: Unpack[BlockOptions],
+    ) -> None:
+        super().__init__(
+            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
+            weight_initializer, bias_initializer, in_channels, **kwargs,
+        )  # fmt: skip
+        self._kwargs["adj"] = window(output_padding, self.dims, "output_padding")
+
     def _weight_shape(self) -> tuple[int, ...]:
         kernel, outputs = self._kwargs["kernel"], self._channels // self._kwargs["num_group"]
         if self._kwargs["layout"][1] == "C":
@@ -42,31 +65,6 @@ class Conv1DTranspose(_ConvTranspose):
     """
 
     dims = 1
-    layouts = ("NCW",)
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        layout: str = "NCW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-            adj=window(output_padding, self.dims, "output_padding"),
-        )  # fmt: skip
 
 
 @layer
@@ -77,31 +75,6 @@ class Conv2DTranspose(_ConvTranspose):
     """
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = (1, 1),
-        padding: Size = (0, 0),
-        output_padding: Size = (0, 0),
-        dilation: Size = (1, 1),
-        groups: int = 1,
-        layout: str = "NCHW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-            adj=window(output_padding, self.dims, "output_padding"),
-        )  # fmt: skip
 
 
 @layer
@@ -112,28 +85,3 @@ class Conv3DTranspose(_ConvTranspose):
     """
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = (1, 1, 1),
-        padding: Size = (0, 0, 0),
-        output_padding: Size = (0, 0, 0),
-        dilation: Size = (1, 1, 1),
-        groups: int = 1,
-        layout: str = "NCDHW",
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: InitializerLike | None = None,
-        bias_initializer: InitializerLike = "zeros",
-        in_channels: int = 0,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias,
-            weight_initializer, bias_initializer, in_channels,
-            adj=window(output_padding, self.dims, "output_padding"),
-        )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..hybrid import HybridBlock
-from .conv import Size, window
+from .conv import LAYOUTS, Size, checked_layout, window
 from .registry import layer
 
 if TYPE_CHECKING:
@@ -20,33 +20,28 @@ class _Pool(HybridBlock):
     """What the pooling layers share; `dims` is the number of spatial dimensions, `pool_type` the reduction."""
 
     dims: int
-    layouts: tuple[str, ...]
     pool_type: str
 
-    def _set_up(
+    def __init__(
         self,
-        pool_size: Size,
-        strides: Size | None,
-        padding: Size,
-        layout: str,
-        ceil_mode: bool,
-        count_include_pad: bool | None = None,
-        global_pool: bool = False,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        layout: str | None = None,
+        ceil_mode: bool = False,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
-        if layout not in self.layouts:
-            raise ValueError(f"the layout of {type(self).__name__} must be {' or '.join(self.layouts)}, not {layout!r}")
+        super().__init__(**kwargs)
         kernel = window(pool_size, self.dims, "pool_size")
         self._kwargs: dict[str, Any] = {
             "kernel": kernel,
             "stride": kernel if strides is None else window(strides, self.dims, "strides"),
             "pad": window(padding, self.dims, "padding"),
-            "global_pool": global_pool,
+            "global_pool": False,
             "pool_type": self.pool_type,
-            "layout": layout,
+            "layout": checked_layout(self, layout, LAYOUTS[self.dims]),
             "pooling_convention": "full" if ceil_mode else "valid",
         }
-        if count_include_pad is not None:
-            self._kwargs["count_include_pad"] = count_include_pad
 
     def _alias(self) -> str:
         return "pool"
@@ -71,28 +66,22 @@ class _AvgPool(_Pool):
     pool_type = "avg"
 
 
+class _Global(_Pool):
+    def __init__(self, layout: str | None = None, **kwargs: Unpack[BlockOptions]) -> None:
+        super().__init__(1, layout=layout, ceil_mode=True, **kwargs)
+        self._kwargs["global_pool"] = True
+
+
 @layer
 class MaxPool1D(_MaxPool):
     """The maximum of windows. x : (batch, channels, width) -> (batch, channels, out).
 
     pool_size, strides (default: pool_size), padding : a number or one per dimension
+    layout : the first of 'NCW' and 'NWC', of 'NCHW' and 'NHWC', or of 'NCDHW' and 'NDHWC', where it is None
     ceil_mode : an incomplete last window counts: out is rounded up
     """
 
     dims = 1
-    layouts = ("NCW", "NWC")
-
-    def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str = "NCW",
-        ceil_mode: bool = False,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode)
 
 
 @layer
@@ -100,19 +89,6 @@ class MaxPool2D(_MaxPool):
     """The maximum of windows, as `MaxPool1D`. x : (batch, channels, height, width) -> (batch, channels, out, out)."""
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
-
-    def __init__(
-        self,
-        pool_size: Size = (2, 2),
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str = "NCHW",
-        ceil_mode: bool = False,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode)
 
 
 @layer
@@ -120,19 +96,6 @@ class MaxPool3D(_MaxPool):
     """The maximum of windows, as `MaxPool1D`. x : (batch, channels, depth, height, width)."""
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(
-        self,
-        pool_size: Size = (2, 2, 2),
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str = "NCDHW",
-        ceil_mode: bool = False,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode)
 
 
 @layer
@@ -143,20 +106,19 @@ class AvgPool1D(_AvgPool):
     """
 
     dims = 1
-    layouts = ("NCW", "NWC")
 
     def __init__(
         self,
         pool_size: Size = 2,
         strides: Size | None = None,
         padding: Size = 0,
-        layout: str = "NCW",
+        layout: str | None = None,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
+        super().__init__(pool_size, strides, padding, layout, ceil_mode, **kwargs)
+        self._kwargs["count_include_pad"] = count_include_pad
 
 
 @layer
@@ -164,46 +126,26 @@ class AvgPool2D(_AvgPool):
     """The mean of windows, as `AvgPool1D`. x : (batch, channels, height, width) -> (batch, channels, out, out)."""
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
 
     def __init__(
         self,
-        pool_size: Size = (2, 2),
+        pool_size: Size = 2,
         strides: Size | None = None,
         padding: Size = 0,
         ceil_mode: bool = False,
-        layout: str = "NCHW",
+        layout: str | None = None,
         count_include_pad: bool = True,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
+        super().__init__(pool_size, strides, padding, layout, ceil_mode, **kwargs)
+        self._kwargs["count_include_pad"] = count_include_pad
 
 
 @layer
-class AvgPool3D(_AvgPool):
+class AvgPool3D(AvgPool2D):
     """The mean of windows, as `AvgPool1D`. x : (batch, channels, depth, height, width)."""
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(
-        self,
-        pool_size: Size = (2, 2, 2),
-        strides: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        layout: str = "NCDHW",
-        count_include_pad: bool = True,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self._set_up(pool_size, strides, padding, layout, ceil_mode, count_include_pad)
-
-
-class _Global(_Pool):
-    def _set_up_global(self, layout: str) -> None:
-        self._set_up(1, None, 0, layout, ceil_mode=True, global_pool=True)
 
 
 @layer
@@ -211,11 +153,6 @@ class GlobalMaxPool1D(_Global, _MaxPool):
     """The maximum over all positions. x : (batch, channels, width) -> (batch, channels, 1)."""
 
     dims = 1
-    layouts = ("NCW", "NWC")
-
-    def __init__(self, layout: str = "NCW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
 
 
 @layer
@@ -223,11 +160,6 @@ class GlobalMaxPool2D(_Global, _MaxPool):
     """The maximum over all positions. x : (batch, channels, height, width) -> (batch, channels, 1, 1)."""
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
-
-    def __init__(self, layout: str = "NCHW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
 
 
 @layer
@@ -235,11 +167,6 @@ class GlobalMaxPool3D(_Global, _MaxPool):
     """The maximum over all positions. x : (batch, channels, depth, height, width) -> (batch, channels, 1, 1, 1)."""
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(self, layout: str = "NCDHW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
 
 
 @layer
@@ -247,11 +174,6 @@ class GlobalAvgPool1D(_Global, _AvgPool):
     """The mean over all positions. x : (batch, channels, width) -> (batch, channels, 1)."""
 
     dims = 1
-    layouts = ("NCW", "NWC")
-
-    def __init__(self, layout: str = "NCW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
 
 
 @layer
@@ -259,11 +181,6 @@ class GlobalAvgPool2D(_Global, _AvgPool):
     """The mean over all positions. x : (batch, channels, height, width) -> (batch, channels, 1, 1)."""
 
     dims = 2
-    layouts = ("NCHW", "NHWC")
-
-    def __init__(self, layout: str = "NCHW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
 
 
 @layer
@@ -271,8 +188,3 @@ class GlobalAvgPool3D(_Global, _AvgPool):
     """The mean over all positions. x : (batch, channels, depth, height, width) -> (batch, channels, 1, 1, 1)."""
 
     dims = 3
-    layouts = ("NCDHW", "NDHWC")
-
-    def __init__(self, layout: str = "NCDHW", **kwargs: Unpack[BlockOptions]) -> None:
-        super().__init__(**kwargs)
-        self._set_up_global(layout)
