@@ -107,7 +107,7 @@ def test_rows_are_not_normalized_again_where_other_rows_are_summed_up():
     found = fusion_of(graph)
     assert [[source.kind for source in found.kernels[group]] for group in found.groups] == [["rows"], ["rows"]]
     assert [node.op.name for node in found.groups[1].nodes if not node.op.view] == ["sum", "broadcast_div"]
-    assert "the kernel of sum before it has it at hand" in found.apart.values()
+    assert "the kernel of sum stores it" in found.apart.values()
 
 
 def test_rows_are_normalized_once_for_a_product_and_a_residual():

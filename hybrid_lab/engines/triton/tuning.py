@@ -373,7 +373,7 @@ def _differs(expected: Sequence[Any], results: Sequence[Any], kernels: Sequence[
                 return "gives other numbers"
             continue
         name = str(one.dtype).removeprefix("torch.")
-        allowed = max(TOLERANCES[name], TF32 if '"tf32"' in kernels[0].code else 0.0)
+        allowed = max(TOLERANCES[name], TF32 if kernels[0].precision == "tf32" else 0.0)
         one, other = one.double(), other.double()
         finite = one[torch.isfinite(one)]
         scale = float(finite.abs().max()) if finite.numel() else 1.0

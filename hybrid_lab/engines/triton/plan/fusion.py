@@ -135,7 +135,9 @@ def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
     if is_reduction(node):  # rather beside other reductions
         kernels.sort(key=lambda group: group.rows is None)
     if node.op.view:
-        reason = "somebody else reads this view" if must or not kernels else everywhere(grouping, node, kernels)
+        reason = "another operator reads this view from memory"
+        if kernels and not must:
+            reason = everywhere(grouping, node, kernels)
         if reason:
             grouping.apart[node] = reason
             grouping.place(members, grouping.new_group(False))
@@ -159,7 +161,7 @@ def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
             break
     if home is None:
         if host is not None and len(copies) < len(kernels):
-            reason = f"the kernel of {host.maker.op.name} before it has it at hand"
+            reason = f"the kernel of {host.maker.op.name} stores it"
         if reason:
             grouping.apart[node] = reason
         home = grouping.new_group()

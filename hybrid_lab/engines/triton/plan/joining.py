@@ -37,7 +37,7 @@ def objection(
     if not node.op.view and (reason := _misfit(grouping, node, group, stored)):
         return reason
     if any((reader.bit | reader.below) & group.bit for reader in readers):
-        return "what else reads it comes before the kernel"
+        return "another of its readers must run before the kernel"
     return refuses(grouping, region)
 
 
@@ -82,7 +82,7 @@ def _misfit(grouping: Grouping, node: Node, group: Group, stored: bool) -> str:
         if group.rows is not None or group.product is not None:
             return "the kernel has a reduction or a product already"
         if size != space:
-            return "the kernel has not one element for each of the product"
+            return "the kernel has another number of elements than the product"
     elif group.product is not None and is_reduction(node):
         return "a product's kernel has no reduction"
     elif group.product is not None and grouping.feeds(node, group):
@@ -95,9 +95,9 @@ def _misfit(grouping: Grouping, node: Node, group: Group, stored: bool) -> str:
         if group.rows is not None and group.rows.counts != rows.counts:
             return "the kernel has other rows"
         if group.rows is None and space not in (rows.counts[0], prod(rows.counts)):
-            return "the kernel has elements that are no rows of this reduction"
+            return "the elements of the kernel are not the rows of this reduction"
     elif stored and size not in (space, _rows_with(grouping, node, group)):
-        return "somebody else reads it, and the kernel has not one element for each of its own"
+        return "it is read elsewhere, too, and the kernel has another number of elements"
     return ""
 
 

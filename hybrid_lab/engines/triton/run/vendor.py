@@ -98,7 +98,7 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
     nodes = (*(node for node in group.nodes if node in first), anchor)
     product = anchor.outputs[0]
     inputs = tuple(dict.fromkeys(value for node in nodes for value in node.values_in if value.node not in nodes))
-    call = VendorSource(nodes, inputs, (product,), any('"tf32"' in source.text for source in kernels))
+    call = VendorSource(nodes, inputs, (product,), any(source.precision == "tf32" for source in kernels))
     rest = tuple(node for node in group.nodes if node not in nodes)
     outputs = tuple(value for value in group.outputs if value != product)
     if not rest or not outputs:

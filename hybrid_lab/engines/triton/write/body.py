@@ -121,6 +121,8 @@ class Body:
 
     #: Whether half-precision results are rounded before they are cast, or used again after they are stored, as eagerly.
     rounds = True
+    #: As in KernelSource.
+    precision = ""
 
     def __init__(self, nodes: Collection[Node]):
         self.nodes = set(nodes)
@@ -327,7 +329,7 @@ class Body:
 
     def anchored(self, value: Value, place: Place) -> str:
         """An element of a reduction or a product; kernels of these kinds say how."""
-        raise Refused("a reduction of elements that the kernel does not have together")
+        raise Refused("a reduction over elements that the kernel does not have at once")
 
     def operand(self, item: object, place: Place, guard: str, dtype: object) -> str:
         """An operand of a pointwise operator: its axes of size 1 are read at 0."""

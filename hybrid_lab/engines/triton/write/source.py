@@ -88,6 +88,7 @@ class KernelSource:
     grid : pairs (size, block): so many programs along each axis of the launch as blocks cover the size; a block "" is 1
     warps : of a program on a GPU; stages : of its pipelined loops, None for what Triton's backend takes by itself
     passes : input -> how many loops over its rows read it, where they are more than one
+    precision : how float32 factors of its products are multiplied, "ieee" or "tf32"; "" without products
     together : size -> number: if the size is a multiple of it, the binary is compiled for multiples only; nothing is
         assumed of other sizes (see Body.together). None : all sizes, with 16
     """
@@ -106,6 +107,7 @@ class KernelSource:
     stages: int | None = None
     passes: Mapping[Value, int] = field(default_factory=dict)
     together: Mapping[str, int] | None = None
+    precision: str = ""
 
     @cached_property
     def text(self) -> str:
@@ -227,6 +229,7 @@ def kernel_source(
     """
     text = function(name, body, list(pointers.values()), head, list(sizes), list(blocks), summary)
     inputs, draws = tuple(body.inputs), tuple(body.draws)
+    more["precision"] = body.precision
     return KernelSource(name, text, kind, inputs, tuple(pointers), draws, sizes, blocks, tiled, grid, **more)
 
 

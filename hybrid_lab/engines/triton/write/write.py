@@ -47,7 +47,7 @@ def _written(group: Region, precision: str) -> tuple[KernelSource, ...]:
     found = reductions(group.nodes)
     if collecting := [node for node in group.nodes if collects(node)]:
         if found or len(collecting) > 1:
-            raise Refused("rows by number have a kernel of their own")
+            raise Refused("an operator that collects rows has a kernel of its own")
         try:
             spec = entries_of(collecting[0])
         except Unmappable as reason:

@@ -80,14 +80,14 @@ def no_prologue(node: Node, group: Sequence[Node], product: Node, stored: bool) 
     stored : whether somebody else reads it, so that it is in memory anyway
     """
     if stored:
-        return "somebody else reads this factor, so it is in memory"
+        return "this factor is read elsewhere, too, so it is in memory"
     if node.op.name not in CHEAP:
         return f"{node.op.name} would be computed again for each tile that reads it"
     if sum(other.op.name in CHEAP and not other.op.view for other in operators_before(product, group)) >= MOST_CHEAP:
         return f"{MOST_CHEAP} operators are computed for each tile already"
     read, result = sum(value.nbytes for value in node.values_in), node.outputs[0].nbytes
     if _times(product) * (read - result) > read + result:
-        return "what it is made of would be read again for each tile, and is more than itself"
+        return "its operands, larger than its result, would be read again for each tile"
     return ""
 
 
@@ -234,7 +234,7 @@ class ProductBody(Body):
         for value, pointer in self.pointers.items():
             place = unravel(where, value.shape)
             if prod(value.shape) != prod(shape) or place is None:
-                raise Refused("an output that has not one element for each of the product")
+                raise Refused("an output with another number of elements than the product")
             self.runs_along(where, value.dtype)
             self.store_tile(pointer, where, self.value(value, place), ("row", "column"), formula(where, self.lengths))
 

@@ -257,7 +257,7 @@ class RowBody(Body):
         rows, columns = self.space.counts
         size = prod(value.shape)
         if size not in (rows, rows * columns):
-            raise Refused("an output that has neither an element per row nor one per element")
+            raise Refused("an output with neither one element per row nor one per row and column")
         return size != rows
 
 

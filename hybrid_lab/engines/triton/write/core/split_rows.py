@@ -48,10 +48,10 @@ def write_split(group: Region) -> tuple[KernelSource, KernelSource]:
         raise Refused("a reduction that needs another one of rows that are split")
     full = [value for value in group.outputs if prod(value.shape) == rows * columns]
     if any(level[value.node] for value in full):
-        raise Refused("rows that are split have no element at hand once their sums are known")
+        raise Refused("an element of split rows that needs a sum of them")
     results = [value for value in group.outputs if value not in full]
     if any(prod(value.shape) != rows for value in results):
-        raise Refused("an output that has neither an element per row nor one per element")
+        raise Refused("an output with neither one element per row nor one per row and column")
     tile = space.tile(0)
     if not space.across:
         tile["ROWS"] = 1

@@ -311,7 +311,7 @@ class WholeBody(AttentionBody):
         for value in [value for value in self.pointers if value.node in self.attention.nodes - {self.attention.mixed}]:
             where = unravel(place, value.shape)
             if where is None or prod(value.shape) != prod(scores.shape):
-                raise Refused("a part of the softmax that has not one element for each query and key")
+                raise Refused("a part of the softmax without one element for each query and key")
             self.store_tile(self.pointers.pop(value), place, self.value(value, where), ("row", "key"))
 
 

@@ -195,7 +195,7 @@ class ChainedBody(Body):
         for name in (*self.counts_of, "ROWS", self.along.upper(), "start"):
             self.fresh(name)
         if not {value for node in chained.ends for value in node.outputs}.issuperset(group.outputs):
-            raise Refused("a part of an attention's gradient that somebody else reads")
+            raise Refused("a part of an attention's gradient that is read elsewhere")
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.batch = self.declare(Variable("batch", self.counts_of["batches"]))
         self.row = self.declare(Variable("row", self.counts_of["rows"]), "row_inside")

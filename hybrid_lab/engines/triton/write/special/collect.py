@@ -54,10 +54,10 @@ class CollectBody(Body):
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node is not self.anchor:
-            raise Refused("rows by number, and a product or a reduction")
+            raise Refused("an operator that collects rows beside a product or a reduction")
         self.check_place(value, place, self.place)
         if not self.total:
-            raise Refused("rows by number that depend on one another")
+            raise Refused("collected rows that depend on one another")
         return self.total
 
     def collect(self) -> None:
@@ -93,7 +93,7 @@ class CollectBody(Body):
 def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
     """The kernel of rows by number, of what makes its entries, and of the pointwise operators that read it."""
     if anchor.outputs[0].dtype.kind == "b":
-        raise Refused("rows of bools by number")
+        raise Refused("collected rows of bools")
     body = CollectBody(group, anchor, spec)
     body.collect()
     sizes = {"rows": prod(spec.rows), "columns": prod(spec.columns), "entries": prod(spec.entries)}
@@ -101,7 +101,7 @@ def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
     for value in group.outputs:
         place = unravel(where, value.shape)
         if prod(value.shape) != prod(anchor.outputs[0].shape) or place is None:
-            raise Refused("an output that has not one element for each of the rows'")
+            raise Refused("an output with another number of elements than the rows")
         body.store_tile(body.pointers[value], where, body.value(value, place), ("row", "column"))
     summary = f"{sizes['rows']:,} rows of {sizes['columns']:,} collected from {sizes['entries']:,} entries"
     summary += f"{and_more(group.nodes)}."

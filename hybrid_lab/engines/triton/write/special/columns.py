@@ -86,11 +86,11 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     space = Rows.of(along[0])
     rows, columns = space.counts
     if columns > space.longest or any(combine(node) != "sum" for node in down):
-        raise Refused("rows that are no tile, with reductions down their columns")
+        raise Refused("rows longer than a tile, with reductions down their columns")
     behind = {*down, *descendants(down, group.nodes)}
     results = [value for value in group.outputs if value.node in behind]
     if any(prod(value.shape) != columns for value in results):
-        raise Refused("what needs a sum down all rows has no element to store at hand")
+        raise Refused("an output that needs sums down all rows, with other elements than columns")
     first = [value for value in group.outputs if value not in results]
     late = ancestors([value.node for value in results], group.nodes, down)
     early = ancestors([*(value.node for value in first), *down], group.nodes)
@@ -98,7 +98,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     per_part = _per_part(rows, blocks["ROWS"])
     parts = -(-rows // per_part)
     if parts < 2:
-        raise Refused("so few rows that one program has them all")
+        raise Refused("so few rows that one program computes all of them")
     spaces = [
         input_node(f"{short(node.op.name)}_parts", shape=(parts, columns), dtype=wide(node.outputs[0].dtype))
         for node in down

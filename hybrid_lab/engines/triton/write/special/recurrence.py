@@ -107,6 +107,7 @@ class _Steps:
         self.group, self.anchor, self.inputs, self.precision = group, anchor, inputs, precision
         self.op = cast(Any, anchor.op)
         self.body = body = Body(group.nodes)
+        body.precision = precision
         for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier inside".split():
             body.fresh(name)
         self.steps, self.batch, _ = anchor.outputs[0].shape
