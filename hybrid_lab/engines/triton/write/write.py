@@ -27,10 +27,10 @@ def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource,
     Raises Refused where its operators do not fit into one kernel.
     """
     with storing(group.outputs):
-        return _written(group, precision)
+        return _write(group, precision)
 
 
-def _written(group: Region, precision: str) -> tuple[KernelSource, ...]:
+def _write(group: Region, precision: str) -> tuple[KernelSource, ...]:
     for node in group.nodes:
         if is_recurrence(node):
             return write_recurrence(group, node, precision)
@@ -44,19 +44,19 @@ def _written(group: Region, precision: str) -> tuple[KernelSource, ...]:
         return (write_attention(group, attention, precision),)
     if products:
         return write_product(group, products[0], precision)
-    found = reductions(group.nodes)
+    reduced = reductions(group.nodes)
     if collecting := [node for node in group.nodes if collects(node)]:
-        if found or len(collecting) > 1:
+        if reduced or len(collecting) > 1:
             raise Refused("an operator that collects rows has a kernel of its own")
         try:
             spec = entries_of(collecting[0])
         except Unmappable as reason:
             raise Refused(str(reason)) from None
         return (write_collect(group, collecting[0], spec),)
-    if found:
-        if down := down_columns(found):
+    if reduced:
+        if down := down_columns(reduced):
             return write_with_columns(group, down)
-        return write_split(group) if is_split(Rows.of(found[0])) else (write_rows(group),)
+        return write_split(group) if is_split(Rows.of(reduced[0])) else (write_rows(group),)
     if any(prod(value.shape) != prod(group.outputs[0].shape) for value in group.outputs):
         return (write_rows(group),)
     return (write_pointwise(group),)
