@@ -32,7 +32,7 @@ class _StandardError(logging.StreamHandler[Any]):
         style = "margin:0;padding:0;background:none;color:inherit;opacity:.7;white-space:pre-wrap"
         try:
             display({"text/plain": text, "text/html": f'<pre style="{style}">{html.escape(text)}</pre>'}, raw=True)
-        except Exception:  # a line of ours must never fail a cell
+        except Exception:  # IPython's publisher may be replaced by anything; a line of the log never fails a cell
             return False
         return True
 

@@ -71,7 +71,7 @@ def report() -> Iterator[Item]:
 def _guarded(probe: Callable[[], Item]) -> Item:
     try:
         return probe()
-    except Exception as error:  # a broken library is a finding of this command, not its end
+    except Exception as error:  # a broken library raises anything; this command reports it and goes on
         return Item(probe.__name__.strip("_").replace("_", " "), f"broken: {type(error).__name__}: {error}")
 
 

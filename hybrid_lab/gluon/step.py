@@ -41,7 +41,7 @@ class _Work:
         """Keep result or error for the thread that asked. What ends the running thread stays its own."""
         try:
             self.result = self.action()
-        except Exception as error:
+        except Exception as error:  # whatever the request raised belongs to the thread that waits for it
             self.error = error
         except BaseException:
             self.error = HybridLabError(

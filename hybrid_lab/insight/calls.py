@@ -156,22 +156,27 @@ class Compiled:
 
     @property
     def neutral(self) -> NeutralGraph:
+        """The traced graph, without shapes and mode."""
         return self.program.neutral
 
     @property
     def prologue(self) -> Executable | None:
+        """What runs again only when a parameter changed; None if there is no such part."""
         return self.program.prologue.executable if self.program.prologue is not None else None
 
     @property
     def forward(self) -> Executable:
+        """The compiled forward graph."""
         return self.program.forward
 
     @property
     def backward(self) -> Executable | None:
+        """The compiled backward graph; None in prediction."""
         return self.program.backward
 
     @property
     def wrt_names(self) -> list[str]:
+        """Names of the inputs that get a gradient."""
         return [self.neutral.graph.inputs[index].node.name for index in self.special.wrt]
 
     @property

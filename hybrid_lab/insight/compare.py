@@ -133,10 +133,12 @@ class CallComparison:
 
     @property
     def equal(self) -> bool:
+        """Whether all values agree within the limits."""
         return not self.differences and all(row.agrees for row in self.values)
 
     @property
     def headline(self) -> str:
+        """One line: whether hybrid equals eager, and the largest difference."""
         largest = max((row.difference for row in self.values if row.rounding is None), default=0.0)
         odd = next((row.unlike for row in self.values if row.unlike), "")
         rounded = [row.rounding for row in self.values if row.rounding is not None]
@@ -172,6 +174,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
+        """One line: whether hybrid equals eager, and the largest difference."""
         if self.equal:
             return f"{self.name}: hybrid equals eager"
         return f"{self.name}: hybrid differs from eager"
@@ -324,7 +327,7 @@ def _run_again(compiled: Compiled, arrays: Sequence[object]) -> list[Any] | None
             return found
         heads = [head.astype(output.dtype) for head, output in zip(compiled.heads(), found, strict=True)]
         return [*found, *gradients(outputs, heads, [inputs[index] for index in compiled.special.wrt])]
-    except Exception:  # a kernel that knows its own dtypes only
+    except Exception:  # a reference kernel may raise anything for float64, which it was not written for
         return None
 
 

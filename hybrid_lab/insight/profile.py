@@ -57,6 +57,7 @@ class CallProfile:
 
     @property
     def headline(self) -> str:
+        """One line: how long a call takes, hybrid and eager."""
         ratio = self.eager_seconds / max(self.hybrid_seconds, 1e-9)
         words = f"{ratio:.1f} times as fast" if ratio >= 1 else f"{1 / ratio:.1f} times as slow"
         times = f"{milliseconds(self.hybrid_seconds)} a call, eager {milliseconds(self.eager_seconds)}"
@@ -84,6 +85,7 @@ class Profile:
 
     @property
     def headline(self) -> str:
+        """One line: how long a call takes, hybrid and eager."""
         total, eager = (sum(values) for values in zip(*((c.hybrid_seconds, c.eager_seconds) for c in self.calls)))
         return f"{self.name}: hybrid {milliseconds(total)}, eager {milliseconds(eager)}"
 

@@ -265,7 +265,7 @@ def _time_alone(runs_on: str, node: Node) -> float:
 
         try:
             _alone[key] = float(_repeat(measure, 5)[0])
-        except Exception:  # random numbers where the operator wants indices, for one
+        except Exception:  # a kernel may refuse random numbers in any way, where it needs indices for example
             _alone[key] = 0.0
     return _alone[key]
 

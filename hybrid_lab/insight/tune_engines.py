@@ -168,7 +168,7 @@ def measure(
                 results, taken = _timed(call)
             finally:
                 release()
-        except Exception as error:  # engines fail with errors of any kind, and one that fails is not to be taken
+        except Exception as error:  # engines raise errors of any kind; one that fails is left out with its reason
             if name == "numpy":
                 raise
             left_out[name] = f"not possible: {first_line(error)}"

@@ -47,7 +47,7 @@ def listing() -> list[Archive]:
             row |= {"class": found["class"], "blocks": found["blocks"], "graphs": found["graphs"]}
         except (HybridLabError, OSError) as error:
             row["problem"] = str(error).splitlines()[0]
-        except Exception as error:  # a file that lies in a way nobody thought of
+        except Exception as error:  # a damaged file may fail in any parser; the others are listed all the same
             row["problem"] = f"{type(error).__name__}: {error}"
         rows.append(row)
     rows.sort(key=lambda row: row["modified"], reverse=True)

@@ -58,14 +58,14 @@ def handle(
         reply = envelope(identity, "ok", _reply(session, data, send, allowed))
     except RequestError as error:
         reply = envelope(identity, "error", error.body())
-    except Exception as error:
+    except Exception as error:  # a fault of this package: the front end waits for a reply all the same
         reply = envelope(identity, "error", _fault(error).body())
     except BaseException as error:  # an interrupt, where requests are handled on the main thread
         send(envelope(identity, "error", RequestError("failed", f"interrupted: {type(error).__name__}").body()))
         raise
     try:
         send(reply)
-    except Exception as error:  # a reply that is no JSON
+    except Exception as error:  # a reply that is not JSON, or a comm that is closed
         send(envelope(identity, "error", _fault(error).body()))
 
 
@@ -119,7 +119,7 @@ class Comms:
         for comm in comms:
             try:
                 comm.send(message)
-            except Exception as error:
+            except Exception as error:  # comms of any front end: one that is gone must not stop the others
                 logger.debug("a page could not be reached", exc_info=error)
                 self._forget(comm)
             finally:

@@ -85,7 +85,7 @@ def lint_model(net: Block, name: str) -> list[Finding]:
     """Lint of the classes of a model's Blocks. A fault of the linter gives no findings, and a line in the log."""
     try:
         return [item for item in check(net, name=name) if item.code != _UNREADABLE]
-    except Exception as error:  # the panel goes on without marks
+    except Exception as error:  # a fault of a rule, which must not take the list of models from the panel
         logger.warning(f"{name} could not be checked: {type(error).__name__}: {error}")
         return []
 

@@ -127,7 +127,7 @@ def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
             return trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)
     except HybridLabError as error:
         return f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
-    except Exception as error:  # the user's code may do anything with a Symbol
+    except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
         return f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"
 
 

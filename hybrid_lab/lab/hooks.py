@@ -38,7 +38,7 @@ def _quiet(hook: Callable[..., object]) -> Callable[..., object]:
         if threading.current_thread() is threading.main_thread():
             try:
                 hook(self, *args)
-            except Exception as error:
+            except Exception as error:  # a fault of this package must not fail the user's cell
                 _logger.debug(f"{hook.__name__} failed", exc_info=error)
 
     return call
@@ -269,5 +269,5 @@ def register_when_interactive() -> None:
     if shell is not None:
         try:
             register(shell)
-        except Exception as error:
+        except Exception as error:  # shells that are not IPython's own; `import hybrid_lab` works all the same
             _logger.warning(f"the lab's panel is not connected to this notebook: {type(error).__name__}: {error}")

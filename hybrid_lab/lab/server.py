@@ -34,7 +34,7 @@ class LintHandler(APIHandler):
         except RequestError as error:
             self.set_status(STATUS.get(error.code, 400))
             reply = error.body()
-        except Exception as error:
+        except Exception as error:  # a fault of a rule: the front end gets the protocol's error, not a page of HTML
             self.log.exception("hybrid_lab: lint failed")
             self.set_status(STATUS["failed"])
             reply = RequestError("failed", f"{type(error).__name__}: {error}").body()

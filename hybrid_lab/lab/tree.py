@@ -100,7 +100,7 @@ def short_repr(block: Block) -> str:
         return f"{class_name(block)}(...)"
     try:
         text = " ".join(repr(block).split())
-    except Exception:  # a broken __repr__ must not hide the tree
+    except Exception:  # the user's __repr__, which may raise anything and must not hide the tree
         text = class_name(block)
     return text if len(text) <= 200 else text[:199] + "…"
 

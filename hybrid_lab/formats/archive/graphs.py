@@ -58,6 +58,7 @@ class SavedGraph:
 
     @property
     def num_data(self) -> int:
+        """How many of the inputs are data; the others are parameters."""
         return len(self.graph.inputs) - len(self.parameters)
 
     def attach(self, parameters: Mapping[str, Parameter], name: str) -> NeutralGraph:

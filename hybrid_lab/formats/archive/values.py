@@ -63,6 +63,7 @@ class Decoder:
         self.tensors, self.path, self.member = tensors, path, member
 
     def error(self, data: object) -> ArchiveError:
+        """The error for a value that this archive cannot hold."""
         return ArchiveError(f"damaged archive: {str(data)[:80]!r} is not a value", path=self.path, member=self.member)
 
     def decode(self, data: object, depth: int = 0) -> Any:

@@ -77,11 +77,13 @@ class Entry:
 
     @property
     def start(self) -> int:
+        """Position of the member's first byte, behind its local header."""
         wide = _ZIP64_SIZES if self.size >= ZIP64 else 0
         return self.offset + _LOCAL.size + len(self.name.encode("utf-8")) + wide
 
     @property
     def stop(self) -> int:
+        """Position behind the member's last byte."""
         return self.start + self.size
 
 

@@ -66,6 +66,7 @@ class GraphReader:
         self.member = member
 
     def error(self, message: str) -> ArchiveError:
+        """The error for a file whose JSON is not a symbol."""
         return ArchiveError(f"not a readable symbol JSON: {message}", path=self.path, member=self.member)
 
     def graph(self, name: str = "") -> Graph:
