@@ -83,37 +83,39 @@ class Tuning:
 
 
 def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = False) -> Tuning | EngineTuning:
-    """Measure what runs calls on `inputs` fastest on this machine, and keep the result.
+    """Measure which engine or tiles run calls on `inputs` fastest on this machine, and store the result.
 
-    Later compiles of such calls use the result, in other processes too; shapes of about the same size share it. Without
-    `mx.tune` nothing is measured. The results are in the folder HYBRID_LAB_CACHE, and go with it.
+    Later compiles of equal calls use the result, in other processes too; shapes of about the same size share it. Only
+    `mx.tune` measures. The results are in the folder HYBRID_LAB_CACHE; deleting the folder deletes them.
 
-    inputs : arrays or shapes, as the call takes them; none: those of the first call
+    inputs : arrays or shapes, as the call takes them; by default the inputs of the first call
     train : True measures only training, False only prediction, None both
-    again : True measures again what has a result already
+    again : True measures calls that have a result again
 
     On a CPU each engine runs the calls: forward, and in training backward. An engine whose numbers differ from NumPy's
     is left out. On a GPU each candidate for the tiles of a product, an attention or a row reduction runs on random
     numbers, and torch's own product is a candidate, too; one whose numbers differ from those of the rule's tiles is
     left out.
 
-    Takes seconds to minutes, with a bar of progress. An interrupt leaves everything as it was; on a GPU the results up
-    to then are kept. Raises EngineUnavailable for Triton's interpreter, HybridLabError for a Block that is not
-    hybrid, was not called so far or runs on an engine that was asked for by name, HybridizeError where the code cannot
+    Takes seconds to minutes and shows a progress bar. An interrupt changes nothing on a CPU; on a GPU the results so
+    far are stored. Raises EngineUnavailable for Triton's interpreter; HybridLabError for a Block that is not hybrid,
+    was not called yet, or runs on an engine that engine= or HYBRID_LAB_CPU names; HybridizeError for code that cannot
     become a graph.
     """
     from hybrid_lab.gluon.hybrid import HybridBlock
 
     if not isinstance(net, HybridBlock):
-        raise HybridLabError(f"{net.name} is not a HybridBlock: tune those in it one by one, mx.tune(net.features, x)")
+        raise HybridLabError(
+            f"{net.name} is not a HybridBlock: tune its HybridBlocks one after the other, mx.tune(net.features, x)"
+        )
     modes = (False, True) if train is None else (train,)
     engine = engines.get(access.flags(net).get("engine"))
     if engine.name == "triton":
         return _tune_kernels(net, inputs, modes, again)
     if not isinstance(engine, PolicyEngine):
         raise HybridLabError(
-            f"{net.name} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize(), and "
-            "HYBRID_LAB_CPU unset, where the fastest engine is to run it"
+            f"{net.name} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize() and "
+            "unset HYBRID_LAB_CPU before mx.tune"
         )
     return tune_engines(net, list(inputs) or known_inputs(net), modes, engine.engines, again)
 
