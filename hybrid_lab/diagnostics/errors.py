@@ -163,6 +163,12 @@ class LoadMismatchError(ArchiveError):
         return "\n".join([super().__str__(), *(f"  - {difference}" for difference in self.differences)])
 
 
+class MissingGraphError(HybridLabError):
+    """A Block that runs graphs from a file was called in a way that none of them is for: in another mode, or with other
+    shapes or arguments. Only the Block's code could be traced for it.
+    """
+
+
 class Unmappable(HybridLabError):
     """An operator, with these attributes, has no form in the target format (ONNX)."""
 

@@ -229,7 +229,7 @@ run.threads(lambda: $call)
 try:
     $wrong
 except Exception as error:
-    run.see('error', type(error).__name__)
+    run.see_error(error)
 mx.random.seed(5)
 run.see('y', $call)
 
@@ -245,7 +245,7 @@ net.fail = True
 try:
     run.see('y', $call)
 except Exception as error:
-    run.see('error', type(error).__name__)
+    run.see_error(error)
 mx.random.seed(5)
 net.fail = False
 run.see('y', $call)

@@ -36,6 +36,9 @@ class Start(mx.init.Uniform):
 class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
+
+    refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
+        observation
     """
 
     def __init__(self, engine: str | None = None, late: str | None = None):
@@ -44,6 +47,7 @@ class Run:
         self.seen: list[Seen] = []
         self.refused: Any = None
         self.errors: list[Exception] = []
+        self.said: dict[int, Exception] = {}
         self._label = "start"
         self._net: Any = None
         self._folder = tempfile.TemporaryDirectory()
@@ -126,6 +130,11 @@ class Run:
                 "fact", what, item if isinstance(item, (int, float, str, bool, type(None))) else type(item).__name__
             )
 
+    def see_error(self, error: Exception) -> None:
+        """Keep the type of an error."""
+        self.said[len(self.seen)] = error
+        self.note("fact", "error", type(error).__name__)
+
     def see_net(self, net: Any, gradients: bool = True) -> None:
         """Keep its parameters, running statistics and gradients."""
         for name, parameter in net._collect_params_with_prefix().items():
@@ -153,7 +162,7 @@ class Run:
         except Exception as error:
             if isinstance(error, mx.HybridizeError) and self.refused is None:
                 self.refused = error
-            self.note("fact", "error", type(error).__name__)
+            self.see_error(error)
             self.errors.append(error)
             # How much of a step was done before an error is nobody's promise.
             mx.random.seed(len(self.errors))
@@ -221,14 +230,15 @@ class Run:
             parameter.set_data(value)
 
     def threads(self, call: Callable[[], Any], count: int = 3) -> None:
-        """The same call from several threads at once."""
+        """The same call from several threads at once. An error of one of them ends the part, as any error does."""
         numbers, results = mx.random.get_state(), [None] * count
+        errors: dict[int, Exception] = {}
 
         def work(index: int) -> None:
             try:
                 results[index] = call()
             except Exception as error:
-                results[index] = type(error).__name__
+                errors[index] = error
 
         workers = [threading.Thread(target=work, args=(index,)) for index in range(count)]
         for worker in workers:
@@ -236,6 +246,8 @@ class Run:
         for worker in workers:
             worker.join()
         mx.random.set_state(numbers)
+        if errors:
+            raise errors[min(errors)]
         for index, result in enumerate(results):
             self.see(f"thread {index}", result)
 

@@ -11,8 +11,11 @@ from collections import Counter
 
 import pytest
 
+from hybrid_lab import autograd, nd
 from tests.random_programs.__main__ import check, engine_of, script, smallest
+from tests.random_programs.classes import HEADER
 from tests.random_programs.compare import Verdict, has_dead_code
+from tests.random_programs.rounding import other_rounding
 from tests.random_programs.run import run_text
 from tests.random_programs.session import write_program
 from tests.random_programs.shrink import shrink
@@ -93,3 +96,64 @@ def _differs(text: str) -> bool:
         return bool(check(0, "numpy", text).differences)
     except Exception:
         return False
+
+
+OPENED = """
+def program(run):
+    net = nn.Dense(2, in_units=3)
+    run.initialize(net)
+    x = run.array(1, (2, 3))
+    with run.step('0 opened'):
+        y = net(x)
+        net = run.replaced(net, lambda: run.reopened(net))
+    with run.step('1 trained'):
+        with autograd.record():
+            run.see('y', net(x, x) if run.engine else net(x))
+"""
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (OPENED, "no graph for this call in an archive opened without its code"),
+        (OPENED.replace("run.replaced(net, lambda: run.reopened(net))", "net"), None),
+    ],
+)
+def test_an_opened_archive_may_have_no_graph_for_a_call(text, refused):
+    verdict = check(0, "numpy", HEADER + text)
+    assert verdict.refused == refused
+    assert bool(verdict.differences) == (refused is None)
+
+
+def test_an_input_without_elements_may_be_two_errors():
+    text = """
+class Net(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm()
+
+    def hybrid_forward(self, F, x):
+        return F.topk(self.norm(x), axis=1, k=1)
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    run.hybridize(net)
+    with run.step('0 empty'):
+        net(run.array(1, (2, 0)))
+"""
+    verdict = check(0, "numpy", HEADER + text)
+    assert not verdict.differences and verdict.explained == {"another of several errors": 1}
+    shape_error = "if run.engine:\n            raise mx.diagnostics.ShapeError('0')\n        net(run"
+    other = text.replace("net(run", shape_error)
+    assert check(0, "numpy", HEADER + other).differences
+
+
+def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
+    def normalized():
+        with autograd.train_mode():
+            ones = nd.ones((4, 1))
+            return nd.BatchNorm(ones, *[nd.zeros((1,)) + 1 for _ in range(4)], fix_gamma=False).asnumpy()
+
+    assert (normalized() == 1).all()
+    with other_rounding(0):
+        assert (normalized() != 1).any()

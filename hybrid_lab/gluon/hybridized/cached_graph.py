@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import forks
-from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location, capture
@@ -289,7 +289,7 @@ class GraphCache:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
 
     def pinned_for(self, spec: Spec, types: tuple[object, ...] | None, training: bool) -> NeutralGraph:
-        """The loaded graph for these inputs. Raises HybridLabError listing what there is.
+        """The loaded graph for these inputs. Raises MissingGraphError, which lists what there is.
 
         types : (shape, dtype name) of the input tensors, or None where they are not known
         """
@@ -303,7 +303,7 @@ class GraphCache:
             training if any(guard.training is not None for guard in guards) else None,
             recording=bool(_modes.recording) if any(guard.recording is not None for guard in guards) else None,
         )
-        raise HybridLabError(
+        raise MissingGraphError(
             f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
             "model in this way before it is saved, or load it with graphs='code', which traces the code anew"
         )
