@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.kernel import Collect, Element, Entries
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import ints, sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 
 

@@ -7,14 +7,9 @@ from math import ceil, prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework import Element, Elementwise, Operator, Pointwise, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
-from hybrid_lab.ops.framework.kernel import Element, Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.framework.types import Array, Tensor
 
 

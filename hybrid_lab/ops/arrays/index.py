@@ -8,13 +8,9 @@ from typing import Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
+from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, axis_of, filled, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
-from hybrid_lab.ops.framework.kernel import Collect, Element, Entries
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import axis_of, filled
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
 
 Mode = Literal["clip", "wrap", "raise"]

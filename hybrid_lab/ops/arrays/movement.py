@@ -7,13 +7,9 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 
 

@@ -10,14 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 
 _TIED = np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 2.0, 0.0, 2.0]], "float32")

@@ -8,13 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.framework import Element, Operator, Reduce, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, DType
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
-from hybrid_lab.ops.framework.kernel import Element, Reduce
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import kept_shape, reduced_axes
 from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
 from hybrid_lab.ops.kernels.short_rows import reduced
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
+from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor
 
 

@@ -8,15 +8,10 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
+from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.elements import on_diagonal
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 

@@ -12,12 +12,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.arrays.index import emit_whole, whole
+from hybrid_lab.ops.framework import Operator, axis_of, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 
 

@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
 

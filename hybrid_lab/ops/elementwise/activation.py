@@ -11,14 +11,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.elementwise.special import error_function
+from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, into, sample, unary
 from hybrid_lab.ops.framework.dtypes import OWN
-from hybrid_lab.ops.framework.kernel import Kernel, Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import MAXIMUM, Elementwise, unary
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import (
     Array,
     Arrays,

@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import MAXIMUM, MINIMUM, Binary, binary, is_scalar
+from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwise, binary, into, is_scalar, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Number, PartialShape, PartialShapes, Shape, Tensor
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}

@@ -7,14 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Shapes, Tensor
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Comparison, Unary, binary, is_scalar
+from hybrid_lab.ops.framework import Comparison, Operator, Pointwise, Sample, Unary, binary, ints, is_scalar, sample
 from hybrid_lab.ops.framework.protocols import OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import Sample, ints, sample
 from hybrid_lab.ops.framework.types import Array
 
 

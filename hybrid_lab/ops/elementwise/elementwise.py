@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.pointwise import unary
+from hybrid_lab.ops.framework import into, sample, unary
 from hybrid_lab.ops.framework.protocols import OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels.exact import cube_root, logarithm_10
 

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Unary
+from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Shape, Tensor
 
 _STRANGE = np.array([[1.0, np.inf, -np.inf], [np.nan, 0.0, -2.0]], "float32")

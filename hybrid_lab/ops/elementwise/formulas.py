@@ -8,12 +8,8 @@ from functools import partial
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Elementwise, printed
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, into, printed, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Shape, Tensor
 
 

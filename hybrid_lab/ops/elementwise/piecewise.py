@@ -7,10 +7,8 @@ from math import isnan
 
 import numpy as np
 
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.pointwise import MAXIMUM, MINIMUM, Elementwise, Unary, printed
+from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Elementwise, Pointwise, Unary, printed, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
 
 

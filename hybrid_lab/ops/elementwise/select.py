@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import is_scalar, scalar_as
+from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import broadcast_shapes
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
 
 

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Unary, unary
+from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample, unary
 from hybrid_lab.ops.framework.protocols import Functions, Scratch
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Shape, Tensor
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).

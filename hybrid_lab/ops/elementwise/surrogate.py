@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hybrid_lab.ops.elementwise.elementwise import onnx_half_away, round_, sign
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import unary
+from hybrid_lab.ops.framework import Operator, into, sample, unary
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Shape, Tensor
 
 

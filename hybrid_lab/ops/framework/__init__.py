@@ -1,17 +1,31 @@
 """What an operator is: the record class and its registry, signature, attributes, types and shapes; how records run.
 
-The names below are what a new record needs first.
+The names below are what records import.
 """
 
-from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Pointwise, Product, Reduce
+from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Kernel, Pointwise, Product, Reduce
 from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Elementwise, binary, unary
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, filled
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.pointwise import (
+    MAXIMUM,
+    MINIMUM,
+    Binary,
+    Comparison,
+    Elementwise,
+    Unary,
+    binary,
+    is_scalar,
+    printed,
+    scalar_as,
+    unary,
+)
+from hybrid_lab.ops.framework.sample import Derived, Sample, ints, sample
+from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, filled, kept_shape, known_shape, reduced_axes
 from hybrid_lab.ops.framework.signature import Signature
 
 __all__ = [
-    "Collect", "Contraction", "Element", "Elementwise", "Entries", "Operator", "Pointwise", "Product", "Reduce",
-    "Signature", "axis_of", "binary", "broadcast_shapes", "filled", "into", "ints", "sample", "unary",
+    "MAXIMUM", "MINIMUM", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element", "Elementwise",
+    "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary", "axis_of",
+    "binary", "broadcast_shapes", "filled", "get", "into", "ints", "is_scalar", "kept_shape", "known_shape", "printed",
+    "reduced_axes", "sample", "scalar_as", "unary",
 ]  # fmt: skip

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, axis_of, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor
 
 

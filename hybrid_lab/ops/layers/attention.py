@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
 
 

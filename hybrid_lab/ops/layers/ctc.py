@@ -9,11 +9,8 @@ from typing import Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradients, Outs, Shape, Tensor
 
 _NOTHING = -np.inf

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework import Contraction, Product, Signature, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.kernel import Contraction, Product
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry

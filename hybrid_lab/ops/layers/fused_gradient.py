@@ -9,15 +9,9 @@ import numpy as np
 
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework.kernel import Pointwise
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, into, kept_shape, sample
 from hybrid_lab.ops.framework.lowered_gradient import gradient_of_lowering
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import kept_shape
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 

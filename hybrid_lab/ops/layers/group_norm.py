@@ -9,14 +9,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
+from hybrid_lab.ops.framework import Element, Operator, Signature, filled, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import filled, kept_shape, reduced_axes
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import (
     Array,
     Arrays,

@@ -10,12 +10,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, Signature, axis_of, filled, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import axis_of, filled
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import (
     Array,
     Arrays,

@@ -12,11 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, into, ints, known_shape, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import known_shape
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
 
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import whole_quotient
+from hybrid_lab.ops.framework import Derived, Element, Operator, get, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import Derived, sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import Windows, everywhere, lowest

@@ -8,10 +8,8 @@ from functools import partial
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Derived, Element, Operator, sample
 from hybrid_lab.ops.framework.protocols import Elements, Place, Scratch
-from hybrid_lab.ops.framework.sample import Derived, sample
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import everywhere, lowest

@@ -10,15 +10,10 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.arrays.index import whole
 from hybrid_lab.ops.arrays.reduce import accumulate
+from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, get, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.shapes import axis_of
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, Shape, Tensor
 from hybrid_lab.ops.kernels import short_rows
 

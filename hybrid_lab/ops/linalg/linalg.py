@@ -10,13 +10,8 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework.kernel import Contraction, Product
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Contraction, Operator, Product, Signature, filled, into, known_shape, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import filled, known_shape
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor, Wanted
 from hybrid_lab.ops.kernels import blas
 

@@ -7,12 +7,9 @@ import math
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import Element, Operator, into, sample
 from hybrid_lab.ops.framework.elements import on_diagonal
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Shape, Tensor
 from hybrid_lab.ops.linalg.linalg_products import square
 

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, Signature, into, sample
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
 from hybrid_lab.ops.linalg.linalg_products import flip, matrices, square, triangle
 

@@ -18,14 +18,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.ops.elementwise.special import log_gamma
+from hybrid_lab.ops.framework import Operator, Pointwise, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import printed
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, PartialShape, PartialShapes, Shapes, Tensor
 from hybrid_lab.ops.kernels import philox
 from hybrid_lab.ops.random.random import refuse_attributes

@@ -8,16 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, get, into, ints, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.kernel import Pointwise
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator, get
-from hybrid_lab.ops.framework.pointwise import Elementwise, printed
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import ints, sample
 from hybrid_lab.ops.framework.shapes import axis_of, kept_shape
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Tensor
 from hybrid_lab.ops.kernels import philox
 

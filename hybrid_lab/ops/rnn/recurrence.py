@@ -13,11 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework import Operator, Signature, into, sample
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 from hybrid_lab.ops.rnn.kernels import GATES, KEPT
 

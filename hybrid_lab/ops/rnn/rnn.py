@@ -11,13 +11,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import Concat
+from hybrid_lab.ops.framework import Operator, Signature, filled, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.shapes import filled
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import (
     Array,
     Arrays,

@@ -27,15 +27,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.ops.framework import Operator, Sample, Signature, into, ints, is_scalar, sample
 from hybrid_lab.ops.framework.contract import named_parameters
 from hybrid_lab.ops.framework.dtypes import is_narrow
-from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.pointwise import is_scalar
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import Sample, ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import (
     Array,
     Arrays,

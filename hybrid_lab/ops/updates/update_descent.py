@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybrid_lab.ops.framework import is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
-from hybrid_lab.ops.framework.pointwise import is_scalar
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Number, Shape, Shapes, Tensor
 from hybrid_lab.ops.updates.update import (
     Descent,

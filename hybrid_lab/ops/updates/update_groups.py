@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import into, is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
-from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.pointwise import is_scalar
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
 from hybrid_lab.ops.updates.update import Descent, updating
 

@@ -14,12 +14,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, sample
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import Sample, ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, Shape, Shapes, Tensor
 
 Item = TypeVar("Item")

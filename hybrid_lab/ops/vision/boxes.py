@@ -11,11 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.sample import ints, sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
 
 Format = Literal["corner", "center"]

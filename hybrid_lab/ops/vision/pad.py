@@ -11,13 +11,10 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import emit_slice
+from hybrid_lab.ops.framework import Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
 from hybrid_lab.ops.kernels import windows as in_kernels
 

@@ -13,14 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.framework import Element, Operator, Signature, get, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
-from hybrid_lab.ops.framework.kernel import Element
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.sample import sample
-from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Tensor, Wanted
 from hybrid_lab.ops.kernels.separable import Separable, image_shape
 

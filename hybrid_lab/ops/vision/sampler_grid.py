@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework.memory import into
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.sample import sample
 from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 
