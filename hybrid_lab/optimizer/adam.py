@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.framework.operator import Operator, get
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Number, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 
 from .optimizer import Optimizer, Scratch, register
 

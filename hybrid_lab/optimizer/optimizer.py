@@ -19,9 +19,8 @@ from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.run import narrow, widen
-from hybrid_lab.ops.framework.types import Number, Tensor
 
 _PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}

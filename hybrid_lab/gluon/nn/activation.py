@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 Size = int | Sequence[int]

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

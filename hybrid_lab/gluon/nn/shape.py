@@ -8,8 +8,7 @@ from ..hybrid import HybridBlock
 from .registry import layer
 
 if TYPE_CHECKING:
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter_dict import ParameterDict
     from hybrid_lab.gluon.rnn.types import Step, Tensors
     from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 StateInfo = dict[str, Any]

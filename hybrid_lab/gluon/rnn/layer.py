@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.gluon.rnn.types import Step
     from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Layer(HybridBlock):

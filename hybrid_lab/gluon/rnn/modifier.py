@@ -17,8 +17,7 @@ from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_
 if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter_dict import ParameterDict
     from hybrid_lab.gluon.rnn.types import Step
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -11,8 +11,7 @@ from .sequence import steps_of
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.rnn.types import Step
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Stack(CellOfCells):

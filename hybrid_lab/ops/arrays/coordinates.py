@@ -10,8 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array
 
 
 def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> tuple[Any, ...]:

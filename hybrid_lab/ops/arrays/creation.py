@@ -9,8 +9,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Element, Elementwise, Operator, Pointwise, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array
 
 
 class _Created(Operator):

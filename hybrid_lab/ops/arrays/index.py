@@ -10,8 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, axis_of, filled, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
 Mode = Literal["clip", "wrap", "raise"]
 

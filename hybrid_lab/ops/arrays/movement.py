@@ -9,8 +9,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array
 
 
 class Permutation(Operator):

@@ -12,8 +12,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradient, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 _TIED = np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 2.0, 0.0, 2.0]], "float32")
 

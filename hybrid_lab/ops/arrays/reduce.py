@@ -11,8 +11,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.framework import Element, Operator, Reduce, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, DType
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels.short_rows import reduced
 
 _AXES = [

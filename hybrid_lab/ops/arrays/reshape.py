@@ -7,8 +7,8 @@ from math import prod
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 
 
 def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:

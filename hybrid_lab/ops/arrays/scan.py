@@ -11,8 +11,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeE
 from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.elements import on_diagonal
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
 class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):

@@ -14,8 +14,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeE
 from hybrid_lab.ops.arrays.index import emit_whole, whole
 from hybrid_lab.ops.framework import Operator, axis_of, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array
 
 
 class BatchTake(Operator, name="batch_take"):

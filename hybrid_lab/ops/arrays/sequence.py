@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradient, Gradients, Index, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
 
 class _Sequence(Operator):

@@ -12,18 +12,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros, joined
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
-    Gradients,
-    Outs,
-    PartialShape,
-    PartialShapes,
-    Shapes,
-    Tensor,
-    Wanted,
-)
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shapes
 
 _END = 2**31 - 1
 _WHOLE = slice(None)

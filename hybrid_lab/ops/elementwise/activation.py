@@ -13,19 +13,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.elementwise.special import error_function
 from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, into, sample, unary
 from hybrid_lab.ops.framework.dtypes import OWN
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
-    Gradient,
-    Gradients,
-    Operand,
-    PartialShape,
-    PartialShapes,
-    Shape,
-    Shapes,
-    Tensor,
-)
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Operand, PartialShape, PartialShapes, Shape, Shapes
 from hybrid_lab.ops.kernels import philox
 
 _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]

@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwise, binary, into, is_scalar, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Gradients, Number, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Number, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [

@@ -10,8 +10,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 
 class Cast(Operator, name="Cast", aliases=("cast",)):

@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
 from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 _STRANGE = np.array([[1.0, np.inf, -np.inf], [np.nan, 0.0, -2.0]], "float32")
 _SAMPLES = [

@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, into, printed, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 
 class Quadratic(Elementwise, name="_contrib_quadratic", aliases=("contrib_quadratic",)):

@@ -8,8 +8,8 @@ from math import isnan
 import numpy as np
 
 from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Elementwise, Pointwise, Unary, printed, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 
 class SmoothL1(Unary, name="smooth_l1"):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
 
 def _broadcasts(condition: Shape, x: Shape, y: Shape) -> bool:

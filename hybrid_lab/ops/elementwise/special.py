@@ -9,8 +9,8 @@ from numpy.polynomial import polynomial
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample, unary
-from hybrid_lab.ops.framework.protocols import Functions, Scratch
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
 _P = (

@@ -6,8 +6,8 @@ import numpy as np
 
 from hybrid_lab.ops.elementwise.elementwise import onnx_half_away, round_, sign
 from hybrid_lab.ops.framework import Operator, into, sample, unary
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 
 def _through(F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:

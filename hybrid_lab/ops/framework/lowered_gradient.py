@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab.ops.framework.operator import Operator, get
-from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.run import run_gradient
-from hybrid_lab.ops.framework.types import Gradient, Gradients, Tensor
 
 
 def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], douts: Sequence[Gradient]) -> Gradients:

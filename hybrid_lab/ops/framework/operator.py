@@ -18,10 +18,10 @@ from hybrid_lab.ops.framework.attributes import Field, Scalar
 from hybrid_lab.ops.framework.contract import RUN_KEYWORDS, check_record, named_parameters
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
 from hybrid_lab.ops.framework.kernel import Kernel
-from hybrid_lab.ops.framework.protocols import Functions
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.ops.framework.sample import Sample
 from hybrid_lab.ops.framework.signature import Signature
-from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shape
 
 _REGISTRY: dict[str, type[Operator]] = {}
 _RECORDS: list[type[Operator]] = []

@@ -13,21 +13,10 @@ from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.framework.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.framework.kernel import Kernel, Pointwise
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.protocols import Functions, Scratch
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Number, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.sample import Sample, sample
 from hybrid_lab.ops.framework.shapes import broadcast_shapes, same_rank_shapes
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Gradient,
-    Gradients,
-    Number,
-    Operand,
-    PartialShape,
-    PartialShapes,
-    Shape,
-    Tensor,
-    Wanted,
-)
+from hybrid_lab.ops.framework.types import Array, Operand, PartialShape, PartialShapes, Shape
 
 Rule = Callable[..., Tensor]
 #: The ONNX operator's name, or (op, g, inputs ...) -> the name of the output.

@@ -1,4 +1,4 @@
-"""Protocols of what the rules of operators are handed: `F`, `g`, `K` and `scratch`."""
+"""Protocols of what the rules of operators are handed: `F`, tensors, `g`, `K` and `scratch`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
@@ -19,6 +19,54 @@ class Scratch(Protocol):
     """Temporary memory for a kernel, uninitialized. `np.empty` is one."""
 
     def __call__(self, shape: Shape, dtype: DTypeLike, /) -> Array: ...
+
+
+# -- gradients, lowerings, auxiliary states ----------------------------------------------------------------------
+
+
+class Tensor(Protocol):
+    """What `grad`, `lower` and `aux` compute with: raw arrays, NDArrays, Symbols, or Exprs of a graph.
+
+    Only arithmetic that all of them have is allowed; everything else goes through `F`.
+    """
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __add__(self, other: Self | float, /) -> Tensor: ...
+
+    def __radd__(self, other: Self | float, /) -> Tensor: ...
+
+    def __sub__(self, other: Self | float, /) -> Tensor: ...
+
+    def __rsub__(self, other: Self | float, /) -> Tensor: ...
+
+    def __mul__(self, other: Self | float, /) -> Tensor: ...
+
+    def __rmul__(self, other: Self | float, /) -> Tensor: ...
+
+    def __truediv__(self, other: Self | float, /) -> Tensor: ...
+
+    def __rtruediv__(self, other: Self | float, /) -> Tensor: ...
+
+    def __pow__(self, other: Self | float, /) -> Tensor: ...
+
+    def __rpow__(self, other: Self | float, /) -> Tensor: ...
+
+    def __neg__(self) -> Tensor: ...
+
+
+#: An input that may be an immediate: a scalar of an update rule, an operand of a broadcast.
+Number: TypeAlias = Tensor | float
+#: The gradient of an input; None where it has none, or none is wanted.
+Gradient: TypeAlias = Tensor | None
+#: The gradients of all inputs.
+Gradients: TypeAlias = tuple[Gradient, ...]
+#: Which inputs need a gradient, one bool each; None: all of them.
+Wanted: TypeAlias = Sequence[bool] | None
 
 
 class Functions(Protocol):

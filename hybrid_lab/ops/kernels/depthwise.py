@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Place
-from hybrid_lab.ops.framework.types import Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Place, Tensor
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
 from hybrid_lab.ops.kernels.windows import MOST_PLACES, added
 

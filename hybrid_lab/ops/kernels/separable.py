@@ -9,8 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.framework import Operator, into
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Tensor
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
 from hybrid_lab.ops.kernels import blas
 
 

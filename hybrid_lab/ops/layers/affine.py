@@ -8,8 +8,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Operator, axis_of, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
 
 class ChannelAffine(Operator, name="_channel_affine"):

@@ -7,8 +7,8 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Operator, into, sample
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 
 
 def head_parts(F: Functions, data: Tensor, heads: int, parts: int, index: int) -> Tensor:

@@ -12,8 +12,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Contraction, Element, Operator, Product, Signature, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 from hybrid_lab.ops.kernels import conv_kernels, conv_products, depthwise
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
 from hybrid_lab.ops.kernels.depthwise import is_depthwise

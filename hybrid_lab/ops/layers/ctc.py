@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Gradients, Outs, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
+from hybrid_lab.ops.framework.types import Array, Outs, Shape
 
 _NOTHING = -np.inf
 

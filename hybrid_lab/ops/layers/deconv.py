@@ -10,8 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Contraction, Product, Signature, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Tensor, Wanted
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
 from hybrid_lab.ops.layers.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared

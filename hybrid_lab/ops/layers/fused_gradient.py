@@ -11,8 +11,8 @@ from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.elementwise.special import error_function
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, into, kept_shape, sample
 from hybrid_lab.ops.framework.lowered_gradient import gradient_of_lowering
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
 class _Gradient(Operator):

@@ -11,18 +11,17 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.framework import Element, Operator, Signature, filled, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
+from hybrid_lab.ops.framework.protocols import (
+    Elements,
+    Functions,
     Gradient,
     Gradients,
-    Outs,
-    PartialShape,
-    PartialShapes,
-    Shape,
+    OnnxGraph,
+    Place,
+    Scratch,
     Tensor,
 )
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.kernels import windows as in_kernels
 
 

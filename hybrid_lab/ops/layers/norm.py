@@ -11,18 +11,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.framework import Operator, Signature, axis_of, filled, into, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
-    Gradients,
-    Outs,
-    PartialShape,
-    PartialShapes,
-    Shape,
-    Tensor,
-    Wanted,
-)
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
 
 def _check_vectors(name: str, wanted: tuple[int, ...], data: tuple[int, ...], **given: tuple[int, ...]) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Operator, into, ints, known_shape, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
 
 def softmax_of(data: np.ndarray, axis: int) -> np.ndarray:

@@ -14,8 +14,8 @@ from hybrid_lab.ops.arrays.reduce import whole_quotient
 from hybrid_lab.ops.framework import Derived, Element, Operator, get, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import Windows, everywhere, lowest
 from hybrid_lab.ops.layers.conv import LAYOUTS

@@ -13,8 +13,17 @@ from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, get, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import (
+    Elements,
+    Functions,
+    Gradient,
+    Gradients,
+    OnnxGraph,
+    Place,
+    Scratch,
+    Tensor,
+)
+from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels import short_rows
 
 _SAMPLES = [

@@ -11,8 +11,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Contraction, Operator, Product, Signature, filled, into, known_shape, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, PartialShape, PartialShapes, Shape, Tensor, Wanted
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.kernels import blas
 
 

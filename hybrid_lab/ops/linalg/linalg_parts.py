@@ -9,8 +9,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Element, Operator, into, sample
 from hybrid_lab.ops.framework.elements import on_diagonal
-from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place
-from hybrid_lab.ops.framework.types import Array, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.linalg.linalg_products import square
 
 

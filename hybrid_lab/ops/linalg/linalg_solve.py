@@ -9,8 +9,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, into, sample
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, Gradients, Outs, Shape, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 from hybrid_lab.ops.linalg.linalg_products import flip, matrices, square, triangle
 
 _TRIANGULAR = np.array([[2.0, 0.3, -0.2], [0.5, 1.5, 0.1], [-0.4, 0.8, 1.2]], "float32")

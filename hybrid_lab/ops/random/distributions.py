@@ -20,8 +20,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, Sh
 from hybrid_lab.ops.elementwise.special import log_gamma
 from hybrid_lab.ops.framework import Operator, Pointwise, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradient, PartialShape, PartialShapes, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradient, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, PartialShape, PartialShapes, Shapes
 from hybrid_lab.ops.kernels import philox
 from hybrid_lab.ops.random.random import refuse_attributes
 

@@ -11,9 +11,9 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, get, into, ints, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.shapes import axis_of, kept_shape
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 from hybrid_lab.ops.kernels import philox
 
 

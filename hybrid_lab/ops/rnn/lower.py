@@ -8,8 +8,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.rnn.kernels import GATES, Sizes
 
 Parts = list[dict[str, Tensor]]

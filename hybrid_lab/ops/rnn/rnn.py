@@ -13,18 +13,8 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeE
 from hybrid_lab.ops.arrays.slicing import Concat
 from hybrid_lab.ops.framework import Operator, Signature, filled, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
-    Gradients,
-    Outs,
-    PartialShape,
-    PartialShapes,
-    Shapes,
-    Tensor,
-    Wanted,
-)
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shapes
 from hybrid_lab.ops.kernels import philox
 from hybrid_lab.ops.rnn import lower as rnn_lower
 from hybrid_lab.ops.rnn.backward import backward

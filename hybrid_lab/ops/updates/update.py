@@ -31,18 +31,8 @@ from hybrid_lab.ops.framework import Operator, Sample, Signature, into, ints, is
 from hybrid_lab.ops.framework.contract import named_parameters
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import (
-    Array,
-    Arrays,
-    Number,
-    Outs,
-    PartialShape,
-    PartialShapes,
-    Shape,
-    Shapes,
-    Tensor,
-)
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape, Shapes
 
 _PIECE = 16384
 """Elements updated at a time: weight, gradient, states and temporaries stay in the cache."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from hybrid_lab.ops.framework import is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Number, Shape, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
+from hybrid_lab.ops.framework.types import Shape, Shapes
 from hybrid_lab.ops.updates.update import (
     Descent,
     Mixed,

@@ -10,8 +10,8 @@ from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import into, is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, PartialShape, PartialShapes, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.updates.update import Descent, updating
 
 

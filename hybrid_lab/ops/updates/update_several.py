@@ -16,8 +16,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, sample
 from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Arrays, Number, Outs, Shape, Shapes, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 Item = TypeVar("Item")
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 Format = Literal["corner", "center"]
 

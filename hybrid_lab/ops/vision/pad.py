@@ -14,8 +14,8 @@ from hybrid_lab.ops.arrays.slicing import emit_slice
 from hybrid_lab.ops.framework import Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Scratch, Tensor
+from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
 
 

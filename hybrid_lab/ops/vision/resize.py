@@ -16,8 +16,19 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.framework import Element, Operator, Signature, get, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Index, OnnxGraph, Place, Scratch
-from hybrid_lab.ops.framework.types import Array, Gradient, Gradients, PartialShape, PartialShapes, Tensor, Wanted
+from hybrid_lab.ops.framework.protocols import (
+    Elements,
+    Functions,
+    Gradient,
+    Gradients,
+    Index,
+    OnnxGraph,
+    Place,
+    Scratch,
+    Tensor,
+    Wanted,
+)
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 from hybrid_lab.ops.kernels.separable import Separable, image_shape
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Derived, Operator, Signature, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph
-from hybrid_lab.ops.framework.types import Array, Arrays, Gradients, Outs, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.ops.framework import Operator, into, sample
-from hybrid_lab.ops.framework.protocols import Functions
-from hybrid_lab.ops.framework.types import Array, Gradients, Shape, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
+from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
 
 #: The signs of the four pixels in p00 - p01 - p10 + p11.

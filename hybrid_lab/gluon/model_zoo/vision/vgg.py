@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.ndarray.context import Context
-    from hybrid_lab.ops.framework.protocols import Functions
-    from hybrid_lab.ops.framework.types import Tensor
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 #: Depth -> convolutions per stage; the stages' widths are the same for all.
