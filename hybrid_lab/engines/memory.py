@@ -67,8 +67,8 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
     except RuntimeError as error:
         wanted = dtype.itemsize * int(np.prod(shape))
-        found = exhausted(error, device, wanted)
-        if found is error:
+        out_of_memory = exhausted(error, device, wanted)
+        if out_of_memory is error:
             raise
         for give_back in givers:
             give_back()

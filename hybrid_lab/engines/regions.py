@@ -39,6 +39,6 @@ def refuse(refused: Mapping[Node, str], what: str) -> None:
         return
     lines = [f"{what}, and strict=True allows no other engine:"]
     for node, reason in refused.items():
-        place = format_origin(node)
-        lines.append(f"  {node.op.name}: {reason}" + (f"   # {place}" if place else ""))
+        origin = format_origin(node)
+        lines.append(f"  {node.op.name}: {reason}" + (f"   # {origin}" if origin else ""))
     raise EngineError("\n".join(lines))

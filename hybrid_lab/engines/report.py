@@ -87,19 +87,19 @@ class Report:
 
     def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
         """Count one more operator that runs elsewhere; equal ones share an entry."""
-        for found in self.fallbacks:
-            if (found.operator, found.engine, found.reason) == (operator, engine, reason):
-                found.count += 1
+        for fallback in self.fallbacks:
+            if (fallback.operator, fallback.engine, fallback.reason) == (operator, engine, reason):
+                fallback.count += 1
                 return
         self.fallbacks.append(Fallback(operator, engine, reason, place))
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        made = asdict(replace(self, memory=None, bodies=(), written=""))
-        made |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
-        made["body_programs"] = self.body_programs
-        del made["memory"], made["bodies"], made["written"]
-        return made
+        data = asdict(replace(self, memory=None, bodies=(), written=""))
+        data |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
+        data["body_programs"] = self.body_programs
+        del data["memory"], data["bodies"], data["written"]
+        return data
 
     @property
     def program(self) -> str:
@@ -142,8 +142,8 @@ class Report:
         if self.choice and choice:
             lines.append(f"  choice: {self.choice}")
         if self.host_copies:
-            made = ", ".join(f"{number} for {name}" for name, number in self.host_copies.items())
-            lines.append(f"  copies between device and host in each call: {made}")
+            copies = ", ".join(f"{number} for {name}" for name, number in self.host_copies.items())
+            lines.append(f"  copies between device and host in each call: {copies}")
         lines += [f"  {note}" for note in self.notes]
         if self.bodies:
             programs = count(self.body_programs, "program")

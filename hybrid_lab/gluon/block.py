@@ -207,12 +207,12 @@ class Block:
                 rule = rules.get("HL182")
                 facts = {"attribute": f"self.{name}", "container": type(value).__name__}
                 message = rule.format(rule.message, **facts)
-                place = capture()
+                location = capture()
                 warnings.warn_explicit(
                     f"HL182: {type(self).__name__}: {message} Instead: {rule.format(rule.rewrite, **facts)}",
                     UserWarning,
-                    place.file if place else "<unknown>",
-                    place.line if place else 0,
+                    location.file if location else "<unknown>",
+                    location.line if location else 0,
                 )
 
     # -- names -------------------------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ class Block:
         select : a regular expression matched at the start of the full names, '.*weight|.*bias'
         """
         pattern = re.compile(select) if select else None
-        found = ParameterDict(self._params.prefix)
-        self._collect(found, pattern)
-        return found
+        collected = ParameterDict(self._params.prefix)
+        self._collect(collected, pattern)
+        return collected
 
     def _collect(self, found: ParameterDict, pattern: re.Pattern[str] | None) -> None:
         self._warn_of_hidden_children()
@@ -260,10 +260,10 @@ class Block:
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """Parameters by attribute path, '0.weight'; a shared one stands under each of its paths."""
         start = prefix + "." if prefix else ""
-        found = {start + name: parameter for name, parameter in self._reg_params.items()}
+        parameters = {start + name: parameter for name, parameter in self._reg_params.items()}
         for name, child in self._children.items():
-            found.update(child._collect_params_with_prefix(start + name))
-        return found
+            parameters.update(child._collect_params_with_prefix(start + name))
+        return parameters
 
     def initialize(
         self,
@@ -384,12 +384,12 @@ class Block:
 
     def _note_outputs(self, outputs: object) -> None:
         if type(outputs) is NDArray:
-            found: tuple[tuple[Any, Any], ...] = ((outputs.host_view.shape, outputs.host_view.dtype),)
+            types: tuple[tuple[Any, Any], ...] = ((outputs.host_view.shape, outputs.host_view.dtype),)
         elif isinstance(outputs, (tuple, list)):
-            found = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
+            types = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
         else:
             return
-        self.__dict__["_last_outputs"] = found
+        self.__dict__["_last_outputs"] = types
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses define it."""

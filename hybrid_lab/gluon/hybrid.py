@@ -100,8 +100,8 @@ class HybridBlock(Block):
         if self._graphs.pinned:
             return self._run_pinned((x, *args))
         if not leaves:
-            given = ", ".join(type(item).__name__ for item in (x, *args))
-            raise HybridLabError(f"{self.name} was called without an array; it got {given}")
+            kinds = ", ".join(type(item).__name__ for item in (x, *args))
+            raise HybridLabError(f"{self.name} was called without an array; it got {kinds}")
         ctx = leaves[0].context
         self._check_signature()
         try:
@@ -202,9 +202,9 @@ class HybridBlock(Block):
         # A graph cannot change the list that it is called with, so a call that does has none of its own.
         alone = not passed.twice and not passed.changed
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
-            found = extract_nested(trace, self, spec, passed.leaves, result, observed)
-            if found is not None:
-                trace.nested[id(self), spec] = self, found
+            graph = extract_nested(trace, self, spec, passed.leaves, result, observed)
+            if graph is not None:
+                trace.nested[id(self), spec] = self, graph
         self._note_traced_outputs(trace, result)
         return passed.leave(result)
 
@@ -393,10 +393,10 @@ class HybridBlock(Block):
         variables = neutral.graph.inputs[neutral.num_data :]
         for value, parameter in zip(variables, neutral.parameters, strict=True):
             shapes[value] = parameter.partial_shape
-        found = PartialShapes(neutral.graph, shapes).shapes
+        inferred = PartialShapes(neutral.graph, shapes).shapes
         missing = []
         for value, parameter in zip(variables, neutral.parameters, strict=True):
-            shape: Any = found.get(value)
+            shape: Any = inferred.get(value)
             if is_complete(shape):
                 if not parameter.shape_is_known:
                     parameter.shape = shape
@@ -498,9 +498,9 @@ def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
         if isinstance(node.op, Constant):
             values[node.outputs[0]] = constant(node.op.array)
             continue
-        made = compose(
+        outputs = compose(
             node.op, [values[item] if isinstance(item, Value) else item for item in node.inputs], node.name or None
         )
-        for output, value in zip(node.outputs, made.outputs, strict=False):
+        for output, value in zip(node.outputs, outputs.outputs, strict=False):
             values[output] = Symbol((value,))
     return [values[value] for value in neutral.graph.outputs]

@@ -256,7 +256,7 @@ class CTCLoss(Loss):
         loss = F.CTCLoss(
             pred,
             label,
-            **{name: given for name, given in lengths.items() if given is not None},
+            **{name: length for name, length in lengths.items() if length is not None},
             use_data_lengths=pred_lengths is not None,
             use_label_lengths=label_lengths is not None,
             blank_label="last",

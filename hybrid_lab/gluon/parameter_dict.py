@@ -76,12 +76,12 @@ class ParameterDict:
     # -- getting and adding ------------------------------------------------------------------------------------
 
     def _find(self, name: str) -> Parameter | None:
-        found = self._params.get(name)
-        if found is None and self._shared is not None:
-            found = self._shared._params.get(name)
-            if found is not None:
-                self._params[name] = found
-        return found
+        parameter = self._params.get(name)
+        if parameter is None and self._shared is not None:
+            parameter = self._shared._params.get(name)
+            if parameter is not None:
+                self._params[name] = parameter
+        return parameter
 
     def get(self, name: str, **kwargs: Any) -> Parameter:
         """The parameter `prefix + name`: an existing or shared one, else a new `Parameter(..., **kwargs)`.
@@ -89,32 +89,32 @@ class ParameterDict:
         Raises ValueError where an existing parameter differs from what is asked for (unknown dimensions are completed).
         """
         name = self._prefix + name
-        found = self._find(name)
-        if found is None:
-            found = Parameter(name, **kwargs)
-            self.add(found)
-            return found
+        parameter = self._find(name)
+        if parameter is None:
+            parameter = Parameter(name, **kwargs)
+            self.add(parameter)
+            return parameter
         for key, wanted in kwargs.items():
-            _agree(found, key, wanted)
-        return found
+            _agree(parameter, key, wanted)
+        return parameter
 
     def get_constant(self, name: str, value: object = None) -> Constant:
         """The Constant `prefix + name`; `value` is needed for a new one and must be equal to an existing one's."""
         name = self._prefix + name
-        found = self._find(name)
-        if found is None:
+        parameter = self._find(name)
+        if parameter is None:
             if value is None:
                 raise KeyError(f"there is no constant {name!r}, and no value to create it from")
-            found = Constant(name, value)
-            self.add(found)
-        elif not isinstance(found, Constant):
+            parameter = Constant(name, value)
+            self.add(parameter)
+        elif not isinstance(parameter, Constant):
             raise ValueError(f"{name!r} is a Parameter already, not a Constant")
         elif value is not None:
-            given = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-            if not np.array_equal(found.value.asnumpy(), given):
+            array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            if not np.array_equal(parameter.value.asnumpy(), array):
                 raise ValueError(f"Constant {name!r} exists already, with another value")
-        assert isinstance(found, Constant)
-        return found
+        assert isinstance(parameter, Constant)
+        return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
         """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters."""

@@ -91,8 +91,8 @@ class SymbolBlock(HybridBlock):
                 try:
                     options[key] = float(attrs[f"__{key}__"])
                 except (TypeError, ValueError):
-                    given = attrs[f"__{key}__"]
-                    raise AttributeSpecError(f"{value.node.name}: __{key}__={given!r} is not a number") from None
+                    text = attrs[f"__{key}__"]
+                    raise AttributeSpecError(f"{value.node.name}: __{key}__={text!r} is not a number") from None
         existing = self._params._find(value.node.name)
         return existing if existing is not None else self._params.get(value.node.name, **options)
 

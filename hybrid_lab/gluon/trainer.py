@@ -135,8 +135,8 @@ class Trainer:
         """How the last step updated the parameters, in words: by one program, or one by one and why; one entry for each
         context. In mixed precision also the scale of the loss and the steps that were skipped.
         """
-        found = [repr(updater.fused) for updater in self._updaters]
-        return found if self._amp_loss_scaler is None else [*found, repr(self._amp_loss_scaler)]
+        lines = [repr(updater.fused) for updater in self._updaters]
+        return lines if self._amp_loss_scaler is None else [*lines, repr(self._amp_loss_scaler)]
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Trainer:
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
         if ignore_stale_grad:
             return
-        steps = [self._arrays(place, False) for place in range(len(self._contexts))]
+        steps = [self._arrays(number, False) for number in range(len(self._contexts))]
         if all(type(each.tape_link) is Leaf and each.tape_link.fresh for step in steps for each in step[2]):
             return
         for parameter in self._params:
@@ -200,7 +200,7 @@ class Trainer:
                 each.written()
 
     def _update(self, ignore_stale_grad: bool) -> None:
-        steps = [self._arrays(place, ignore_stale_grad) for place in range(len(self._updaters))]
+        steps = [self._arrays(number, ignore_stale_grad) for number in range(len(self._updaters))]
         scaler = self._amp_loss_scaler
         skip = scaler is not None and scaler.overflowed([each for step in steps for each in step[1]])
         for (indices, gradients, weights), updater in zip(steps, self._updaters, strict=True):
@@ -213,14 +213,14 @@ class Trainer:
 
     def _arrays(self, place: int, fresh_only: bool) -> _Step:
         """What a step on context number `place` updates. The same tuples as long as the same arrays are meant."""
-        held = self._held.get(place)
-        if held is None or held[0] != changes.count:
-            count, found = changes.count, []
+        known = self._held.get(place)
+        if known is None or known[0] != changes.count:
+            count, arrays = changes.count, []
             for index, parameter in enumerate(self._params):
                 if parameter.grad_req != "null" and not (parameter._data is None and fresh_only):
-                    found.append((index, parameter.list_grad()[place], parameter.list_data()[place]))
-            held = self._held[place] = count, _columns(found)
-        step = held[1]
+                    arrays.append((index, parameter.list_grad()[place], parameter.list_data()[place]))
+            known = self._held[place] = count, _columns(arrays)
+        step = known[1]
         if fresh_only and not all(weight._fresh_grad for weight in step[2]):
             return _columns([row for row in zip(*step, strict=True) if row[2]._fresh_grad])
         return step
@@ -268,8 +268,8 @@ class Trainer:
             )
         optimizer = self._optimizer
         seen = {int(name.split(".")[0]) for name in arrays}
-        for place, updater in enumerate(self._updaters):
-            weights = {index: self._params[index].list_data()[place] for index in sorted(seen)}
+        for number, updater in enumerate(self._updaters):
+            weights = {index: self._params[index].list_data()[number] for index in sorted(seen)}
             updater.set_arrays(arrays, weights)
         for key, value in data["hyperparameters"].items():
             setattr(optimizer, key, value)
@@ -288,61 +288,61 @@ class Trainer:
     def differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
         if data.get("format") != _FORMAT or data.get("version") != _VERSION:
             return [f"not the states of a Trainer: format {data.get('format')!r}, version {data.get('version')!r}"]
-        found = _malformed(data)
-        if found:
-            return found
+        lines = _malformed(data)
+        if lines:
+            return lines
         optimizer = self._optimizer
         if data.get("optimizer") != type(optimizer).__name__:
-            found.append(f"optimizer: {type(optimizer).__name__} here, {data.get('optimizer')} in the file")
-            return found
+            lines.append(f"optimizer: {type(optimizer).__name__} here, {data.get('optimizer')} in the file")
+            return lines
         known = optimizer.hyperparameters()
         for name, value in data.get("hyperparameters", {}).items():
             if name not in known:
-                found.append(f"setting: {name} is not one of {type(optimizer).__name__}")
+                lines.append(f"setting: {name} is not one of {type(optimizer).__name__}")
             elif not _same_kind(value, known[name]):
-                found.append(f"setting: {name} is {value!r} in the file, {known[name]!r} here")
+                lines.append(f"setting: {name} is {value!r} in the file, {known[name]!r} here")
         counters = [data.get("num_update"), *data.get("counts", {}).values()]
         if not all(type(count) is int and count >= 0 for count in counters):
-            found.append("counters: an update count is not a number of updates")
+            lines.append("counters: an update count is not a number of updates")
         if not _is_loss_scale(data.get("amp")):
-            found.append("amp: the loss scale or its counters are not valid numbers")
+            lines.append("amp: the loss scale or its counters are not valid numbers")
         saved = (data.get("scheduler") or {}).get("name")
         current = None if optimizer.lr_scheduler is None else type(optimizer.lr_scheduler).__name__
         if saved != current:
-            found.append(f"lr_scheduler: {current} here, {saved} in the file")
+            lines.append(f"lr_scheduler: {current} here, {saved} in the file")
         shapes = [tuple(each["shape"]) for each in data.get("parameters", ())]
         if len(shapes) != len(self._params):
-            found.append(f"parameters: {len(self._params)} here, {len(shapes)} in the file")
-            return found
+            lines.append(f"parameters: {len(self._params)} here, {len(shapes)} in the file")
+            return lines
         for parameter, shape in zip(self._params, shapes, strict=True):
             if parameter.shape != shape:
-                found.append(f"shape: {parameter.name} is {parameter.shape} here, {shape} in the file")
-        if not found:
-            found += self._array_differences(data, arrays)
-        return found
+                lines.append(f"shape: {parameter.name} is {parameter.shape} here, {shape} in the file")
+        if not lines:
+            lines += self._array_differences(data, arrays)
+        return lines
 
     def _array_differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
-        found = []
+        lines = []
         for name, array in arrays.items():
             index = name.split(".")[0]
             if not index.isdigit() or int(index) >= len(self._params):
-                found.append(f"state: {name} belongs to no parameter")
+                lines.append(f"state: {name} belongs to no parameter")
             elif self._params[int(index)]._data is None:
-                found.append(
+                lines.append(
                     f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first"
                 )
             elif tuple(array.shape) != self._params[int(index)].shape:
-                found.append(f"state: {name} is {tuple(array.shape)}, its parameter {self._params[int(index)].shape}")
-        if found:
-            return found
+                lines.append(f"state: {name} is {tuple(array.shape)}, its parameter {self._params[int(index)].shape}")
+        if lines:
+            return lines
         twin = optimizers.create(type(self._optimizer).__name__, **self._settings(data["hyperparameters"]))
-        for place in sorted({int(name.split(".")[0]) for name in arrays}):
+        for number in sorted({int(name.split(".")[0]) for name in arrays}):
             updater = optimizers.get_updater(twin)
-            weight = self._params[place].list_data()[0]
-            updater.states[place] = twin.create_state_multi_precision(place, weight)
+            weight = self._params[number].list_data()[0]
+            updater.states[number] = twin.create_state_multi_precision(number, weight)
             missing = updater.get_arrays().keys() - arrays.keys()
-            found += [f"state: {name} of {self._params[place].name} is missing" for name in sorted(missing)]
-        return found
+            lines += [f"state: {name} of {self._params[number].name} is missing" for name in sorted(missing)]
+        return lines
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
         """The saved settings that decide which states there are, as constructor arguments."""
@@ -406,17 +406,17 @@ def _is_loss_scale(data: object) -> bool:
 def _malformed(data: Mapping[str, Any]) -> list[str]:
     """Which settings of a file are not of the kind that `get_states` writes, one line each."""
     kinds: dict[str, Any] = {"hyperparameters": Mapping, "counts": Mapping, "parameters": list}
-    found = [f"{name}: {data.get(name)!r:.60}" for name, kind in kinds.items() if not isinstance(data.get(name), kind)]
+    lines = [f"{name}: {data.get(name)!r:.60}" for name, kind in kinds.items() if not isinstance(data.get(name), kind)]
     if not isinstance(data.get("scheduler"), Mapping | None):
-        found.append(f"scheduler: {data['scheduler']!r:.60}")
-    if not found:
+        lines.append(f"scheduler: {data['scheduler']!r:.60}")
+    if not lines:
         wrong = [key for key in data["counts"] if not str(key).isdecimal()]
-        found += [f"counts: {key!r:.60} is not the number of a parameter" for key in wrong]
+        lines += [f"counts: {key!r:.60} is not the number of a parameter" for key in wrong]
         shapes = [each.get("shape") if isinstance(each, Mapping) else None for each in data["parameters"]]
-        found += [
+        lines += [
             f"parameters: {shape!r:.60} is not a shape" for shape in shapes if not isinstance(shape, list | tuple)
         ]
-    return [f"damaged settings: {line}" for line in found]
+    return [f"damaged settings: {line}" for line in lines]
 
 
 def _same_kind(value: object, known: object) -> bool:
@@ -430,11 +430,11 @@ def _same_kind(value: object, known: object) -> bool:
 
 def _plain(values: Mapping[str, object]) -> dict[str, Any]:
     """The JSON-able ones."""
-    found = {}
+    plain = {}
     for key, value in values.items():
         try:
             json.dumps(value)
         except TypeError:
             continue
-        found[key] = value
-    return found
+        plain[key] = value
+    return plain

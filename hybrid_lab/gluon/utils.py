@@ -37,7 +37,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     if num_slice == 1:
         return [data]
     step, rest = divmod(size, num_slice)
-    ends = [place * step + min(place, rest) for place in range(num_slice + 1)]
+    ends = [part * step + min(part, rest) for part in range(num_slice + 1)]
     return [
         nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)
     ]

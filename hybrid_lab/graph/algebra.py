@@ -36,10 +36,10 @@ class Rule:
 def rewritten(node: Node) -> Value | None:
     """What the first rule that applies makes of a node with one output, or None. Ask again with the result."""
     for rule in _RULES_OF.get(node.op.name, ()):
-        found = rule.apply(node)
-        if found is not None:
-            assert (found.shape, found.dtype) == (node.outputs[0].shape, node.outputs[0].dtype), rule.text
-            return found
+        better = rule.apply(node)
+        if better is not None:
+            assert (better.shape, better.dtype) == (node.outputs[0].shape, node.outputs[0].dtype), rule.text
+            return better
     return None
 
 

@@ -49,36 +49,36 @@ class Body:
 
     def shapes(self, given: Sequence[object]) -> list[tuple[int, ...]]:
         """Complete input shapes -> output shapes. Raises ShapeError with the line inside the body."""
-        found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
-        graph = closed(self.graph, found)
+        shapes: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
+        graph = closed(self.graph, shapes)
         for node in graph.nodes:
             if isinstance(node.op, Input):
                 continue
-            inputs = [found[item] if isinstance(item, Value) else () for item in node.inputs]
+            inputs = [shapes[item] if isinstance(item, Value) else () for item in node.inputs]
             try:
-                found.update(zip(node.outputs, read_shapes(node.op, node.op.infer_shape(*inputs)), strict=True))
+                shapes.update(zip(node.outputs, read_shapes(node.op, node.op.infer_shape(*inputs)), strict=True))
             except ShapeError as error:
                 raise located(error, node) from None
-        return [found[value] for value in graph.outputs]
+        return [shapes[value] for value in graph.outputs]
 
     def types(self, given: Sequence[object]) -> list[np.dtype]:
         """Input dtypes -> output dtypes. Raises DTypeError with the line inside the body."""
-        found: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
+        dtypes: dict[Value, Any] = dict(zip(self.graph.inputs, given, strict=True))
         for node in self.graph.nodes:
             if isinstance(node.op, Input):
                 continue
-            inputs = [found[item] if isinstance(item, Value) else None for item in node.inputs]
+            inputs = [dtypes[item] if isinstance(item, Value) else None for item in node.inputs]
             try:
-                found.update(zip(node.outputs, read_dtypes(node.op, node.op.infer_type(*inputs)), strict=True))
+                dtypes.update(zip(node.outputs, read_dtypes(node.op, node.op.infer_type(*inputs)), strict=True))
             except DTypeError as error:
                 raise located(error, node) from None
-        return [found[value] for value in self.graph.outputs]
+        return [dtypes[value] for value in self.graph.outputs]
 
     def complete(self, given: Sequence[object]) -> list[Any]:
         """Input shapes, unknown ones filled in as far as they follow."""
         known = {value: shape for value, shape in zip(self.graph.inputs, given, strict=True) if shape is not None}
-        found = PartialShapes(self.graph, known).shapes
-        return [found.get(value) for value in self.graph.inputs]
+        completed = PartialShapes(self.graph, known).shapes
+        return [completed.get(value) for value in self.graph.inputs]
 
     # -- forms -------------------------------------------------------------------------------------------------
 
@@ -101,12 +101,12 @@ class Body:
     def program(self, arrays: Sequence[np.ndarray]) -> Run:
         """Runs the graph on arrays of these shapes and dtypes."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
-        found = self._compiled.get(key)
-        if found is None:
+        run = self._compiled.get(key)
+        if run is None:
             graph = self.inferred([array.shape for array in arrays], [array.dtype for array in arrays])
-            found = _compiled(simplify(graph))
+            run = _compiled(simplify(graph))
             self.compiles += 1
-        return self._keep(key, found)
+        return self._keep(key, run)
 
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> frozenset[int]:
         """The inputs, by number, that lead to one of these outputs.

@@ -126,7 +126,7 @@ class ControlFlow(Composed):
 
     def aux(self, F: object, inputs: tuple[object, ...], outputs: tuple[object, ...]) -> dict[str, Any]:
         names = self.signature.inputs
-        return {names[place]: new for place, new in zip(self.carried, outputs[self.num_visible :], strict=False)}
+        return {names[index]: new for index, new in zip(self.carried, outputs[self.num_visible :], strict=False)}
 
     def rebuilt(self, bodies: Sequence[Graph], carried: tuple[int, ...]) -> ControlFlow:
         """The same operator over other bodies."""
@@ -139,8 +139,8 @@ class ControlFlow(Composed):
         """Bind the bodies; updates of states become outputs of them."""
         if self.carried:
             return self  # bound already
-        found: dict[bool, Operator] = self.__dict__.setdefault("_bound_modes", {})
-        if train not in found:
+        by_mode: dict[bool, Operator] = self.__dict__.setdefault("_bound_modes", {})
+        if train not in by_mode:
             bound = [body.bound(train) for body in self.bodies]
             updates = [{graph.inputs.index(target): new for target, new in graph.effects} for graph in bound]
             places = tuple(sorted({place for update in updates for place in update}))
@@ -156,8 +156,8 @@ class ControlFlow(Composed):
                 )
                 for index, (graph, update) in enumerate(zip(bound, updates, strict=True))
             ]
-            found[train] = self.rebuilt(graphs, tuple(place + self.first for place in places))
-        return found[train]
+            by_mode[train] = self.rebuilt(graphs, tuple(place + self.first for place in places))
+        return by_mode[train]
 
     def updates(self, index: int) -> bool:
         """Whether body number `index` gives new values of states; a loop's condition only looks."""
@@ -179,9 +179,9 @@ class ControlFlow(Composed):
             return (None,) * count
         hidden = outputs[self.num_visible + len(self.carried) :]
         op = Backward(forward=self, heads=heads, wanted=chosen)
-        found = F.apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
-        found = found if isinstance(found, (tuple, list)) else (found,)
-        by_input = dict(zip(chosen, found, strict=True))
+        results = F.apply(op, (*inputs, *hidden, *(douts[index] for index in heads)))
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        by_input = dict(zip(chosen, results, strict=True))
         return tuple(by_input.get(index) for index in range(count))
 
     def run_backward(
@@ -243,11 +243,13 @@ class Backward(Composed):
         count = len(self.forward.signature.inputs)
         first = count + self.forward.num_hidden
         heads = dict(zip(self.heads, inputs[first:], strict=True))
-        found = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)
-        made = [np.zeros_like(inputs[index]) if index not in found else found[index] for index in self.wanted]
-        made += [np.array([index in found], np.float32) for index in self.wanted]
-        outs = (None,) * len(made) if out is None else out
-        return tuple(into(value, target) for value, target in zip(made, outs, strict=True))
+        gradients = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)
+        results = [
+            np.zeros_like(inputs[index]) if index not in gradients else gradients[index] for index in self.wanted
+        ]
+        results += [np.array([index in gradients], np.float32) for index in self.wanted]
+        outs = (None,) * len(results) if out is None else out
+        return tuple(into(value, target) for value, target in zip(results, outs, strict=True))
 
     def __repr__(self) -> str:
         return f"gradient of {self.forward!r}"
@@ -292,11 +294,11 @@ class Foreach(ControlFlow):
         steps, inside = self._shapes(shapes)
         outputs = self.bodies[0].shapes(inside)
         states = inside[self.num_data : self.num_data + self.num_states]
-        made = outputs[self.num_out : self.num_visible]
-        check_equal("foreach", "state", states, made, ShapeError)
+        new_states = outputs[self.num_out : self.num_visible]
+        check_equal("foreach", "state", states, new_states, ShapeError)
         carried = [shapes[index] for index in self.carried]
         stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
-        return [*stacked, *made, *carried, *((steps, *shape) for shape in states), (1,)]
+        return [*stacked, *new_states, *carried, *((steps, *shape) for shape in states), (1,)]
 
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[0].types(dtypes)
@@ -317,20 +319,20 @@ class Foreach(ControlFlow):
         data = [entries(item) for item in inputs[: self.num_data]]
         steps = len(data[0])
         arrays = [*(entry_of(item) for item in data), *inputs[self.num_data :]]
-        kept = Kept(self, inputs, steps, out, need)
+        history = Kept(self, inputs, steps, out, need)
         run = self.bodies[0].program(arrays)
         seed = seed_of(rng)
         for step in range(steps):
             for index, item in enumerate(data):
                 arrays[index] = item[step]
-            kept.note(step, arrays[self.num_data :])
+            history.note(step, arrays[self.num_data :])
             outputs = run(arrays, (seed, step * self.draws))
-            kept.write(step, outputs[: self.num_out])
+            history.write(step, outputs[: self.num_out])
             arrays[self.num_data : self.num_data + self.num_states] = outputs[self.num_out : self.num_visible]
             for place, new in zip(self.carried, outputs[self.num_visible :], strict=True):
                 arrays[place] = new
         states = arrays[self.num_data : self.num_data + self.num_states]
-        return kept.finish(states, [arrays[place] for place in self.carried], (as_key(seed),))
+        return history.finish(states, [arrays[place] for place in self.carried], (as_key(seed),))
 
     def run_backward(
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
@@ -380,11 +382,11 @@ class WhileLoop(ControlFlow):
         if int(np.prod(condition)) != 1:
             raise ShapeError(f"while_loop: the condition has shape {condition}; one number is needed")
         outputs = self.bodies[1].shapes(shapes)
-        made = outputs[self.num_out : self.num_visible]
-        check_equal("while_loop", "loop variable", shapes[: self.num_states], made, ShapeError)
+        new_states = outputs[self.num_out : self.num_visible]
+        check_equal("while_loop", "loop variable", shapes[: self.num_states], new_states, ShapeError)
         stacked = [(self.max_iterations, *shape) for shape in outputs[: self.num_out]]
-        kept = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
-        return [*stacked, *made, *(shapes[index] for index in self.carried), *kept, (1,), (1,)]
+        histories = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
+        return [*stacked, *new_states, *(shapes[index] for index in self.carried), *histories, (1,), (1,)]
 
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[1].types(dtypes)
@@ -399,21 +401,21 @@ class WhileLoop(ControlFlow):
         self, *inputs: Array, out: Outs = None, rng: tuple[int, int] = (0, 0), need: Sequence[bool] | None = None
     ) -> tuple[Array | None, ...]:
         arrays = list(inputs)
-        kept = Kept(self, inputs, self.max_iterations, out, need)
+        history = Kept(self, inputs, self.max_iterations, out, need)
         seed, first = seed_of(rng), self.bodies[0].graph.draws
         check, run = self.bodies[0].program(arrays), self.bodies[1].program(arrays)
         step = 0
         while step < self.max_iterations and check(arrays, (seed, step * self.draws))[0].item():
-            kept.note(step, arrays)
+            history.note(step, arrays)
             outputs = run(arrays, (seed, step * self.draws + first))
-            kept.write(step, outputs[: self.num_out])
+            history.write(step, outputs[: self.num_out])
             arrays[: self.num_states] = outputs[self.num_out : self.num_visible]
-            for place, new in zip(self.carried, outputs[self.num_visible :], strict=True):
-                arrays[place] = new
+            for index, new in zip(self.carried, outputs[self.num_visible :], strict=True):
+                arrays[index] = new
             step += 1
-        kept.clear(step)
-        carried = [arrays[place] for place in self.carried]
-        return kept.finish(arrays[: self.num_states], carried, (np.array([step], KEY), as_key(seed)))
+        history.clear(step)
+        carried = [arrays[index] for index in self.carried]
+        return history.finish(arrays[: self.num_states], carried, (np.array([step], KEY), as_key(seed)))
 
     def run_backward(
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
@@ -481,11 +483,13 @@ class Cond(ControlFlow):
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
     ) -> dict[int, Array]:
         number, *captures = inputs
-        given = tuple(index for index, head in heads.items() if is_floating(head.dtype))
+        differentiated = tuple(index for index, head in heads.items() if is_floating(head.dtype))
         wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))
-        run = self._taken(number).backward(captures, given, wrt)
-        found = run([*captures, *(np.asarray(heads[index], order="C") for index in given)], (from_key(hidden[0]), 0))
-        return {index + 1: gradient for index, gradient in found.items()}
+        run = self._taken(number).backward(captures, differentiated, wrt)
+        gradients = run(
+            [*captures, *(np.asarray(heads[index], order="C") for index in differentiated)], (from_key(hidden[0]), 0)
+        )
+        return {index + 1: gradient for index, gradient in gradients.items()}
 
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
         return {index + 1 for body in self.bodies for index in body.leading(heads, differentiable)}

@@ -68,7 +68,7 @@ def composite_names(graph: Graph) -> dict[Node, str]:
     """The composite operators of a graph, each with a name of its own: the node's, else the operator's and a number."""
     taken = {node.name for node in graph.nodes}
     counts: dict[str, int] = {}
-    found: dict[Node, str] = {}
+    names: dict[Node, str] = {}
     for node in graph.operators:
         if not is_composite(node.op) or not node.inputs:
             continue
@@ -77,8 +77,8 @@ def composite_names(graph: Graph) -> dict[Node, str]:
             base = node.op.name.strip("_").lower()
             counts[base] = counts.get(base, -1) + 1
             name = f"{base}{counts[base]}" if f"{base}{counts[base]}" not in taken else ""
-        found[node] = name
-    return found
+        names[node] = name
+    return names
 
 
 def _expanded(node: Node, inputs: tuple[object, ...], supported: Supported | None) -> tuple[Value, ...] | None:
@@ -91,10 +91,10 @@ def _expanded(node: Node, inputs: tuple[object, ...], supported: Supported | Non
         return None
     new: dict[Any, Any] = {item: item for item in inputs if isinstance(item, Value)}
     for part in reachable([value for value in values if isinstance(value, Value)], set(new)):
-        made = _part(part, tuple(new.get(item, item) for item in part.inputs), supported)
-        if made is None:
+        outputs = _part(part, tuple(new.get(item, item) for item in part.inputs), supported)
+        if outputs is None:
             return None
-        new.update(zip(part.outputs, made, strict=True))
+        new.update(zip(part.outputs, outputs, strict=True))
     return tuple(new[value] for value in values)
 
 
@@ -105,5 +105,5 @@ def _part(part: Node, inputs: tuple[object, ...], supported: Supported | None) -
         return whole
     if supported is not None and supported(part):
         return whole
-    made = _expanded(part, inputs, supported) if is_composite(part.op) else None
-    return made if made is not None or supported is not None else whole
+    outputs = _expanded(part, inputs, supported) if is_composite(part.op) else None
+    return outputs if outputs is not None or supported is not None else whole

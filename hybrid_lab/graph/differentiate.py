@@ -105,8 +105,8 @@ def _arrived(graph: Graph, wrt: Sequence[Value], heads: Collection[int] | None) 
             inputs, outputs = (list(map(builder.expr, items)) for items in (node.inputs, node.outputs))
             douts, condition = arrived.at(visible)
             wanted = [isinstance(item, Value) and item in needed for item in node.inputs]
-            found = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
-            for index, (item, gradient) in enumerate(zip(node.inputs, found, strict=True)):
+            gradients = run_gradient(node.op, builder, inputs, outputs, douts, wanted)
+            for index, (item, gradient) in enumerate(zip(node.inputs, gradients, strict=True)):
                 if gradient is not None and isinstance(item, Value) and item in needed:
                     check_gradient_type(node.op, index, gradient.value, item)
                     origin = gradient.value.node
@@ -226,11 +226,11 @@ def gradients_add_up(graph: Graph, sources: Sequence[Value]) -> bool:
 
 def depends_on(graph: Graph, sources: Sequence[Value]) -> set[Value]:
     """All Values that a change of `sources` can change."""
-    found = set(sources)
+    dependent = set(sources)
     for node in graph.nodes:
-        if any(value in found for value in node.values_in):
-            found.update(node.outputs)
-    return found
+        if any(value in dependent for value in node.values_in):
+            dependent.update(node.outputs)
+    return dependent
 
 
 def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False) -> set[Value]:
@@ -238,18 +238,18 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
 
     differentiable : through operators only that have a gradient, or one that is not written down
     """
-    found = set(sources)
+    reached = set(sources)
     for node in graph.nodes:
-        if any(value in found for value in node.values_in) and (
+        if any(value in reached for value in node.values_in) and (
             not differentiable or node.op.differentiable or node.op.refuses_gradient
         ):
-            found.update(
+            reached.update(
                 [
                     value
                     for value in node.outputs
-                    if any(item in found for item in node.leading((value.index,), differentiable))
+                    if any(item in reached for item in node.leading((value.index,), differentiable))
                 ]
                 if node.op.subgraphs or len(node.outputs) > node.op.signature.visible
                 else node.outputs
             )
-    return found
+    return reached

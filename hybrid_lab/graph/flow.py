@@ -133,13 +133,13 @@ class FlowNetwork:
 
     def _reaching(self, sink: int) -> set[int]:
         """The vertices from which the sink can still be reached."""
-        found = {sink}
+        reaching = {sink}
         queue = deque([sink])
         while queue:
             vertex = queue.popleft()
             for edge in self._edges[vertex]:
                 tail = self._head[edge]
-                if self._residual[edge ^ 1] and tail not in found:
-                    found.add(tail)
+                if self._residual[edge ^ 1] and tail not in reaching:
+                    reaching.add(tail)
                     queue.append(tail)
-        return found
+        return reaching

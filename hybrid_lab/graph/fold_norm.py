@@ -77,9 +77,9 @@ def _folded(F: Builder, norm: Node, inputs: tuple[Any, ...], steady: set[Value])
     weight = rule(F, layer, weight, scale)
     shift = bias[0] * scale + shift if bias else shift
     name = layer.inputs[1].node.name or layer.op.name.lower()
-    made = (_named(weight.value, f"{name}_folded"), _named(shift.value, f"{name}_folded_bias"))
-    steady.update(made)
-    return layer.replace(op=layer.op.variant(no_bias=False), inputs=(layer.inputs[0], *made)).outputs[0]
+    folded = (_named(weight.value, f"{name}_folded"), _named(shift.value, f"{name}_folded_bias"))
+    steady.update(folded)
+    return layer.replace(op=layer.op.variant(no_bias=False), inputs=(layer.inputs[0], *folded)).outputs[0]
 
 
 def _named(value: Value, name: str) -> Value:
@@ -111,8 +111,8 @@ _LAYERS: dict[str, Callable[[Builder, Node, Any, Expr], Any]] = {
 
 def _computed(graph: Graph) -> set[Value]:
     """Values with a sum of products behind them: they carry its rounding, and one more changes nothing."""
-    found: set[Value] = set()
+    computed: set[Value] = set()
     for node in graph.nodes:
-        if node.op.family in ("conv", "deconv", "linalg") or any(value in found for value in node.values_in):
-            found.update(node.outputs)
-    return found
+        if node.op.family in ("conv", "deconv", "linalg") or any(value in computed for value in node.values_in):
+            computed.update(node.outputs)
+    return computed

@@ -101,21 +101,21 @@ class Graph:
     @property
     def states(self) -> set[Value]:
         """The inputs that some operator updates: running statistics."""
-        found: set[Value] = set()
+        states: set[Value] = set()
         for node in self.nodes:
             names = node.op.signature.aux
             if names:
                 pairs = zip(node.op.signature.inputs, node.inputs, strict=False)
-                found.update(item for name, item in pairs if name in names and type(item) is Value and item.is_input)
-        return found
+                states.update(item for name, item in pairs if name in names and type(item) is Value and item.is_input)
+        return states
 
     def users(self) -> dict[Value, list[Node]]:
         """Value -> the nodes that read it (each once)."""
-        found: dict[Value, list[Node]] = {}
+        users: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in dict.fromkeys(node.values_in):
-                found.setdefault(value, []).append(node)
-        return found
+                users.setdefault(value, []).append(node)
+        return users
 
     def map(self, rewrite: Rewrite) -> Graph:
         """Rebuild node by node. `rewrite(node, inputs)` returns replacement Values or None; untouched nodes stay."""
@@ -134,13 +134,13 @@ class Graph:
             if outputs[0] in new and all(map(new.__contains__, outputs)):
                 continue
             inputs = tuple([new[item] if type(item) is Value else item for item in node.inputs])
-            made = rewrite(node, inputs) if rewrite is not None else None
-            if made is None:
+            replacements = rewrite(node, inputs) if rewrite is not None else None
+            if replacements is None:
                 moved = inputs != node.inputs or (states and not states.isdisjoint(node.values_in))
-                made = (node.replace(inputs=inputs) if moved else node).outputs
-            if states is None and made is not outputs:
+                replacements = (node.replace(inputs=inputs) if moved else node).outputs
+            if states is None and replacements is not outputs:
                 states = self.states
-            for value, replacement in zip(outputs, made, strict=False):
+            for value, replacement in zip(outputs, replacements, strict=False):
                 new.setdefault(value, replacement)
         return Graph(
             [new[value] for value in self.inputs],
@@ -207,11 +207,11 @@ def extract(
                 variables.append(node.outputs[0])
                 new[node.outputs[0]] = node.outputs[0]
             continue
-        made = node.replace(
+        copied = node.replace(
             inputs=tuple(new[item] if isinstance(item, Value) else item for item in node.inputs),
             draw=None if node.draw is None else node.draw - first,
         )
-        for value, replacement in zip(node.outputs, made.outputs, strict=True):
+        for value, replacement in zip(node.outputs, copied.outputs, strict=True):
             new.setdefault(value, replacement)
     count = max(draws) - first + 1 if draws else 0
     return Graph([*fresh, *variables], [new[value] for value in outputs], draws=count, name=name)

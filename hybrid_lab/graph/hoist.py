@@ -49,9 +49,11 @@ def hoist(graph: Graph) -> Specialized:
         lambda node, inputs: node.replace(inputs=inputs).outputs if node.inputs else None,
     )
     read = {value for node in reachable(rest.roots) for value in node.outputs} | {target for target, _ in rest.effects}
-    kept = [value for value in graph.inputs if value in read or _role(value) not in STEADY_ROLES]
-    forward = Graph([*kept, *fresh], rest.outputs, rest.effects, rest.draws, rest.name)
-    sources = [("input", position[value]) for value in kept] + [("hoisted", index) for index in range(len(hoisted))]
+    read_inputs = [value for value in graph.inputs if value in read or _role(value) not in STEADY_ROLES]
+    forward = Graph([*read_inputs, *fresh], rest.outputs, rest.effects, rest.draws, rest.name)
+    sources = [("input", position[value]) for value in read_inputs] + [
+        ("hoisted", index) for index in range(len(hoisted))
+    ]
     return Specialized(
         forward,
         prologue=prologue,

@@ -48,10 +48,10 @@ def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
     """The graph with the sizes filled in that an imported file left open: zeros to begin with, of any batch."""
     if not any(is_open(node) for node in graph.nodes):
         return graph
-    found = PartialShapes(graph, shapes).shapes
+    known = PartialShapes(graph, shapes).shapes
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
-        shape = found.get(node.outputs[0]) if is_open(node) else None
+        shape = known.get(node.outputs[0]) if is_open(node) else None
         if not is_complete(shape):
             return None
         return node.replace(op=node.op.variant(shape=shape, _open=False)).outputs
@@ -73,9 +73,9 @@ def located(error: HybridLabError, node: Node) -> HybridLabError:
         for part in (node.location.describe() if node.location else "", f"block {node.scope}" if node.scope else "")
         if part
     )
-    made = type(error)(f"{error}\n  {where}" if where else str(error))
-    made.located = True  # type: ignore[attr-defined]
-    return made
+    located_error = type(error)(f"{error}\n  {where}" if where else str(error))
+    located_error.located = True  # type: ignore[attr-defined]
+    return located_error
 
 
 class PartialShapes:
@@ -110,16 +110,16 @@ class PartialShapes:
             return
         try:
             self._learn_inputs(node, node.op.complete(*self._inputs(node)))
-            given: Any = self._inputs(node)
-            if not all(is_complete(shape) for shape in given):
+            shapes: Any = self._inputs(node)
+            if not all(is_complete(shape) for shape in shapes):
                 return
             if node.op.subgraphs:
-                found = node.op.infer_shape(*given)
+                inferred = node.op.infer_shape(*shapes)
             else:
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
-                found = infer_operator(node.op, given, types)[0]
-            self.shapes.update(zip(node.outputs, map(tuple, found), strict=True))
+                inferred = infer_operator(node.op, shapes, types)[0]
+            self.shapes.update(zip(node.outputs, map(tuple, inferred), strict=True))
         except ShapeError as error:
             raise located(error, node) from None
 

@@ -34,17 +34,17 @@ def layout(graph: Graph) -> Graph:
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         op, order = node.op, order_of(node)
         if order is not None and isinstance(inputs[0], Value):
-            found = _transposed(node, inputs[0], order, alone, 0)
-            if found is not None:
-                return (found,)
+            moved = _transposed(node, inputs[0], order, alone, 0)
+            if moved is not None:
+                return (moved,)
         if op.in_order and isinstance(inputs[0], Value) and inputs[0].node.op.in_order:
             return (_reshaped(node, inputs[0].node.inputs[0]),)
         if type(op) in (Dot, BatchDot):
             return _product(node, inputs)
         # A rewritten value with one reader still has one.
-        made = node if inputs == node.inputs else node.replace(inputs=inputs)
-        alone.update(new for old, new in zip(node.outputs, made.outputs, strict=True) if old in alone)
-        return made.outputs
+        current = node if inputs == node.inputs else node.replace(inputs=inputs)
+        alone.update(new for old, new in zip(node.outputs, current.outputs, strict=True) if old in alone)
+        return current.outputs
 
     return graph.map(rewrite)
 

@@ -112,14 +112,14 @@ def loop_backward(
         arrays[:num_data] = [item[step] for item in data]
         arrays[num_data : num_data + num_states] = [item[step] for item in history]
         douts = [np.asarray(heads[index][step], order="C") for index in outs]
-        given = (*outs, *(op.num_out + index - num_data for index in dstates))
-        if not given:
+        heads_here = (*outs, *(op.num_out + index - num_data for index in dstates))
+        if not heads_here:
             break
-        if given not in runs:
-            runs[given] = body.backward(arrays, given, wrt)
-        found = runs[given]([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))
-        dstates = {index: found[index] for index in moving if index in found}
-        for index, gradient in found.items():
+        if heads_here not in runs:
+            runs[heads_here] = body.backward(arrays, heads_here, wrt)
+        gradients = runs[heads_here]([*arrays, *douts, *dstates.values()], (seed, step * op.draws + first_draw))
+        dstates = {index: gradients[index] for index in moving if index in gradients}
+        for index, gradient in gradients.items():
             if index < num_data:
                 if index not in total:
                     total[index] = np.zeros_like(inputs[index])
@@ -136,13 +136,13 @@ def loop_leading(op: Any, body: Body, num_data: int, heads: tuple[int, ...], dif
 
     differentiable : those that a gradient may arrive at
     """
-    found: set[int] = set()
+    leading: set[int] = set()
     behind, before = set(heads), set()  # type: ignore[var-annotated]
     while behind != before:
         before = set(behind)
-        found |= body.leading(tuple(sorted(behind)), differentiable)
-        behind |= {op.num_out + index - num_data for index in found if 0 <= index - num_data < op.num_states}
-    return found | {num_data + index - op.num_out for index in heads if index >= op.num_out}
+        leading |= body.leading(tuple(sorted(behind)), differentiable)
+        behind |= {op.num_out + index - num_data for index in leading if 0 <= index - num_data < op.num_states}
+    return leading | {num_data + index - op.num_out for index in heads if index >= op.num_out}
 
 
 def entries(data: np.ndarray) -> np.ndarray:

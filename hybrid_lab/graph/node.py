@@ -148,8 +148,8 @@ class Node:
             return ()
         if not self.op.subgraphs or any(index >= self.op.signature.visible for index in outputs):
             return self.values_in
-        found = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]
-        return [item for index in sorted(found) if isinstance(item := self.inputs[index], Value)]
+        leading = self.op.leading(outputs, differentiable)  # type: ignore[attr-defined]
+        return [item for index in sorted(leading) if isinstance(item := self.inputs[index], Value)]
 
     def is_mask(self, index: int) -> bool:
         """Whether an output is hidden and not floating."""

@@ -60,9 +60,9 @@ def pack(blocks: Sequence[Block]) -> int:
     """
     ideal = peak(blocks)
     best: tuple[int, list[int]] | None = None
-    place = _place if len(blocks) <= _MANY else _place_many
+    place_block = _place if len(blocks) <= _MANY else _place_many
     for order in _ORDERS:
-        total = place(sorted(blocks, key=order))
+        total = place_block(sorted(blocks, key=order))
         if best is None or total < best[0]:
             best = total, [block.offset for block in blocks]
         if best[0] <= ideal * 1.03:

@@ -161,7 +161,7 @@ def _rebuild(unit: Any, new: dict[Value, Value], make: Callable[[Region], Operat
     if isinstance(unit, Region):
         first, op = unit.nodes[0], make(unit)
         types = [*((value.shape, value.dtype) for value in unit.outputs), *getattr(op, "temporaries", ())]
-        made = Node(
+        contracted = Node(
             op,
             [new[value] for value in unit.inputs],
             scope=first.scope,
@@ -169,10 +169,10 @@ def _rebuild(unit: Any, new: dict[Value, Value], make: Callable[[Region], Operat
             shapes=tuple(shape for shape, _ in types),
             dtypes=tuple(dtype for _, dtype in types),
         )
-        new.update(zip(unit.outputs, made.outputs, strict=False))
+        new.update(zip(unit.outputs, contracted.outputs, strict=False))
         return
     if isinstance(unit.op, (Input, Constant)):
         new.update(zip(unit.outputs, unit.outputs, strict=True))
         return
-    made = unit.replace(inputs=tuple(new[item] if isinstance(item, Value) else item for item in unit.inputs))
-    new.update(zip(unit.outputs, made.outputs, strict=True))
+    contracted = unit.replace(inputs=tuple(new[item] if isinstance(item, Value) else item for item in unit.inputs))
+    new.update(zip(unit.outputs, contracted.outputs, strict=True))

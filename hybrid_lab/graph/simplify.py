@@ -42,14 +42,14 @@ def simplify(graph: Graph) -> Graph:
                 return (better,)
             current = better.node
         key = (current.op, tuple(map(_key, current.inputs)), current.draw)
-        found = known.get(key)
-        if found is None:
+        equal_node = known.get(key)
+        if equal_node is None:
             value = _folded(current, current.inputs)
             if value is not None:
                 return (value,)
-            found = known[key] = current
+            equal_node = known[key] = current
             done.add(current)
-        return found.outputs
+        return equal_node.outputs
 
     return graph.map(rewrite)
 
@@ -59,8 +59,8 @@ def is_identity(node: Node) -> bool:
     if node.op.identity:
         return True
     if node.op.identity_if_alike and isinstance(node.inputs[0], Value):
-        source, made = node.inputs[0], node.outputs[0]
-        return source.dtype == made.dtype and equal_shapes(source.shape, made.shape)
+        source, result = node.inputs[0], node.outputs[0]
+        return source.dtype == result.dtype and equal_shapes(source.shape, result.shape)
     return False
 
 
@@ -81,11 +81,11 @@ def _strip_shape_only(node: Node, inputs: tuple[Value, ...], stubs: list[Value])
     """Put a constant without memory (all strides zero) where only a shape is read, so that no value is kept for it."""
     if not node.op.shape_only:
         return inputs
-    made = list(inputs)
+    stripped = list(inputs)
     for index, value in enumerate(inputs):
         if not node.op.reads_values(index) and isinstance(value, Value) and not isinstance(value.node.op, Constant):
-            made[index] = _stub(value, stubs)
-    return tuple(made)
+            stripped[index] = _stub(value, stubs)
+    return tuple(stripped)
 
 
 def _stub(value: Value, stubs: list[Value]) -> Value:

@@ -130,12 +130,12 @@ class SymbolicSpecialization:
         for index, axis in symbols:
             marked[index][axis] = self.guards.symbol(shapes[index][axis])
         self._num_data, self._fixed_sizes = num_data, self._without_symbols(shapes, num_data)
-        given = [tuple(shape) for shape in marked]
+        symbolic_shapes = [tuple(shape) for shape in marked]
         self._cutter: Cutter | None = None
         if wrt:
             absent: set[int] = set()
             options: dict[str, Any] = {"precision": precision, "heads": heads, "absent": absent}
-            joint, start = until_split(graph, given, dtypes, train, wrt, num_data, **options)
+            joint, start = until_split(graph, symbolic_shapes, dtypes, train, wrt, num_data, **options)
             self._absent = frozenset(absent)
             self._cutter = Cutter(joint, len(start.inputs), len(start.outputs))
             self._parts: dict[tuple[Value, ...], tuple[SymbolicGraph, SymbolicGraph, Specialized]] = {}
@@ -143,7 +143,7 @@ class SymbolicSpecialization:
             self._heads = None if heads is None else tuple(sorted(heads))
             self._straight = tuple(("input", index) for index in range(len(start.inputs)))
         else:
-            self._whole = specialize(graph, given, dtypes, train, (), num_data, precision=precision)
+            self._whole = specialize(graph, symbolic_shapes, dtypes, train, (), num_data, precision=precision)
             self._forward = SymbolicGraph(self._whole.forward, self.guards)
             self._given = SymbolicGraph(self._whole.given, self.guards)
             prologue = self._whole.prologue
@@ -167,9 +167,9 @@ class SymbolicSpecialization:
         return fixed
 
     def _recorded(self, binding: Binding, cutter: Cutter) -> Specialized:
-        kept = tuple(cutter.kept(binding.nbytes))
-        if kept not in self._parts:
-            parts = cutter.parts(kept)
+        saved = tuple(cutter.kept(binding.nbytes))
+        if saved not in self._parts:
+            parts = cutter.parts(saved)
             special = Specialized(
                 parts.forward,
                 parts.backward,
@@ -181,8 +181,8 @@ class SymbolicSpecialization:
                 needs_numbers=self._needs_numbers,
             )
             graphs = SymbolicGraph(parts.forward, self.guards), SymbolicGraph(parts.backward, self.guards)
-            self._parts[kept] = *graphs, special
-        first, second, special = self._parts[kept]
+            self._parts[saved] = *graphs, special
+        first, second, special = self._parts[saved]
         forward = first.bind(binding)
         return replace(special, forward=forward, backward=second.bind(binding), given=forward)
 

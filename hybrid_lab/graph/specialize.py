@@ -146,6 +146,6 @@ def _with_parameters(graph: Graph, num_data: int) -> Graph:
         steady = value.node.op.role in STEADY_ROLES  # type: ignore[attr-defined]
         if steady != (index >= num_data):
             role = "data" if index < num_data else "param"
-            made = input_node(value.node.name, role, shape=value.shape, dtype=value.dtype, attrs=value.node.attrs)
-            fresh[value] = made
+            variable = input_node(value.node.name, role, shape=value.shape, dtype=value.dtype, attrs=value.node.attrs)
+            fresh[value] = variable
     return graph.substitute(fresh) if fresh else graph

@@ -219,7 +219,7 @@ def _cut_out(
         if isinstance(node.op, Input):
             continue
         inputs = tuple(new.get(item, item) if isinstance(item, Value) else item for item in node.inputs)
-        made = node if isinstance(node.op, Constant) else node.replace(inputs=inputs)
-        for value, replacement in zip(node.outputs, made.outputs, strict=True):
+        copied = node if isinstance(node.op, Constant) else node.replace(inputs=inputs)
+        for value, replacement in zip(node.outputs, copied.outputs, strict=True):
             new.setdefault(value, replacement)
     return Graph(fresh, [new[value] for value in gradients], (), joint.draws, f"{joint.name} backward".strip())

@@ -25,26 +25,26 @@ def seeds(function: FunctionNode, chosen: Sequence[ast.arg], parameters: set[str
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
     lists = _compared_with_lists(function)
     documented = _documented_types(function)
-    found = {}
+    values = {}
     for argument in chosen:
         name = argument.arg
         value = _argument(argument, defaults.get(name), name in lists, parameters)
         if value.is_tensor and name not in parameters:
             value = _as_documented(value, documented.get(name, ""))
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _compared_with_lists(function: ast.AST) -> set[str]:
     """The names somewhere tested with isinstance(name, (list, tuple))."""
-    found = set()
+    compared = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             if len(node.args) == 2 and isinstance(node.args[0], ast.Name):
                 classes = {child.id for child in ast.walk(node.args[1]) if isinstance(child, ast.Name)}
                 if classes & {"list", "tuple"}:
-                    found.add(node.args[0].id)
-    return found
+                    compared.add(node.args[0].id)
+    return compared
 
 
 def _documented_types(function: FunctionNode) -> dict[str, str]:

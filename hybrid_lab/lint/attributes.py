@@ -27,8 +27,8 @@ def lookup(walk: Walk, name: str) -> Value:
     module = walk.frame.module
     if name in module.names:
         return module.names[name]
-    if (found := module.lookup(name)) is not None:
-        return found
+    if (value := module.lookup(name)) is not None:
+        return value
     if name in _BUILTINS:
         return Value(Kind.MODULE, ref=f"builtins.{name}")
     if name in names.CONVENTIONAL:

@@ -82,11 +82,11 @@ class SourceClass:
 
     @property
     def methods(self) -> Mapping[str, Function]:
-        found: dict[str, Function] = {}
+        methods: dict[str, Function] = {}
         for cls in self.mro():
             for name, function in cls.own_methods.items():
-                found.setdefault(name, function)
-        return found
+                methods.setdefault(name, function)
+        return methods
 
     @property
     def parameters(self) -> Iterator[str]:

@@ -23,9 +23,9 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
     key: Hashable = None
     on_self = any(value.kind is Kind.SELF for value in everything)
     if function.closure is None and not (on_self and walk.constructing is not None):
-        given = tuple(_coarse(value) for value in arguments)
+        positional = tuple(_coarse(value) for value in arguments)
         named = tuple((name, _coarse(value)) for name, value in sorted(keywords.items()))
-        key = (function, given, named, bool(walk.quiet))
+        key = (function, positional, named, bool(walk.quiet))
         if key in walk.summaries:
             return walk.summaries[key]
     value = enter(walk, function, arguments, keywords)
@@ -115,10 +115,10 @@ def construct(walk: Walk, cls: SourceClass) -> None:
         for statement in base.node.body:
             if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                found = evaluate(walk, statement.value)
+                value = evaluate(walk, statement.value)
                 for target in targets:
                     if isinstance(target, ast.Name):
-                        cls.attributes[target.id] = Attribute(target.id, found, statement)
+                        cls.attributes[target.id] = Attribute(target.id, value, statement)
         walk.frames.pop()
     init = cls.find("__init__")
     if init is not None:

@@ -38,18 +38,18 @@ class Live:
     def _find_class(self, cls: type) -> SourceClass | None:
         if in_package(cls) or cls is object:
             return None
-        place = _first_code(cls)
-        if place is None:
+        code = _first_code(cls)
+        if code is None:
             return None
-        file, line = place
+        file, line = code
         module = sys.modules.get(cls.__module__)
         _, classes = self.file(file, vars(module) if module is not None else {})
-        named = [found for found in classes if found.name == cls.__name__]
-        around = [found for found in named if found.node.lineno <= line <= (found.node.end_lineno or line)]
-        found = next(iter((around or named)[-1:]), None)
-        if found is not None:
-            found.bases = tuple(self._base(base) for base in cls.__bases__)
-        return found
+        named = [node for node in classes if node.name == cls.__name__]
+        around = [node for node in named if node.node.lineno <= line <= (node.node.end_lineno or line)]
+        node = next(iter((around or named)[-1:]), None)
+        if node is not None:
+            node.bases = tuple(self._base(base) for base in cls.__bases__)
+        return node
 
     def _base(self, cls: type) -> SourceClass | str | None:
         value = self.value_of(cls)
@@ -80,8 +80,8 @@ class Live:
         if isinstance(thing, type):
             if in_package(thing):
                 return Value(Kind.MODULE, ref=dotted_class(thing))
-            if (found := self.source_class(thing)) is not None:
-                return Value(Kind.CLASS, ref=found)
+            if (source_class := self.source_class(thing)) is not None:
+                return Value(Kind.CLASS, ref=source_class)
             return Value(Kind.MODULE, ref=f"{thing.__module__}.{thing.__qualname__}")
         if isinstance(thing, types.FunctionType):
             return self._function(thing)

@@ -44,18 +44,18 @@ def _control_flow(walk: Walk, name: str, arguments: list[Value], keywords: dict[
         "while_loop": ("cond", "func", "loop_vars", "max_iterations"),
         "cond": ("pred", "then_func", "else_func"),
     }[name]
-    given = dict(zip(spelled, arguments, strict=False)) | keywords
+    arguments_by_name = dict(zip(spelled, arguments, strict=False)) | keywords
     if name == "foreach":
-        data, states = given.get("data", OTHER), given.get("init_states", OTHER)
-        apply(walk, given.get("body", OTHER), [data, states])
+        data, states = arguments_by_name.get("data", OTHER), arguments_by_name.get("init_states", OTHER)
+        apply(walk, arguments_by_name.get("body", OTHER), [data, states])
         return sequence((tensor(single=False), states if states.members else tensor(single=False)))
     if name == "while_loop":
-        variables = given.get("loop_vars", OTHER)
+        variables = arguments_by_name.get("loop_vars", OTHER)
         inputs = list(variables.items) if variables.items is not None else [member(variables)]
-        apply(walk, given.get("cond", OTHER), inputs)
-        apply(walk, given.get("func", OTHER), inputs)
+        apply(walk, arguments_by_name.get("cond", OTHER), inputs)
+        apply(walk, arguments_by_name.get("func", OTHER), inputs)
         return sequence((tensor(single=False), variables if variables.members else tensor(single=False)))
-    results = [apply(walk, given.get(branch, OTHER), []) for branch in ("then_func", "else_func")]
+    results = [apply(walk, arguments_by_name.get(branch, OTHER), []) for branch in ("then_func", "else_func")]
     joined = join(*results)
     return joined if joined.has_tensor else tensor(single=False)
 
@@ -69,7 +69,7 @@ def apply(walk: Walk, function: Value, arguments: list[Value]) -> Value:
 
 def _literal(node: ast.Call, keyword: str, position: int | None = None) -> object:
     """A literal argument, by keyword or position; None if absent or computed."""
-    found = next((k.value for k in node.keywords if k.arg == keyword), None)
-    if found is None and position is not None and len(node.args) > position:
-        found = node.args[position]
-    return found.value if isinstance(found, ast.Constant) else None
+    argument = next((k.value for k in node.keywords if k.arg == keyword), None)
+    if argument is None and position is not None and len(node.args) > position:
+        argument = node.args[position]
+    return argument.value if isinstance(argument, ast.Constant) else None

@@ -117,8 +117,8 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     for module in [*others, *modules]:
         for cls in classes[id(module)]:
             _resolve_late(cls, shared)
-    found = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
-    return [_findings_of(module.source, found, target) for module in modules]
+    findings = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
+    return [_findings_of(module.source, findings, target) for module in modules]
 
 
 def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
@@ -137,22 +137,22 @@ def _findings_of(source: Source, found: list[_Found], target: str | None) -> lis
         return [_syntax_finding(source)]
     comments = suppressions(source)
     here = [item for item in found if item.source is source]
-    kept = silence([item.finding for item in here], source, comments)
+    unsilenced = silence([item.finding for item in here], source, comments)
     quiet = {item.finding for item in here if item.portability and target != "mxnet"}
-    return _ordered([finding for finding in kept if finding not in quiet] + stale(source, comments))
+    return _ordered([finding for finding in unsilenced if finding not in quiet] + stale(source, comments))
 
 
 def _check_classes(subjects: list[tuple[type, object, str | None]], target: str | None) -> list[Finding]:
     walk = Walk()
     live = Live(partial(define, walk))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     touched: dict[str, tuple[Source, list[SourceClass]]] = {}
     for cls, block, path in subjects:
         if not is_hybrid(cls) or in_package(cls):
             continue
         source_class = live.source_class(cls)
         if source_class is None:
-            found.append(_no_source(cls, path))
+            findings.append(_no_source(cls, path))
             continue
         chain = [c for c in source_class.mro() if c.hybrid]
         if block is not None:
@@ -163,11 +163,11 @@ def _check_classes(subjects: list[tuple[type, object, str | None]], target: str 
                 break
             for item in _check_class(member):
                 if not item.portability or target == "mxnet":
-                    found.append(item.finding if path is None else replace(item.finding, block=path))
+                    findings.append(item.finding if path is None else replace(item.finding, block=path))
             touched.setdefault(member.source.file, (member.source, []))[1].append(member)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
-    return _ordered(_silenced(found, touched))
+    return _ordered(_silenced(findings, touched))
 
 
 def _check_class(cls: SourceClass) -> list[_Found]:
@@ -184,17 +184,17 @@ def _check_class(cls: SourceClass) -> list[_Found]:
 
 
 def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:
-    kept: list[Finding] = []
+    unsilenced: list[Finding] = []
     sources = {file: source for file, (source, _) in touched.items()}
     for file in dict.fromkeys(finding.file for finding in findings):
         here = [finding for finding in findings if finding.file == file]
         source = sources.get(file)
         if source is None:
             text = "".join(linecache.getlines(file))
-            kept += silence(here, extra := Source(text, file), suppressions(extra)) if text else here
+            unsilenced += silence(here, extra := Source(text, file), suppressions(extra)) if text else here
         else:
-            kept += silence(here, source, suppressions(source))
-    return kept
+            unsilenced += silence(here, source, suppressions(source))
+    return unsilenced
 
 
 def _as_findings(walk: Walk) -> list[_Found]:

@@ -30,16 +30,18 @@ class Suppression:
 
 def suppressions(source: Source) -> list[Suppression]:
     """All ignore comments of a source. A comment that stands alone speaks for the next line of code."""
-    found: list[Suppression] = []
+    comments: list[Suppression] = []
     if "hl:" not in source.text:
-        return found
+        return comments
     for line, col, text in source.comments():
         if match := _IGNORE.search(text):
             codes = tuple(code.strip().upper() for code in (match["codes"] or "").split(",") if code.strip())
             alone = not source.lines[line - 1][:col].strip()
             start = col + match.start()
-            found.append(Suppression(_next_code(source, line) if alone else line, line, start, col + len(text), codes))
-    return found
+            comments.append(
+                Suppression(_next_code(source, line) if alone else line, line, start, col + len(text), codes)
+            )
+    return comments
 
 
 def _next_code(source: Source, line: int) -> int:
@@ -52,15 +54,15 @@ def _next_code(source: Source, line: int) -> int:
 
 def silence(findings: Iterable[Finding], source: Source, comments: list[Suppression]) -> list[Finding]:
     """The findings that no comment silences; the comments remember what they were used for."""
-    kept = []
+    unsilenced = []
     for finding in findings:
         line, end_line = finding.line, finding.end_line
         covering = [comment for comment in comments if comment.covers(finding.code, line, end_line)]
         for comment in covering:
             comment.used.add(finding.code)
         if not covering:
-            kept.append(finding)
-    return kept
+            unsilenced.append(finding)
+    return unsilenced
 
 
 def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
@@ -73,11 +75,11 @@ def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
             continue
         codes = ", ".join(idle)
         text = source.lines[comment.comment_line - 1]
-        kept = [code for code in comment.codes if code in comment.used]
+        used = [code for code in comment.codes if code in comment.used]
         line = comment.comment_line
-        if kept:
+        if used:
             inner = text.index("[", comment.col)
-            edit = Edit(line, inner + 1, line, text.index("]", inner), ", ".join(kept))
+            edit = Edit(line, inner + 1, line, text.index("]", inner), ", ".join(used))
         else:
             start = len(text[: comment.col].rstrip())
             edit = Edit(line, start, line, comment.end_col, "")

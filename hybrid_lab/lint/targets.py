@@ -57,8 +57,8 @@ def grow(walk: Walk, container: ast.expr, owner: Value, value: Value) -> None:
     elif isinstance(container, ast.Attribute) and walk.values.get(id(container.value), OTHER).kind is Kind.SELF:
         if walk.constructing is not None:
             node = walk.constructing.attributes.get(container.attr)
-            place = node.node if node is not None else container
-            walk.constructing.attributes[container.attr] = Attribute(container.attr, grown, place)
+            assignment = node.node if node is not None else container
+            walk.constructing.attributes[container.attr] = Attribute(container.attr, grown, assignment)
 
 
 def unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:

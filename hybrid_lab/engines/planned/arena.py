@@ -142,10 +142,10 @@ class Scratch:
             self.peak = self.top
         if self.top > self.size:
             return np.empty(shape, dtype)
-        made = np.ndarray(shape, dtype, self.memory, start)
+        array = np.ndarray(shape, dtype, self.memory, start)
         if not start and type(shape) is tuple:
-            self._first[key] = made, self.top
-        return made
+            self._first[key] = array, self.top
+        return array
 
 
 #: (scratch, array, array, ...): everything of a program that lies at fixed places of one arena.

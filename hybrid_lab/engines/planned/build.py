@@ -50,8 +50,8 @@ def write(graph: Graph, report: Report, static_alloc: bool) -> Program:
 
 def _bodies(graph: Graph) -> list[body.Body]:
     """The bodies of its loops and branches, and of those inside them."""
-    found = [each for node in graph.operators for each in getattr(node.op, "bodies", ())]
-    return found + [inner for each in found for inner in _bodies(each.graph)]
+    bodies = [each for node in graph.operators for each in getattr(node.op, "bodies", ())]
+    return bodies + [inner for each in bodies for inner in _bodies(each.graph)]
 
 
 class Later:

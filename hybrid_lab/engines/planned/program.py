@@ -49,7 +49,7 @@ class Text:
 
     @functools.cached_property
     def lines(self) -> list[str]:
-        printed, made = Names(self._graph), []
+        printed, lines = Names(self._graph), []
         for number, line in enumerate(self._lines):
             text = _SIZE.sub(lambda found: repr(self._sizes.get(found[0], found[0])), line) if self._sizes else line
             node = self._nodes.get(number)
@@ -58,8 +58,8 @@ class Text:
                 head = text.lstrip()
                 indent = text[: len(text) - len(head)]
                 text = f"{indent}{head}: {comment}" if head.startswith("#") else f"{indent}{head:<56}  # {comment}"
-            made.append(f"{text}\n")
-        return made
+            lines.append(f"{text}\n")
+        return lines
 
     def __str__(self) -> str:
         return "".join(self.lines)
@@ -136,18 +136,18 @@ class Writer:
     def _bind(self, hint: str, item: object, key: Hashable = None) -> str:
         """A global name of the program for `item`, the same for the same key."""
         key = id(item) if key is None else key
-        found = self._bound_ids.get(key)
-        if found is None:
-            found, number = hint, self._hints.get(hint, 1)
+        name = self._bound_ids.get(key)
+        if name is None:
+            name, number = hint, self._hints.get(hint, 1)
             if number > 1:
-                found = f"{hint}_{number}"
-            while found in self.bound or keyword.iskeyword(found):
+                name = f"{hint}_{number}"
+            while name in self.bound or keyword.iskeyword(name):
                 number += 1
-                found = f"{hint}_{number}"
+                name = f"{hint}_{number}"
             self._hints[hint] = number
-            self.bound[found] = item
-            self._bound_ids[key] = found
-        return found
+            self.bound[name] = item
+            self._bound_ids[key] = name
+        return name
 
     def _size(self, item: Size) -> str:
         """A name for a number or a shape that another batch changes: then its program is the same text."""
@@ -255,12 +255,12 @@ class Writer:
     # -- values --------------------------------------------------------------------------------------------
 
     def _name(self, value: Value) -> str:
-        found = self.names.get(value)
-        if found is None:
+        name = self.names.get(value)
+        if name is None:
             assert isinstance(value.node.op, Constant), value
             array = value.node.op.array
-            found = self.names[value] = self._bind("k", self._constant(array), id(array))
-        return found
+            name = self.names[value] = self._bind("k", self._constant(array), id(array))
+        return name
 
     def _constant(self, array: np.ndarray) -> object:
         """A constant where the program reads it."""
@@ -353,9 +353,9 @@ class Writer:
             operands = [self._operand(item, dtype) for item in node.inputs]
             self._emit(f"{kernel}({', '.join(operands)}, out={targets[0]})", node)
             return
-        found = kernel_of(node.op, [value.dtype for value in node.values_in], node.dtypes or ())
-        key = node.op if found == node.op.numpy else (node.op, node.dtypes)
-        kernel = self._bind(identifier(node.op.name), found, key)
+        function = kernel_of(node.op, [value.dtype for value in node.values_in], node.dtypes or ())
+        key = node.op if function == node.op.numpy else (node.op, node.dtypes)
+        kernel = self._bind(identifier(node.op.name), function, key)
         arguments = [self._operand(item) for item in node.inputs]
         wanted = node.op.run_keywords
         if "out" in wanted and any(target is not None for target in targets):
@@ -403,5 +403,5 @@ class Writer:
 
 @functools.lru_cache(maxsize=4096)
 def identifier(name: str) -> str:
-    made = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
-    return f"_{made}" if made[0].isdigit() else made
+    word = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "op"
+    return f"_{word}" if word[0].isdigit() else word

@@ -41,8 +41,8 @@ class Watched:
         self._look(node)
 
     def _look(self, node: Node) -> None:
-        found = ", ".join(self.names.get(value, "None") for value in node.outputs)  # type: ignore[attr-defined]
-        self.lines.append(f"look({self.number[node]}, ({found},))")  # type: ignore[attr-defined]
+        names = ", ".join(self.names.get(value, "None") for value in node.outputs)  # type: ignore[attr-defined]
+        self.lines.append(f"look({self.number[node]}, ({names},))")  # type: ignore[attr-defined]
 
 
 class _WatchedWriter(Watched, Writer):

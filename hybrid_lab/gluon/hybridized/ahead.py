@@ -56,8 +56,8 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
     if backward is not None:
         pair = training_pair(forward, backward, special.sources, len(neutral.graph.outputs))
         forward, backward = pair.forward, pair.backward
-    found = {"parameters": special.prologue, "forward": forward, "backward": backward}
-    graphs = {name: graph for name, graph in found.items() if graph is not None}
+    parts = {"parameters": special.prologue, "forward": forward, "backward": backward}
+    graphs = {name: graph for name, graph in parts.items() if graph is not None}
     trained = [item for item in parameters if item.grad_req != "null"]
     return graphs | update_graphs(trained) if train else graphs
 
@@ -108,8 +108,8 @@ def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
     from hybrid_lab.optimizer.fused import update_graph
 
     own = set(map(id, parameters))
-    held = next((each for each in trainers if any(id(item) in own for item in each._params)), None)
-    optimizer = held._optimizer if held is not None else optimizers.create("sgd")
+    trainer = next((each for each in trainers if any(id(item) in own for item in each._params)), None)
+    optimizer = trainer._optimizer if trainer is not None else optimizers.create("sgd")
     op = optimizer.operator()
     if op is None:
         return {}

@@ -172,8 +172,8 @@ class GraphCache:
         with self._lock:
             if and_dtypes:
                 self._reported = False
-                for spec, found in list(self.variants.items()):
-                    self.variants[spec] = [item for item in found if not item.guard.observed("dtype")]
+                for spec, graphs in list(self.variants.items()):
+                    self.variants[spec] = [item for item in graphs if not item.guard.observed("dtype")]
             self._latest = None
             self.programs.clear()
             self._current.clear()
@@ -218,7 +218,7 @@ class GraphCache:
                 traced.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
             self._used[neutral] = next(_uses)
-            graphs = [item for found in self.variants.values() for item in found]
+            graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
                 # The first one stays: it is what export() writes.
                 gone = min(graphs[1:], key=lambda item: self._used.get(item, 0))
@@ -262,21 +262,21 @@ class GraphCache:
 
         traces : start with the graphs that are known
         """
-        made = GraphCache(self.block)
-        made._reported, made._warned = True, self._warned
+        cache = GraphCache(self.block)
+        cache._reported, cache._warned = True, self._warned
         if traces:
             with self._lock:
-                made.variants = {spec: list(found) for spec, found in self.variants.items()}
-                made.pinned, made._pinned_tree = dict(self.pinned), list(self._pinned_tree)
-        return made
+                cache.variants = {spec: list(graphs) for spec, graphs in self.variants.items()}
+                cache.pinned, cache._pinned_tree = dict(self.pinned), list(self._pinned_tree)
+        return cache
 
     def snapshot(self) -> dict[str, Any]:
         """What is cached now, to be put back by `restore`."""
         with self._lock:
             names = ("code", "values", "failure", "_reported", "_pinned_tree", "_shared", "history")
-            held = {name: getattr(self, name) for name in names}
-            held |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "_current")}
-            return held | {"variants": {spec: list(found) for spec, found in self.variants.items()}}
+            state = {name: getattr(self, name) for name in names}
+            state |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "_current")}
+            return state | {"variants": {spec: list(graphs) for spec, graphs in self.variants.items()}}
 
     def restore(self, held: dict[str, object]) -> None:
         """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
@@ -328,24 +328,24 @@ class GraphCache:
                 return candidate
         try:
             with warning_of_changes(self.block):
-                found = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
+                graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
             hide_own_frames(error)
             raise
         self.failure = None
-        self.note(found)
-        for what, place in found.guard.places:
-            if (what, place) in self._warned:
+        self.note(graph)
+        for what, location in graph.guard.places:
+            if (what, location) in self._warned:
                 continue
-            self._warned.add((what, place))
-            where = f" ({place.describe()})" if place is not None else ""
+            self._warned.add((what, location))
+            where = f" ({location.describe()})" if location is not None else ""
             code = {"mode": "HL174", "recording": "HL174", "shape": "HL101", "dtype": "HL103"}[what]
             said = f"the {what} is read{where}; the graph is valid only for this {what}"
             if what == "recording":
                 said = f"the code asks whether calls are recorded{where}; the graph is valid only for this answer"
             logger.warning(f"{self.block.name}: {code}: {said}")
-        return found
+        return graph
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -411,13 +411,13 @@ class GraphCache:
         if program is None or program.still_valid():
             return program
         signature = Signature(*key)._replace(requests=program.requests_now())
-        found = self.programs.get(signature)
-        if found is None or not found.still_valid():
+        program_now = self.programs.get(signature)
+        if program_now is None or not program_now.still_valid():
             return None
         self._current[key] = signature
         self.programs.move_to_end(signature)
-        self._latest = found
-        return found
+        self._latest = program_now
+        return program_now
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""
@@ -429,15 +429,15 @@ class GraphCache:
         """The Block got a hook: warn where the graph of a Block above it is what runs."""
         pending: list[Any] = [self.block]
         for block in pending:
-            found = [parent for reference in block._parents if (parent := reference()) is not None]
-            above = [parent for parent in found if getattr(parent, "_active", False) and parent._graphs.variants]
+            parents = [parent for reference in block._parents if (parent := reference()) is not None]
+            above = [parent for parent in parents if getattr(parent, "_active", False) and parent._graphs.variants]
             above = [parent for parent in above if any(child is block for child in parent._children.values())]
             pending += [parent for parent in above if all(parent is not each for each in pending)]
             if not above and block is not self.block:
                 block._graphs._tell_of_hooks(self.block)
 
     def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
-        place = capture()
+        location = capture()
         with self._lock, without_collecting():
             known = self._known(short)
             if known is not None:
@@ -455,7 +455,7 @@ class GraphCache:
                 self._shared = self._new_shared()
             program = program_for(block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared)
             seconds = time.perf_counter() - start
-            self._keep(short, program, seconds, place)
+            self._keep(short, program, seconds, location)
             return program
 
     def _retire(self, key: Signature) -> None:

@@ -81,18 +81,18 @@ def _loaded(code: CodeType, instructions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _functions(kind: type) -> list[FunctionType]:
-    found: dict[int, FunctionType] = {}
+    functions: dict[int, FunctionType] = {}
     pending: list[FunctionType] = []
     for base in kind.__mro__:
         if of_user(base.__module__) and base is not object:
             pending += [function for item in vars(base).values() if (function := _function(item)) is not None]
-    while pending and len(found) < _LIMIT:
+    while pending and len(functions) < _LIMIT:
         function = pending.pop()
-        if id(function) not in found and of_user(function.__module__):
-            found[id(function)] = function
+        if id(function) not in functions and of_user(function.__module__):
+            functions[id(function)] = function
             names = _names(function.__code__)
             pending += [item for name in names if isinstance(item := function.__globals__.get(name), FunctionType)]
-    return list(found.values())
+    return list(functions.values())
 
 
 def of_user(module: object) -> bool:
@@ -111,8 +111,8 @@ def _function(item: object) -> FunctionType | None:
 
 def _names(code: CodeType) -> list[str]:
     """Global names that the code, and functions inside of it, may read."""
-    found = list(code.co_names)
+    names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found += _names(constant)
-    return found
+            names += _names(constant)
+    return names

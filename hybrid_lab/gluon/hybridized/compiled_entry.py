@@ -76,14 +76,14 @@ class CompiledEntry(tape.Entry):
         places: list[np.ndarray | None] = []
         assert self.program.backward is not None
         for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
-            leaf, place = leaves[index], None
+            leaf, target = leaves[index], None
             if leaf is not None:
                 view, buffer = leaf.grad.host_view, leaf.grad.buffer
                 alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
                 free = buffer.device is None and id(buffer) not in read
                 # A user's Function may have returned the very array as a gradient.
-                place = view if alike and free and not any(np.may_share_memory(view, head) for head in heads) else None
-            places.append(place)
+                target = view if alike and free and not any(np.may_share_memory(view, head) for head in heads) else None
+            places.append(target)
         return places
 
     def _run(
@@ -93,9 +93,9 @@ class CompiledEntry(tape.Entry):
         leaves: Sequence[tape.Leaf | None] | None = None,
     ) -> Sequence[object]:
         program = self.program
-        given = tuple([dout is not None for dout in douts])
-        if given != program.given:
-            wanted = program.heads_among(given)
+        with_gradient = tuple([dout is not None for dout in douts])
+        if with_gradient != program.given:
+            wanted = program.heads_among(with_gradient)
             if not wanted:
                 return [None] * program.num_inputs
             if wanted != program.differentiated:
@@ -104,14 +104,14 @@ class CompiledEntry(tape.Entry):
         for index in program.heads:
             heads.append(self._head(douts[index]))
         out = None if leaves is None else self._places(leaves, douts)
-        apart = self.apart(given)
+        apart = self.apart(with_gradient)
         if not apart:
             return self._with_heads(heads, last, out)
         # What leads to none of the outputs that have a gradient keeps the one it had, as in eager mode.
         if out is not None:
-            out = [None if index in apart else place for index, place in zip(program.special.wrt, out, strict=True)]
-        found = self._with_heads(heads, last, out)
-        return [None if index in apart else gradient for index, gradient in enumerate(found)]
+            out = [None if index in apart else target for index, target in zip(program.special.wrt, out, strict=True)]
+        gradients = self._with_heads(heads, last, out)
+        return [None if index in apart else gradient for index, gradient in enumerate(gradients)]
 
     def _compute_again(self, heads: Heads) -> Program:
         """Let the program for a backward from these outputs take this call over: its forward runs once more, on the
@@ -180,11 +180,11 @@ class CompiledEntry(tape.Entry):
         self.check()
         program = self.program
         inputs = [*self.leaves, *program._arrays]
-        given = tuple([dout is not None for dout in douts])
-        wanted = program.heads_among(given)
+        with_gradient = tuple([dout is not None for dout in douts])
+        wanted = program.heads_among(with_gradient)
         if not wanted:
             return [None] * len(needed)
-        apart = self.apart(given)
+        apart = self.apart(with_gradient)
         wrt = tuple([index for index in program.special.wrt if needed[index] and index not in apart])
         if not wrt:
             return [None] * len(needed)
@@ -197,8 +197,8 @@ class CompiledEntry(tape.Entry):
             return self._replayed(inputs, douts, needed)
         self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
-        found = compiled([*inputs, *heads], self.rng)
-        for index, gradient in zip(wrt, found, strict=True):
+        results = compiled([*inputs, *heads], self.rng)
+        for index, gradient in zip(wrt, results, strict=True):
             gradients[index] = gradient
         return gradients
 

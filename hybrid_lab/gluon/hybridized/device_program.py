@@ -185,7 +185,7 @@ def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
 
     if not arrays:
         return
-    places = [array.place_on(made.device) for array, made in zip(arrays, tensors, strict=True)]
+    places = [array.place_on(tensor.device) for array, tensor in zip(arrays, tensors, strict=True)]
     torch._foreach_copy_(places, list(tensors))
     for array in arrays:
         array.buffer.written_on_device()
@@ -214,12 +214,12 @@ class DeviceCompiledEntry(CompiledEntry):
         places: list[Any] = []
         assert self.program.backward is not None
         for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
-            leaf, place = leaves[index], None
+            leaf, target = leaves[index], None
             if leaf is not None:
                 view, buffer = leaf.grad.host_view, leaf.grad.buffer
                 whole = view.size == buffer.host.size
                 alike = view.shape == value.shape and view.dtype == value.dtype
                 if whole and alike and id(buffer) not in read and not any(overlaps(leaf.grad, head) for head in heads):
-                    place = buffer.space(self.device).view(view.shape)
-            places.append(place)
+                    target = buffer.space(self.device).view(view.shape)
+            places.append(target)
         return places

@@ -62,19 +62,19 @@ _Name = tuple[Block, str, str]
 
 def _state(blocks: list[Block], of_kind: dict[type[Block], Block]) -> dict[_Name, tuple[object, ...]]:
     """For each name the object there and, of a container, what it holds."""
-    found: dict[_Name, tuple[object, ...]] = {}
+    state: dict[_Name, tuple[object, ...]] = {}
     seen: set[tuple[int, str]] = set()
     for block in blocks:
         for name, value in list(vars(block).items()):
             if name not in OWN:
-                found[block, "attribute", name] = _content(value)
+                state[block, "attribute", name] = _content(value)
     for kind, block in of_kind.items():
         for names, used in globals_of(kind):
             for name in sorted(used & names.keys()):
                 if (id(names), name) not in seen:
                     seen.add((id(names), name))
-                    found[block, "global", name] = _content(names[name])
-    return found
+                    state[block, "global", name] = _content(names[name])
+    return state
 
 
 def _change(block: Block, sort: str, name: str) -> Finding | None:
@@ -129,10 +129,10 @@ def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
     if id(block) in seen:
         return []
     seen[id(block)] = True
-    found = [block] if of_user(type(block).__module__) else []
+    blocks = [block] if of_user(type(block).__module__) else []
     for child in block._children.values():
-        found += _user_blocks(child, seen)
-    return found
+        blocks += _user_blocks(child, seen)
+    return blocks
 
 
 def _location(block: Block) -> Location | None:

@@ -43,23 +43,25 @@ class HeadSets:
         """
         shared = program._shared
         with shared.compiling:
-            found = self.programs.get(heads)
-            if found is None:
+            right_program = self.programs.get(heads)
+            if right_program is None:
                 start = time.perf_counter()
                 with without_collecting():
-                    found = self.programs[heads] = program.differentiating(heads)
-                shared.note(found, time.perf_counter() - start, "heads", _reason(heads, program))
+                    right_program = self.programs[heads] = program.differentiating(heads)
+                shared.note(right_program, time.perf_counter() - start, "heads", _reason(heads, program))
             if program is self.current:
                 if self._guessed or self._missed == heads:
-                    self.current, self._guessed, self._missed = found, False, None
+                    self.current, self._guessed, self._missed = right_program, False, None
                     shared.heads[program.neutral] = heads
-                    shared.switch(program, found)
+                    shared.switch(program, right_program)
                 else:
                     self._missed = heads
             if len(self.programs) > MAX_SETS:
-                oldest = next(known for known, item in self.programs.items() if item not in (self.current, found))
+                oldest = next(
+                    known for known, item in self.programs.items() if item not in (self.current, right_program)
+                )
                 del self.programs[oldest]
-            return found
+            return right_program
 
 
 def _reason(heads: Heads, program: Program) -> str:

@@ -70,10 +70,10 @@ def gradient_graph(
     read = range(len(bound.outputs)) if heads is None else sorted(heads)
     inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
     gradients = [value for value, here in zip(joint.outputs[len(bound.outputs) :], present, strict=True) if here]
-    made = Graph(inputs, gradients, (), joint.draws, f"{bound.name} gradient".strip())
+    gradient = Graph(inputs, gradients, (), joint.draws, f"{bound.name} gradient".strip())
     # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
     with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
-        made = without_hidden_reads(made)
+        gradient = without_hidden_reads(gradient)
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
-    graph_of = NeutralGraph(made, in_spec, out_spec, (), source=neutral.source, bound=True)
+    graph_of = NeutralGraph(gradient, in_spec, out_spec, (), source=neutral.source, bound=True)
     return graph_of, tuple([index for index, here in zip(wrt, present, strict=True) if here])

@@ -131,8 +131,8 @@ def trace_block(
     refuse_leaks(graph)
     guard = _guard(trace.observed, types, training, recording)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
-    for nested, found in trace.nested.values() if keep else ():
-        nested._graphs.note(found)
+    for nested, nested_graph in trace.nested.values() if keep else ():
+        nested._graphs.note(nested_graph)
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
 
 
@@ -204,9 +204,12 @@ def _guard(
     if not observed:
         return UNGUARDED
     kinds = {what for what, _ in observed}
-    held = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
+    observed_types = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
     return Guard(
-        held, training if "mode" in kinds else None, tuple(observed), recording if "recording" in kinds else None
+        observed_types,
+        training if "mode" in kinds else None,
+        tuple(observed),
+        recording if "recording" in kinds else None,
     )
 
 

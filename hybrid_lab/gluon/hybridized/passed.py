@@ -69,15 +69,15 @@ class Passed:
                 self.changed = True
 
     def _entering(self, tensor: Symbol) -> Symbol:
-        made = tensor
+        symbol = tensor
         if tensor.outputs[0] in self.outputs:
             # Each argument is a Value of its own, so that the graph of this call alone can be told from the rest.
-            made = compose(get("identity").bind(), [tensor], None, hint="identity")
-        self.outputs.add(made.outputs[0])
-        made = in_style(self._trace, made)
-        self.leaves.append(made)
-        self._callers[id(made)] = made, tensor
-        return made
+            symbol = compose(get("identity").bind(), [tensor], None, hint="identity")
+        self.outputs.add(symbol.outputs[0])
+        symbol = in_style(self._trace, symbol)
+        self.leaves.append(symbol)
+        self._callers[id(symbol)] = symbol, tensor
+        return symbol
 
     def _leaving(self, tensor: Symbol) -> Symbol:
         known = self._callers.get(id(tensor))
@@ -107,12 +107,12 @@ def _converted(
             return item
         note(item)
         for key, part in item.items() if isinstance(item, dict) else enumerate(item):
-            made = _converted(part, convert, done, note)
-            if made is not part:
-                item[key] = made
+            converted = _converted(part, convert, done, note)
+            if converted is not part:
+                item[key] = converted
         note(item)
     elif isinstance(item, tuple):
         parts = [_converted(part, convert, done, note) for part in item]
-        if any(made is not part for made, part in zip(parts, item, strict=True)):
+        if any(converted is not part for converted, part in zip(parts, item, strict=True)):
             return type(item)._make(parts) if is_named(item) else tuple(parts)  # type: ignore[attr-defined]
     return item

@@ -97,8 +97,8 @@ class Program:
         graph = neutral.graph
         sources = [graph.inputs[index] for index in wrt]
         # Outputs that have a history: those that something recorded leads to, by whatever operators.
-        found, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
-        self._recorded = [index for index, value in enumerate(graph.outputs) if value in found]
+        reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
+        self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
         self.differentiated = self._shared.heads.get(neutral, self._leading) & self._leading or self._leading
         self._compile(
@@ -132,12 +132,12 @@ class Program:
         if special.backward is None:
             self.forward = engine.compile(special.forward, **options)
         else:
-            made = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
-            self.forward, self.backward = made.forward, made.backward
+            compiled = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
+            self.forward, self.backward = compiled.forward, compiled.backward
             # Small graphs that keep nothing in between are faster apart.
             self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
             if self.large_gradients or any(kind == "saved" for kind, _ in special.sources):
-                self.together = made
+                self.together = compiled
         self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None
         if special.prologue is not None:
@@ -173,9 +173,9 @@ class Program:
         self._packed, self._quiet, self._patience = False, 0, 1
 
         # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
-        kept = [index for kind, index in special.sources if kind == "input"]
-        self._kept_leaves = [index for index in kept if index < num_data]
-        self._kept_arrays = [self._arrays[index - num_data] for index in kept if index >= num_data]
+        input_sources = [index for kind, index in special.sources if kind == "input"]
+        self._kept_leaves = [index for index in input_sources if index < num_data]
+        self._kept_arrays = [self._arrays[index - num_data] for index in input_sources if index >= num_data]
         self._kept_views = [array.host_view for array in self._kept_arrays]
         self._kept_buffers = [array.buffer for array in self._kept_arrays]
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
@@ -250,8 +250,10 @@ class Program:
             return ()
         pairs = []
         for parameter in self._parameters:
-            held = parameter._data
-            pairs.append((parameter.name, held is not None and _link(parameter._on(held, self.context)) is not None))
+            arrays = parameter._data
+            pairs.append(
+                (parameter.name, arrays is not None and _link(parameter._on(arrays, self.context)) is not None)
+            )
         return tuple(pairs)
 
     def __call__(self, leaves: Sequence[NDArray], rng: tuple[int, int] | None = None) -> Any:
@@ -362,13 +364,13 @@ class Program:
 
     def differentiating(self, heads: Heads) -> Program:
         """This program with a backward for other outputs."""
-        made = copy.copy(self)
-        made.differentiated = heads
+        program = copy.copy(self)
+        program.differentiated = heads
         types = self.special.inputs
         shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
-        made._compile(self._flags, made._specialize(shapes, dtypes, self.special.wrt))
-        made._bind(self._num_data)
-        return made
+        program._compile(self._flags, program._specialize(shapes, dtypes, self.special.wrt))
+        program._bind(self._num_data)
+        return program
 
     def apart_from(self, given: tuple[bool, ...]) -> frozenset[int]:
         """The numbers of the inputs and parameters that lead to none of these outputs, by whatever operators."""
@@ -400,12 +402,12 @@ class Program:
 
     def _parameter_links(self) -> Sequence[tape.Link]:
         """What a call links to for each parameter: looked up again after a change that `changes` tells of."""
-        held, now = self._links, changes.count
-        if held[0] != now:
-            found = tuple(map(_link, self._arrays))
+        known, now = self._links, changes.count
+        if known[0] != now:
+            links = tuple(map(_link, self._arrays))
             # The history of a result may be used up, of which `changes` does not tell.
-            self._links = held = None if tape.Output in map(type, found) else now, found
-        return held[1]
+            self._links = known = None if tape.Output in map(type, links) else now, links
+        return known[1]
 
     @property
     def one_step(self) -> bool:
@@ -431,17 +433,17 @@ class Program:
             start = time.perf_counter()
             try:
                 graph, present = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
-                name, made = f"{self.block_name} (gradient)", None
+                name, compiled = f"{self.block_name} (gradient)", None
                 if present:
-                    made = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
+                    compiled = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
             except AutogradError:
                 self._gradients[key] = None, wrt
             else:
-                self._gradients[key] = made, present
-                if made is not None:
-                    self._shared.note(made, time.perf_counter() - start, "second", "gradients of gradients")
-        found, present = self._gradients[key]
-        return found if found is None or found.head_sets is None else found.head_sets.current, present
+                self._gradients[key] = compiled, present
+                if compiled is not None:
+                    self._shared.note(compiled, time.perf_counter() - start, "second", "gradients of gradients")
+        program, present = self._gradients[key]
+        return program if program is None or program.head_sets is None else program.head_sets.current, present
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -545,14 +547,14 @@ def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
     """All Values that lead to these. forward : whether the operators are those of a call, or the steps of a gradient,
     which do not depend on that of which they take the mere shape.
     """
-    found, pending = set[Value](), list(values)
+    read, pending = set[Value](), list(values)
     while pending:
         value = pending.pop()
-        if value not in found:
-            found.add(value)
+        if value not in read:
+            read.add(value)
             node = value.node
             if forward:
                 pending += node.leading((value.index,))
             elif not node.is_mask(value.index):
                 pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
-    return found
+    return read

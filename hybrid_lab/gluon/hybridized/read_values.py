@@ -46,26 +46,26 @@ def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
     """
     kind = type(block)
     attributes, globals_read = reads_of(kind) if reads is None else reads
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     own, any_name = vars(block), ANY in attributes
     for name, value in tuple(own.items()):
         if (any_name or name in attributes) and name not in OWN:
-            found[f"self.{name}"] = _by_value(value)
+            values[f"self.{name}"] = _by_value(value)
     for base in kind.__mro__:
         if of_user(base.__module__):
             for name in attributes & vars(base).keys():
-                found.setdefault(f"self.{name}", _by_value(vars(base)[name]))
+                values.setdefault(f"self.{name}", _by_value(vars(base)[name]))
     for function, names in globals_read.items():
         where = function.__globals__
         for name in names:
             if name in where:
-                found[name] = _by_value(where[name])
+                values[name] = _by_value(where[name])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             if name != "__class__":
-                found[name] = _by_value(_content(cell))
-        given = _by_value((function.__defaults__, function.__kwdefaults__))
-        found[f"the defaults of {function.__qualname__}"] = given
-    return {name: value for name, value in found.items() if value is not None}
+                values[name] = _by_value(_content(cell))
+        defaults = _by_value((function.__defaults__, function.__kwdefaults__))
+        values[f"the defaults of {function.__qualname__}"] = defaults
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
@@ -111,13 +111,13 @@ def _object(value: object, depth: int) -> object:
     root = str(kind.__module__).partition(".")[0]
     if not of_user(kind.__module__) or issubclass(kind, Block) or root in _MACHINERY:
         return None
-    held: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if of_user(base.__module__):
-            held |= {name: item for name, item in vars(base).items() if not name.startswith("__")}
+            attributes |= {name: item for name, item in vars(base).items() if not name.startswith("__")}
     if kind is not value:
-        held |= getattr(value, "__dict__", {})
-    return kind.__qualname__, _parts(held.items(), depth)
+        attributes |= getattr(value, "__dict__", {})
+    return kind.__qualname__, _parts(attributes.items(), depth)
 
 
 def _parts(items: object, depth: int) -> tuple[object, ...]:

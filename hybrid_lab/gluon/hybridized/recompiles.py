@@ -45,26 +45,26 @@ class Signature(NamedTuple):
         """(kind, words) for everything that is different from `other`."""
         if self.spec != other.spec:
             return [("structure", f"the arguments {describe(self.spec)} instead of {describe(other.spec)}")]
-        found = []
+        differences = []
         for number, ((shape, dtype), (shape_before, dtype_before)) in enumerate(
             zip(self.types, other.types, strict=True)
         ):
             which = "input" if len(self.types) == 1 else f"input {number}"
             if shape != shape_before:
-                found.append(("shape", f"{which} shape {shape} instead of {shape_before}"))
+                differences.append(("shape", f"{which} shape {shape} instead of {shape_before}"))
             if dtype != dtype_before:
-                found.append(("dtype", f"{which} dtype {dtype.name} instead of {dtype_before.name}"))
+                differences.append(("dtype", f"{which} dtype {dtype.name} instead of {dtype_before.name}"))
         if self.training != other.training:
-            found.append(("mode", "training mode" if self.training else "prediction mode"))
+            differences.append(("mode", "training mode" if self.training else "prediction mode"))
         if self.recording != other.recording:
-            found.append(("recording", "recording for the backward" if self.recording else "no recording"))
+            differences.append(("recording", "recording for the backward" if self.recording else "no recording"))
         elif self.tracked != other.tracked:
-            found.append(("gradient", self._gradients(other)))
+            differences.append(("gradient", self._gradients(other)))
         if self.recording == other.recording and self.requests != other.requests:
-            found.append(("grad_req", self._requests(other)))
+            differences.append(("grad_req", self._requests(other)))
         if self.context != other.context:
-            found.append(("context", f"input on {self.context} instead of {other.context}"))
-        return found
+            differences.append(("context", f"input on {self.context} instead of {other.context}"))
+        return differences
 
     def _requests(self, other: Signature) -> str:
         changed = [item for item in self.requests if item not in other.requests]
@@ -147,11 +147,11 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
         return "first", "first call"
     nearest: list[tuple[str, str]] | None = None
     for item in reversed([item for item in before if item.key is not None]):
-        found = key.changes(item.key)
-        if not found:
+        differences = key.changes(item.key)
+        if not differences:
             return "evicted", "its program had been removed to make room for others"
-        if nearest is None or len(found) < len(nearest):
-            nearest = found
+        if nearest is None or len(differences) < len(nearest):
+            nearest = differences
     assert nearest is not None
     return nearest[0][0], ", ".join(words for _, words in nearest)
 

@@ -87,6 +87,6 @@ class Shared:
             for known in self.prologues:
                 if known.serves(graph, arrays):
                     return known
-            made = Prologue(graph, arrays, engine.compile(graph, **options))
-            self.prologues.add(made)
-            return made
+            prologue = Prologue(graph, arrays, engine.compile(graph, **options))
+            self.prologues.add(prologue)
+            return prologue
