@@ -176,10 +176,10 @@ def test_a_candidate_that_does_not_compile_or_fails_is_left_out(monkeypatch):
     (found,) = tune(dense(), bench)
     assert list(found.choice.left_out.values()) == ["is not tried: the kernel could not be compiled:"]
 
-    def exhausted(self, tensors, numbers=(), sizes=None):
+    def exhausted(self, tensors):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
 
-    def silent(self, tensors, numbers=(), sizes=None):
+    def silent(self, tensors):
         raise AssertionError
 
     monkeypatch.setattr(VendorKernel, "__call__", exhausted)
@@ -207,7 +207,7 @@ def test_a_kernel_whose_arrays_do_not_fit_stays_as_it_is(monkeypatch):
 def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
     right = VendorKernel.__call__
 
-    def wrong(self, tensors, numbers=(), sizes=None):
+    def wrong(self, tensors):
         right(self, tensors)
         tensors[-1].add_(0.01)
 
@@ -215,7 +215,7 @@ def test_a_candidate_with_other_numbers_is_left_out(monkeypatch):
     (found,) = tune(dense(), times=[1.0] * 20)
     assert found.choice.left_out == {"vendor": "gives other numbers"}
 
-    def unsteady(self, tensors, numbers=(), sizes=None):
+    def unsteady(self, tensors):
         right(self, tensors)
         tensors[-1].mul_(1 + 1e-6 * np.random.rand())
 

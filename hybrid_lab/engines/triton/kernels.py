@@ -290,13 +290,9 @@ def _kernel(
     # Where several kernels make a group the first one does the work.
     flops = sum(map(flops_of, group.nodes)) if number == 0 else sum(prod(value.shape) for value in source.outputs)
     return FusedKernel(
-        source.name, source.kind, part, nodes, why, source.text, dict(source.blocks), _programs(source), moved, flops,
-        _dtype(group), source, here,
+        source.name, source.kind, part, nodes, why, source.text, dict(source.blocks), source.programs(source.blocks),
+        moved, flops, _dtype(group), source, here,
     )  # fmt: skip
-
-
-def _programs(source: KernelSource) -> tuple[int, ...]:
-    return tuple(-(-source.sizes[size] // source.blocks.get(block, 1)) for size, block in source.grid)
 
 
 def _node(node: Node) -> KernelNode:

@@ -32,10 +32,9 @@ class Kernel:
         self.interpreted = device().interpreted
         self.blocks = tile_sizes(source) if self.interpreted else dict(source.blocks)
 
-    def grid(self, sizes: Any = None) -> tuple[int, ...]:
-        """How many programs run. sizes : others than the source's"""
-        sizes = self.source.sizes if sizes is None else sizes
-        return tuple(-(-sizes[size] // self.blocks.get(block, 1)) for size, block in self.source.grid)
+    def grid(self) -> tuple[int, ...]:
+        """How many programs run along each axis of the launch."""
+        return self.source.programs(self.blocks)
 
     @functools.cached_property
     def function(self) -> Any:
@@ -49,26 +48,25 @@ class Kernel:
 
         return compiling.load(self.source)
 
-    def numbers(self, rng: tuple[int, int], sizes: Any = None) -> list[int]:
+    def numbers(self, rng: tuple[int, int] = (0, 0)) -> list[int]:
         """The arguments behind the pointers: seed and draws, if it draws, then sizes."""
         source = self.source
         draws = [signed(rng[0])] * bool(source.draws) + [signed(rng[1] + draw) for draw in source.draws]
-        sizes = source.sizes if sizes is None else sizes
-        return [*draws, *(sizes[name] for name in source.passed)]
+        return [*draws, *(source.sizes[name] for name in source.passed)]
 
-    def __call__(self, tensors: Sequence[Any], numbers: Sequence[int], sizes: Any = None) -> None:
+    def __call__(self, tensors: Sequence[Any], numbers: Sequence[int]) -> None:
         if self.interpreted:
             with _interpreter, np.errstate(all="ignore"):  # of elements beside the data too, which nobody stores
-                self.function[self.grid(sizes)](*tensors, *numbers, **self.blocks)
+                self.function[self.grid()](*tensors, *numbers, **self.blocks)
             return
         from hybrid_lab.engines.triton.build.internals import launch
 
         addresses = [tensor.data_ptr() for tensor in tensors]
-        launch(self.handle, self.grid(sizes), [*addresses, *numbers, *self.blocks.values()])
+        launch(self.handle, self.grid(), [*addresses, *numbers, *self.blocks.values()])
 
-    def bound(self, tensors: Sequence[Any], rng: tuple[int, int] = (0, 0)) -> Callable[[int], None]:
+    def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:
         """A launch on these tensors, to be called with a stream as often as wanted. It keeps their memory."""
-        numbers = self.numbers(rng)
+        numbers = self.numbers()
         if self.interpreted:
             return lambda stream: self(tensors, numbers)
         from hybrid_lab.engines.triton.build.internals import bound_launch

@@ -63,10 +63,6 @@ class VendorKernel:
     def _flags(self) -> list[tuple[Any, str, Any]]:
         return flags_of(self.source.nodes[-1], self.source.tf32)
 
-    def numbers(self, rng: tuple[int, int], sizes: object = None) -> list[int]:
-        """It takes none."""
-        return []
-
     def __call__(self, tensors: Sequence[Any], numbers: Sequence[int] = (), sizes: Any = None) -> None:
         import torch
 

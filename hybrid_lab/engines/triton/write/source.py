@@ -124,6 +124,10 @@ class KernelSource:
         """The names of the sizes that the kernel takes; the other sizes only decide how many programs there are."""
         return tuple(name for name in self.sizes if name in self.written.arguments)
 
+    def programs(self, blocks: Mapping[str, int]) -> tuple[int, ...]:
+        """How many programs run along each axis of the launch, with these blocks."""
+        return tuple(-(-self.sizes[size] // blocks.get(block, 1)) for size, block in self.grid)
+
     @cached_property
     def signature(self) -> dict[str, str]:
         """Argument types for ahead-of-time compilation."""
