@@ -63,7 +63,7 @@ class VendorKernel:
     def _flags(self) -> list[tuple[Any, str, Any]]:
         return flags_of(self.source.nodes[-1], self.source.tf32)
 
-    def __call__(self, tensors: Sequence[Any], numbers: Sequence[int] = (), sizes: Any = None) -> None:
+    def __call__(self, tensors: Sequence[Any]) -> None:
         import torch
 
         source = self.source
