@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hybrid_lab.initializer import InitializerLike
 
-
 __all__ = ["Block"]
 
 block_html: Provided[[Block], str] = Provided("block_html")

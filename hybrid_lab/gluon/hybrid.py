@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter_dict import ParameterDict
     from hybrid_lab.ops.framework.protocols import Functions
 
-
 compile_for: Provided[..., Any] = Provided("compile_for")
 
 _local = tracing.local

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 __all__ = [
     "CTCLoss",
     "CosineEmbeddingLoss",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from hybrid_lab.initializer import InitializerLike
 
-
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]
 
 Shape = tuple[int, ...]

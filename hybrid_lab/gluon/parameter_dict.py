@@ -17,7 +17,6 @@ from .parameter import Constant, Parameter, _normalized, merged_shape
 if TYPE_CHECKING:
     from hybrid_lab.initializer import InitializerLike
 
-
 __all__ = ["ParameterDict"]
 
 

@@ -22,7 +22,6 @@ from .parameter_dict import ParameterDict
 if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
 
-
 __all__ = ["SymbolBlock"]
 
 _OF_LAYERS = ("_weight", "_bias", "_gamma", "_beta")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ops.framework.types import Array
 
-
 #: The dtype of a key, the hidden output that holds a call's seed: Philox' 64 bits as a signed number.
 KEY = np.dtype("int64")
 

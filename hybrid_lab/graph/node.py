@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hybrid_lab.graph.control_flow import ControlFlow
     from hybrid_lab.graph.graph import Graph
 
-
 _serial = itertools.count()
 
 

@@ -17,7 +17,6 @@ from hybrid_lab.ops.framework.run import run_kernel
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 #: dtype name -> largest difference in a forward value and in a gradient, relative to the largest reference value.
 #: Other dtypes (whole numbers, booleans, so masks too) must be equal bit for bit.
 TOLERANCES = {"bfloat16": (8e-2, 0.16), "float16": (1e-2, 2e-2), "float32": (1e-5, 1e-4), "float64": (1e-9, 1e-8)}

@@ -17,7 +17,6 @@ from hybrid_lab.lab.messages import GraphGroup, GroupKind
 if TYPE_CHECKING:
     from hybrid_lab.ops.framework.operator import Operator
 
-
 PROLOGUE: Final = "prologue"
 
 

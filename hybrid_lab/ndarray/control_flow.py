@@ -24,7 +24,6 @@ from hybrid_lab.ops.framework.precision import SINGLE
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 symbolic: Any = None
 """The same three functions on Symbols; registered by symbol/."""
 

@@ -22,7 +22,6 @@ from hybrid_lab.ops.framework.operator import get
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 Shape = int | Sequence[int]
 
 symbol_creation: Callable[[str, dict[str, Any]], Any] | None = None

@@ -23,7 +23,6 @@ from hybrid_lab.ops.framework.operator import get
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 __all__ = [
     "exponential",
     "gamma",

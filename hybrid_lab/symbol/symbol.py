@@ -22,7 +22,6 @@ from hybrid_lab.symbol.trace_types import known_type, note_types
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
 

@@ -20,7 +20,6 @@ from .tree import BlockRecord, ParameterRecord, Tree, forward_digest
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block, Parameter
 
-
 HINT_LIMIT = 500
 """Names among which a near one is looked for."""
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ndarray.context import Context
 
-
 _PLAIN = (bool, int, float, str, type(None))
 _FLAG_TYPES: dict[str, Any] = {
     "engine": (str, type(None)),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.parameter_dict import ParameterDict
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 __all__ = [
     "Concurrent",
     "HybridConcurrent",

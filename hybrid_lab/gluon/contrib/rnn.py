@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hybrid_lab.initializer import InitializerLike
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 __all__ = [
     "Conv1DGRUCell",
     "Conv1DLSTMCell",

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
 
-
 _modes = tape.state
 _link = tape.link
 _ARRAYS = {NDArray}

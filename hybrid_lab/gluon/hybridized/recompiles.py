@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.program import Program
     from hybrid_lab.graph.specialized import Specialized
 
-
 MANY = 8
 """Recompiles of one Block after which a warning says why, and what helps; again each time they have doubled."""
 KEPT = 64

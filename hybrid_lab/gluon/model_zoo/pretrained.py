@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ndarray.context import Context
 
-
 ROOT = "~/.mxnet/models"
 """Where MXNet kept what it had downloaded: `<name>-<first eight digits of the file's SHA-1>.params`."""
 

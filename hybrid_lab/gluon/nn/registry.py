@@ -19,7 +19,6 @@ from hybrid_lab.initializer import Initializer
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
 
-
 __all__ = ["build", "classes", "layer"]
 
 _classes: dict[str, Any] = {}

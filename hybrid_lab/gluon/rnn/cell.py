@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hybrid_lab.initializer import InitializerLike
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 StateInfo = dict[str, Any]
 
 

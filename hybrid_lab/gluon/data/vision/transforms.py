@@ -18,7 +18,6 @@ from ...nn import Sequential
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-
 __all__ = ["Cast", "Compose", "Normalize", "ToTensor"]
 
 

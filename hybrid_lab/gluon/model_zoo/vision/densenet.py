@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 #: Depth -> (first channels, growth rate, layers per stage).
 _VARIANTS = {
     121: (64, 32, (6, 12, 24, 16)),

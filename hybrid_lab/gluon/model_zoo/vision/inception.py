@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 Size = int | tuple[int, int]
 #: A convolution of a branch: (channels, kernel), then stride and padding where they are not 1 and 0.
 Step = tuple[Any, ...]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 #: MobileNet's depthwise separable convolutions: (input channels, output channels, stride).
 _SEPARABLE = (
     (32, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2),

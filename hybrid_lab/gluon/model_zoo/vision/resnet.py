@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 #: Depth -> (kind of block, blocks per stage, channels of the stem and of the stages).
 _DEPTHS: dict[int, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
     18: ("basic", (2, 2, 2, 2), (64, 64, 128, 256, 512)),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
-
 _POOL = None
 #: Version -> (channels, kernel of the first convolution, then fire modules by their squeeze width, None a pooling).
 _VERSIONS: dict[str, tuple[int, int, tuple[int | None, ...]]] = {
