@@ -9,13 +9,16 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ..diagnostics.rules.checking import Attribute
 from ..diagnostics.rules.values import OTHER, Kind, Value, sequence
 from . import names
 from .classes import Function, Module, SourceClass
 from .source import Source
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -90,7 +93,7 @@ class Live:
         if thing is None or isinstance(thing, bool | int | float | str):
             return Value(Kind.CONSTANT, ref=(type(thing).__name__, thing))
         if is_a(thing, "Block"):
-            return self.block_value(thing)
+            return self.block_value(cast("Block", thing))
         if is_a(thing, "Parameter"):
             return Value(Kind.PARAMETER)
         if is_a(thing, "NDArray"):
@@ -114,7 +117,7 @@ class Live:
                     return Value(Kind.FUNCTION, ref=Function(node, module.source, module))
         return Value(Kind.MODULE, ref=f"{function.__module__}.{function.__name__}")
 
-    def block_value(self, block: object) -> Value:
+    def block_value(self, block: Block) -> Value:
         """A live child: its class, and whether it is known to give one tensor."""
         cls = self.source_class(type(block))
         ref: object = cls if cls is not None else dotted_class(type(block))
@@ -122,7 +125,7 @@ class Live:
             Kind.BLOCK, ref=ref, site=id(block), depends=False, like="one output" if _one_output(block) else None
         )
 
-    def with_instance(self, cls: SourceClass, block: Any, construct: Callable[[SourceClass], None]) -> SourceClass:
+    def with_instance(self, cls: SourceClass, block: Block, construct: Callable[[SourceClass], None]) -> SourceClass:
         """The class as this instance has it: its real children and parameters in place of what `__init__` says."""
         from hybrid_lab.gluon import access  # loaded already where a Block is alive
 
@@ -197,7 +200,7 @@ def _first_code(cls: type) -> tuple[str, int] | None:
         return None
 
 
-def _one_output(block: Any) -> bool:
+def _one_output(block: Block) -> bool:
     """Whether a live block gives one tensor, by its class or that of its last child."""
     from hybrid_lab.gluon import access
 
@@ -211,7 +214,7 @@ def _one_output(block: Any) -> bool:
     return False
 
 
-def tree(block: Any, path: str = "net") -> Iterator[tuple[str, Any]]:
+def tree(block: Block, path: str = "net") -> Iterator[tuple[str, Block]]:
     """(path, block) for a Block and everything below it, each block once."""
     from hybrid_lab.gluon import access
 

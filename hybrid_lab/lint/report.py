@@ -9,7 +9,7 @@ from typing import Any
 
 from .._version import __version__
 from ..diagnostics import rules
-from ..diagnostics.finding import Finding, Severity
+from ..diagnostics.finding import Edit, Finding, Severity
 from ..diagnostics.location import display_file
 
 _LSP_SEVERITY = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.NOTE: 3}
@@ -93,7 +93,7 @@ def _sarif_result(finding: Finding, used: list[str]) -> dict[str, object]:
     return result
 
 
-def _region(place: Any) -> dict[str, int]:
+def _region(place: Finding | Edit) -> dict[str, int]:
     return {
         "startLine": place.line,
         "startColumn": place.col + 1,
@@ -130,7 +130,7 @@ def jupyter(findings: Iterable[Finding], source: str | None = None) -> list[dict
             return col
         return len(lines[line - 1][:col].encode("utf-16-le")) // 2
 
-    def place(item: Any) -> dict[str, Any]:
+    def place(item: Finding | Edit) -> dict[str, Any]:
         return {
             "start": {"line": item.line - 1, "character": units(item.line, item.col)},
             "end": {"line": item.end_line - 1, "character": units(item.end_line, item.end_col)},

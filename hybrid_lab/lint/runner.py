@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
@@ -24,6 +24,9 @@ from .live import Live, in_package, is_a, is_hybrid, tree
 from .source import Source, notebook_cells, read_notebook
 from .suppress import silence, stale, suppressions
 from .walk import Walk
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block
 
 TARGETS = (None, "mxnet")
 
@@ -75,7 +78,8 @@ def check(
     if isinstance(subject, type):
         return _check_classes([(subject, None, None)], target)
     if is_a(subject, "Block"):
-        return _check_classes([(type(block), block, path) for path, block in tree(subject, name)], target)
+        blocks = tree(cast("Block", subject), name)
+        return _check_classes([(type(block), block, path) for path, block in blocks], target)
     raise HybridLabError(
         f"cannot check {type(subject).__name__!r}: give source text, a path to .py or .ipynb, a module, class or Block"
     )
@@ -142,7 +146,7 @@ def _findings_of(source: Source, found: list[_Found], target: str | None) -> lis
     return _ordered([finding for finding in unsilenced if finding not in quiet] + stale(source, comments))
 
 
-def _check_classes(subjects: list[tuple[type, object, str | None]], target: str | None) -> list[Finding]:
+def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target: str | None) -> list[Finding]:
     walk = Walk()
     live = Live(partial(define, walk))
     findings: list[Finding] = []
