@@ -1,6 +1,6 @@
 """Device programs: a planned graph as a straight line of launches on tensors of one device.
 
-As in the NumPy engine (numpy/program.py), whose writers these are: the same plan, the same text with other kernels.
+As on the host (engines/planned/program.py), whose writers these are: the same plan, the same text with other kernels.
 What a launch takes is known before a call but for the addresses of inputs and outputs: addresses in the arena, sizes,
 grids and compiled handles stand in the text or are bound to its names.
 """
