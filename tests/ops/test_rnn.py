@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import nd
+from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
@@ -46,6 +47,10 @@ def test_onnx_equals_numpy_in_prediction(case: Case):
     if "lstm_state_clip_min" in case.sample.attributes:
         pytest.skip("ONNX clips something else")
     op = case.op.bind_mode(False)
+    if case.sample.attributes["mode"] == "rnn_tanh":
+        with pytest.raises(Unmappable, match="off by 1e-7"):
+            run_model(op, case.inputs())
+        return
     inputs = case.inputs()
     for y, wanted in zip(run_model(op, inputs), run_kernel(op, inputs), strict=True):
         close(y, wanted)

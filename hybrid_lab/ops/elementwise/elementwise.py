@@ -155,10 +155,19 @@ exp = unary(
     "exp", np.exp, lambda F, x, y, dy: dy * y, "tl.exp({0})", "Exp", "e^data.",
     samples=[*_SIGNED, sample((2, 3), dtype="float16"), _COUNTED], slow=True, precision="float32",
 )  # fmt: skip
+
+
+def _onnx_expm1(op: str, g: OnnxGraph, x: str) -> str:
+    one, half = g.const(1, g.dtype(x)), g.const(0.5, g.dtype(x))
+    # exp(x) - 1 loses the digits of a small x; 2 t / (1 - t) with t = tanh(x / 2) keeps them.
+    t = g.Tanh(g.Mul(x, half))
+    return g.Where(g.Less(g.Abs(x), half), g.Div(g.Add(t, t), g.Sub(one, t)), g.Sub(g.Exp(x), one))
+
+
 expm1 = unary(
     "expm1", np.expm1, lambda F, x, y, dy: dy * (y + 1.0),
     "tl.where(tl.abs({0}) < 0.01, {0} * (1.0 + {0} * (0.5 + {0} * 0.16666666666666666)), tl.exp({0}) - 1.0)",
-    lambda op, g, x: g.Sub(g.Exp(x), g.const(1, g.dtype(x))), "e^data - 1.", samples=_SIGNED, slow=True,
+    _onnx_expm1, "e^data - 1.", samples=_SIGNED, slow=True,
     precision="float32",
 )  # fmt: skip
 log = unary(
@@ -186,10 +195,20 @@ log2 = unary(
     "log2", np.log2, lambda F, x, y, dy: dy / (x * math.log(2.0)), "tl.log2({0})", _scaled_log(2.0),
     "The logarithm to base 2.", samples=_POSITIVE, slow=True, precision="float32",
 )  # fmt: skip
+
+
+def _onnx_log1p(op: str, g: OnnxGraph, x: str) -> str:
+    one, half = g.const(1, g.dtype(x)), g.const(0.5, g.dtype(x))
+    # log(1 + x) loses the digits of a small x. With y = 1 + x as rounded, log(y) * x / (y - 1) keeps them.
+    y = g.Add(x, one)
+    log, rounded = g.Log(y), g.Sub(y, one)
+    small = g.Where(g.Equal(rounded, g.const(0, g.dtype(x))), x, g.Div(g.Mul(log, x), rounded))
+    return g.Where(g.Less(g.Abs(x), half), small, log)
+
+
 log1p = unary(
     "log1p", np.log1p, lambda F, x, y, dy: dy / (x + 1.0), "log_plus_one({0})",
-    lambda op, g, x: g.Log(g.Add(x, g.const(1, g.dtype(x)))), "log(1 + data).",
-    samples=[sample((3, 4), low=-0.8, high=3.0)], slow=True, precision="float32",
+    _onnx_log1p, "log(1 + data).", samples=[sample((3, 4), low=-0.8, high=3.0)], slow=True, precision="float32",
 )  # fmt: skip
 
 sin = unary(
