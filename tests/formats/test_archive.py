@@ -212,3 +212,12 @@ def test_without_a_path_only_an_archive_is_replaced(tmp_path, monkeypatch):
         assert (tmp_path / "net.hlab").read_bytes() == content
     net.save("net.hlab")
     assert mx.save_cached_graphs(net)
+
+
+def test_parameters_of_an_opened_model_are_in_the_order_of_the_saved_one(tmp_path):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(3, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(2))
+    net.initialize()
+    net(mx.nd.ones((2, 4)))
+    net.save(tmp_path / "net.hlab")
+    assert list(gluon.load(tmp_path / "net.hlab").collect_params()) == list(net.collect_params())

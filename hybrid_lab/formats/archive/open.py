@@ -259,11 +259,11 @@ class _Builder:
         """Put a parameter where the block keeps it, in place of the one that its own constructor made."""
         own = access.own_parameters(block).get(name)
         parameter = self._parameter(key, own)
-        if parameter is own:
-            return
         if own is not None:
             block.params.remove(own.name)
-        block.params.add(parameter)
+        block.params.add(parameter)  # at the end: the order of all parameters is that of the file
+        if parameter is own:
+            return
         access.own_parameters(block)[name] = parameter
         if own is not None or (name.isidentifier() and not hasattr(type(block), name)):
             object.__setattr__(block, name, parameter)
