@@ -463,7 +463,7 @@ def with_data_first(case):
     return replace(case, graph=graph, arrays=arrays), roles.count("data")
 
 
-@pytest.mark.parametrize("first", range(0, 32, 8))
+@pytest.mark.parametrize("first", range(0, 32, 16))
 def test_random_graphs_at_other_sizes(first, monkeypatch):
     """Tile choices of the first sizes, and arguments for all sizes, more than `Writing.varies` asks for and in products
     too: numbers are those of eager calls.
@@ -472,7 +472,7 @@ def test_random_graphs_at_other_sizes(first, monkeypatch):
     others, with_arguments = 0, []
     inner = plans._with_arguments
     monkeypatch.setattr(plans, "_with_arguments", lambda *given: with_arguments.append(given[0]) or inner(*given))
-    for seed in range(first, first + 8):
+    for seed in range(first, first + 16):
         case, num_data = with_data_first(random_case(seed))
         specializations = Specializations()
         with monkeypatch.context() as patch:

@@ -18,6 +18,7 @@ from hybrid_lab.insight.calls import compile_call, outer_calls, unchanged
 from hybrid_lab.insight.reference import unlike
 from hybrid_lab.lab.lifecycle import drop_stale
 from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.ops.framework.kernel import Pointwise
 from hybrid_lab.ops.framework.operator import get
 from tests.insight import resnet as resnet18
 from tests.triton_device import use_triton
@@ -238,7 +239,7 @@ def spoil_triton(monkeypatch):
     pytest.importorskip("torch")
     use_triton(monkeypatch)
     engine_or_skip("triton")
-    monkeypatch.setattr(get("tanh"), "triton", "tl.exp({0})")
+    monkeypatch.setattr(get("tanh"), "triton", Pointwise("tl.exp({0})"))
 
 
 @pytest.mark.parametrize("name, spoil", [("torch", spoil_torch), ("triton", spoil_triton)])

@@ -81,7 +81,10 @@ def test_out_need_not_be_contiguous(case: Case):
     memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1, ...].T for y in expected)
     run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
     for target, wanted in zip(memory, expected):
-        np.testing.assert_array_equal(target, wanted)
+        if case.record.family == "linalg":  # BLAS of some processors writes there by a kernel that rounds otherwise
+            close(target, wanted)
+        else:
+            np.testing.assert_array_equal(target, wanted)
 
 
 @each_sample(lambda case: "scratch" in case.record.run_keywords)
