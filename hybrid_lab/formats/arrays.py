@@ -1,12 +1,19 @@
-"""Files of arrays, read by what they hold: MXNet's `.params`, or safetensors."""
+"""Files of arrays: MXNet's `.params`, or safetensors. Read by what they hold, written by what their name ends with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
+import numpy as np
+
+from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats.kinds import file_is_safetensors, is_safetensors
-from hybrid_lab.formats.mxnet.params import Arrays, read_params
-from hybrid_lab.formats.safetensors import SafetensorsFile
+from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
+from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
+
+SAFETENSORS = ".safetensors"
+"""How the name of a file ends that is written as safetensors."""
 
 
 def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
@@ -23,3 +30,22 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
             return read_params(source)
         found = SafetensorsFile.open(source)
     return {name: found[name] for name in found}
+
+
+def write_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> None:
+    """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
+
+    Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors; no file is written
+    then.
+    """
+    if not fspath(path).endswith(SAFETENSORS):
+        write_params(path, arrays)
+        return
+    if not isinstance(arrays, Mapping):
+        raise ArchiveError(
+            "a safetensors file needs a name for each array: save a dict of names and arrays", path=fspath(path)
+        )
+    unnamed = [name for name in arrays if not isinstance(name, str)]
+    if unnamed:
+        raise ArchiveError(f"names of arrays are strings, not {unnamed[0]!r}", path=fspath(path))
+    write_safetensors(path, arrays)

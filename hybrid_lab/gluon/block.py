@@ -6,7 +6,7 @@ import re
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -297,18 +297,24 @@ class Block:
         """Change the element type of all parameters."""
         for child in self._children.values():
             child.cast(dtype)
+        float32 = self._stay_float32(dtype)
         for parameter in self._params.values():
-            parameter.cast(dtype)
+            parameter.cast("float32" if parameter in float32 else dtype)
         self._structure_changed()
+
+    def _stay_float32(self, dtype: DTypeLike | None) -> Collection[Parameter]:
+        """The parameters of this block itself that `cast(dtype)` makes float32, whatever `dtype` is."""
+        return ()
 
     # -- files -------------------------------------------------------------------------------------------------
 
     def save_parameters(self, filename: str | PathLike[str], deduplicate: bool = False) -> None:
-        """Write all parameters by attribute path in MXNet's `.params` form.
+        """Write all parameters by attribute path: as safetensors where the name ends with `.safetensors`, else in
+        MXNet's `.params` form.
 
         deduplicate : write shared parameters once. Raises UninitializedError where one has no values; no file is left.
         """
-        from hybrid_lab.formats.mxnet import write_params
+        from hybrid_lab.formats.arrays import write_arrays
 
         parameters = self._collect_params_with_prefix()
         if deduplicate:
@@ -316,7 +322,7 @@ class Block:
             for name, parameter in parameters.items():
                 first.setdefault(id(parameter), name)
             parameters = {name: parameter for name, parameter in parameters.items() if first[id(parameter)] == name}
-        write_params(filename, {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()})
+        write_arrays(filename, {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()})
 
     def load_parameters(
         self,

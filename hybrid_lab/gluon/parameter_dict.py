@@ -172,11 +172,11 @@ class ParameterDict:
     # -- files -------------------------------------------------------------------------------------------------
 
     def save(self, filename: str | PathLike[str], strip_prefix: str = "") -> None:
-        """Write a `.params` file with the parameters' names, less `strip_prefix`.
+        """Write a `.params` file, or a `.safetensors` one, with the parameters' names, less `strip_prefix`.
 
         Raises ValueError where a name does not start with it.
         """
-        from hybrid_lab.formats.mxnet import write_params
+        from hybrid_lab.formats.arrays import write_arrays
 
         for name in self.keys():
             if not name.startswith(strip_prefix):
@@ -184,7 +184,7 @@ class ParameterDict:
                     f"the parameter {name!r} does not start with the prefix {strip_prefix!r} that is to be stripped: "
                     "it is shared from another block, or its block was made outside `with self.name_scope():`"
                 )
-        write_params(filename, {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()})
+        write_arrays(filename, {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()})
 
     def load(
         self,

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
+from hybrid_lab.graph.node import Value
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
+from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.symbol import Group, Symbol
 
 from .hybrid import HybridBlock
@@ -20,12 +23,16 @@ from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from hybrid_lab.ndarray.context import Context
 
 __all__ = ["SymbolBlock"]
 
 _OF_LAYERS = ("_weight", "_bias", "_gamma", "_beta")
 """How the names of parameters end."""
+_OF_BATCH_NORM = ("gamma", "beta", "running_mean", "running_var", "moving_mean", "moving_var")
+"""How the names of BatchNorm's parameters end; older files have the last two."""
 
 
 class SymbolBlock(HybridBlock):
@@ -135,6 +142,21 @@ class SymbolBlock(HybridBlock):
             targets = {name: [(name, parameter)] for name, parameter in block.params.items()}
             load_parameters(targets, arrays, param_file, ctx, allow_missing, ignore_extra, True, "saved")
         return block
+
+    def _stay_float32(self, dtype: DTypeLike | None) -> set[Parameter]:
+        """Those of a BatchNorm in the graph where `dtype` is float16 or bfloat16, as in nn.BatchNorm. They are known by
+        their names, too, as in MXNet: code that calls F.BatchNorm itself may have cast its own parameters.
+        """
+        found: set[Parameter] = set()
+        if is_narrow(dtype_of(dtype)):
+            for neutral in self._graphs.pinned.values():
+                own = dict(zip(neutral.graph.inputs[neutral.num_data :], neutral.parameters, strict=True))
+                for node in neutral.graph.nodes:
+                    if isinstance(node.op, BatchNorm):
+                        read = [own.get(item) for item in node.inputs[1:] if isinstance(item, Value)]
+                        named = [each for each in read if each is not None and each.name.endswith(_OF_BATCH_NORM)]
+                        found.update(named if len(named) == 4 else ())
+        return found
 
     def _clear_cached_op(self) -> None:
         """The graph is the block; only compiled programs are dropped."""

@@ -1,4 +1,4 @@
-"""nd.save and nd.load: arrays in MXNet's `.params` files; safetensors are read as well."""
+"""nd.save and nd.load: arrays in MXNet's `.params` files, or in safetensors files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ Loaded = dict[str, NDArray | None] | list[NDArray | None]
 
 
 def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) -> None:
-    """Write one array, a list of arrays, or a dict of names and arrays. MXNet reads the file. Raises DTypeError."""
-    from hybrid_lab.formats.mxnet.params import write_params
+    """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form.
+
+    A name that ends with `.safetensors` gives a safetensors file, for a dict only. Raises DTypeError for other data,
+    ArchiveError for what the format cannot hold.
+    """
+    from hybrid_lab.formats.arrays import write_arrays
 
     if isinstance(data, NDArray):
         data = [data]
@@ -26,9 +30,9 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
     if given is None or not all(isinstance(item, NDArray) for item in given):
         raise DTypeError("save takes an NDArray, a list of NDArrays, or a dict of names and NDArrays")
     if isinstance(data, Mapping):
-        write_params(fname, {name: item._data for name, item in data.items()})
+        write_arrays(fname, {name: item._data for name, item in data.items()})
     else:
-        write_params(fname, [item._data for item in given])
+        write_arrays(fname, [item._data for item in given])
 
 
 def load(fname: str | PathLike[str]) -> Loaded:

@@ -221,3 +221,35 @@ def test_parameters_of_an_opened_model_are_in_the_order_of_the_saved_one(tmp_pat
     net(mx.nd.ones((2, 4)))
     net.save(tmp_path / "net.hlab")
     assert list(gluon.load(tmp_path / "net.hlab").collect_params()) == list(net.collect_params())
+
+
+class OwnNorm(nn.BatchNorm):
+    """A subclass, which is no registered layer."""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_models_without_code_cast_as_the_saved_one(tmp_path, dtype):
+    """Every BatchNorm keeps its parameters in float32, as rounded by nothing, where the model becomes narrower."""
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(OwnNorm(), gluon.contrib.nn.SyncBatchNorm(), nn.BatchNorm(), nn.BatchNormReLU(), nn.Conv2D(2, 1))
+        net.add(nn.LayerNorm())
+    net.initialize(mx.init.Uniform(1.0))
+    net.hybridize()
+    x = mx.nd.random.normal(shape=(2, 3, 4, 4))
+    with mx.autograd.record():
+        net(x)
+    net.save(tmp_path / "net.hlab")
+    symbol, params = net.export(str(tmp_path / "net"))
+    opened, imported = gluon.load(tmp_path / "net.hlab"), gluon.SymbolBlock.imports(symbol, ["data"], params)
+    for block in (net, opened, imported):
+        block.cast(dtype)
+    values = {name: parameter.data() for name, parameter in net.collect_params().items()}
+    assert sum(np.dtype(value.dtype) == np.float32 for value in values.values()) == (0 if dtype == "float64" else 16)
+    for block in (opened, imported):
+        assert {name: parameter.dtype for name, parameter in block.collect_params().items()} == {
+            name: parameter.dtype for name, parameter in net.collect_params().items()
+        }
+        for name, value in values.items():
+            np.testing.assert_array_equal(block.collect_params()[name].data().asnumpy(), value.asnumpy())
+        np.testing.assert_array_equal(block(x.astype(dtype)).asnumpy(), net(x.astype(dtype)).asnumpy())
