@@ -20,7 +20,7 @@ from pathlib import Path
 from hybrid_lab._version import __version__
 from hybrid_lab.engines.store import Store, versions_of
 from hybrid_lab.engines.threads import thread_count
-from hybrid_lab.graph.control_flow import Backward
+from hybrid_lab.graph.composed import Backward
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import present_gradients
-from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.graph import Graph, values_read
 from hybrid_lab.graph.infer import PartialShapes, closed, infer, located
 from hybrid_lab.graph.node import Input, Value, input_node
 from hybrid_lab.graph.simplify import simplify
@@ -123,6 +123,11 @@ class Body:
                     reached.update(node.leading(here, differentiable))
             self._leading[key] = frozenset([i for i, value in enumerate(self.graph.inputs) if value in reached])
         return self._leading[key]
+
+    def read_for(self, outputs: Collection[int]) -> list[int]:
+        """The inputs, by number, whose values these outputs are computed from."""
+        read = values_read([self.graph.outputs[index] for index in outputs])
+        return [index for index, value in enumerate(self.graph.inputs) if value in read]
 
     def backward(self, arrays: Sequence[np.ndarray], heads: tuple[int, ...], wrt: tuple[int, ...]) -> RunBackward:
         """Takes the inputs and a gradient for each of the outputs `heads`; gives the gradients of the inputs `wrt`."""

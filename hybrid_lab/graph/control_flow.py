@@ -5,7 +5,8 @@ that every pass sees them. A node takes one draw number; inside, draws are numbe
 (`philox.substream`), step after step, so that however often a loop turns, it never shifts anybody's random numbers.
 
 The backward of a loop goes through the steps in reverse, and computes each step's forward a second time from the
-states it began with, which the forward keeps.
+states it began with, which the forward keeps. It keeps those auxiliary states too that the body's outputs are computed
+from; what a body only updates, as BatchNorm does with its running statistics, no gradient reads.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.body import Body
+from hybrid_lab.graph.composed import Backward, Composed
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.loop import (
     KEY,
@@ -27,6 +29,7 @@ from hybrid_lab.graph.loop import (
     entries,
     entry_of,
     from_key,
+    handed_on,
     loop_backward,
     loop_leading,
     seed_of,
@@ -38,28 +41,7 @@ from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.types import Array, Outs, PartialShape, PartialShapes, Shape
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.node import Node
     from hybrid_lab.ops.framework.types import Array, Outs, PartialShape, PartialShapes, Shape
-
-
-class Composed(Operator):
-    """Base of operators that are made from graphs instead of attributes; an instance is equal to itself only."""
-
-    fields: ClassVar[dict[str, Any]] = {}
-    own_bfloat16: ClassVar[bool] = True
-    run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng", "need"})
-    differentiable: ClassVar[bool] = True
-    grad_wants: ClassVar[bool] = True
-
-    def __init__(self, **members: Any):
-        for key, value in {"attributes": {}, "inferred": {}, **members}.items():
-            object.__setattr__(self, key, value)
-
-    def infer_shape(self, *shapes: Shape) -> list[Shape]:
-        raise NotImplementedError
-
-    def __reduce__(self) -> Any:
-        return object.__reduce__(self)
 
 
 class ControlFlow(Composed):
@@ -163,6 +145,38 @@ class ControlFlow(Composed):
         """Whether body number `index` gives new values of states; a loop's condition only looks."""
         return True
 
+    # -- what outputs are computed from ----------------------------------------------------------------------------
+
+    def reads_for(self, output: int, index: int) -> bool:
+        hidden = output >= self.num_visible + len(self.carried)
+        return index in self.read_for(frozenset(range(self.num_visible) if hidden else (output,)))
+
+    def read_for(self, outputs: frozenset[int]) -> frozenset[int]:
+        """The inputs whose values these outputs, visible ones and new values of carried states, are computed from."""
+        known: dict[frozenset[int], frozenset[int]] = self.__dict__.setdefault("_read_for", {})
+        if outputs not in known:
+            wanted, read, before = set(outputs), set(range(self.first)), -1
+            while len(wanted) > before:
+                before = len(wanted)
+                for number, body in enumerate(self.bodies):
+                    read |= {self.first + index for index in body.read_for(wanted if self.updates(number) else {0})}
+                # A state comes from the step before, or from the input where there is none.
+                read |= {index for index, number in self.handed_on.items() if number in wanted}
+                wanted |= {number for index, number in self.handed_on.items() if index in read}
+            known[outputs] = frozenset(read)
+        return known[outputs]
+
+    @property
+    def handed_on(self) -> dict[int, int]:
+        """Inputs that change from step to step, with the outputs of the body that are their next values."""
+        return {}
+
+    @property
+    def history(self) -> tuple[int, ...]:
+        """Inputs whose values at the beginning of every step are kept for the backward."""
+        read = self.read_for(frozenset(range(self.num_visible)))
+        return tuple([index for index, number in self.handed_on.items() if number < self.num_visible or index in read])
+
     # -- gradients ---------------------------------------------------------------------------------------------
 
     def grad(self, F: Any, *values: object, wanted: Any = None) -> tuple[Any, ...]:
@@ -210,51 +224,6 @@ class ControlFlow(Composed):
         return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.changed.items())})"
 
 
-class Backward(Composed):
-    """The gradient of a control-flow operator: its inputs, its hidden outputs, and the gradients `heads` of its outputs
-    -> the gradients of its inputs number `wanted`, and hidden, for each of them whether there is one in this call.
-    """
-
-    name: ClassVar[str] = "_control_flow_grad"
-    refuses_gradient: ClassVar[bool] = True
-    run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
-    differentiable: ClassVar[bool] = False
-    grad_wants: ClassVar[bool] = False
-    forward: ControlFlow
-    heads: tuple[int, ...]
-    wanted: tuple[int, ...]
-
-    @cached_property
-    def signature(self) -> Signature:  # type: ignore[override]
-        count = len(self.forward.signature.inputs) + self.forward.num_hidden + len(self.heads)
-        return Signature(tuple(f"arg{index}" for index in range(count)), 2 * len(self.wanted), len(self.wanted))
-
-    def presence(self, node: Node, index: int) -> Any:
-        certain = self.wanted[index] in self.forward.certain(self.heads)
-        return None if certain else node.outputs[len(self.wanted) + index]
-
-    def infer_shape(self, *shapes: Shape) -> list[Shape]:
-        return [*(shapes[index] for index in self.wanted), *((1,) for _ in self.wanted)]
-
-    def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
-        return [*(dtypes[index] for index in self.wanted), *(np.dtype(np.float32) for _ in self.wanted)]
-
-    def numpy(self, *inputs: Array, out: Outs = None) -> Any:
-        count = len(self.forward.signature.inputs)
-        first = count + self.forward.num_hidden
-        heads = dict(zip(self.heads, inputs[first:], strict=True))
-        gradients = self.forward.run_backward(inputs[:count], inputs[count:first], heads, self.wanted)
-        results = [
-            np.zeros_like(inputs[index]) if index not in gradients else gradients[index] for index in self.wanted
-        ]
-        results += [np.array([index in gradients], np.float32) for index in self.wanted]
-        outs = (None,) * len(results) if out is None else out
-        return tuple(into(value, target) for value, target in zip(results, outs, strict=True))
-
-    def __repr__(self) -> str:
-        return f"gradient of {self.forward!r}"
-
-
 class Foreach(ControlFlow):
     """Runs its body once per entry of the first axis of data.
 
@@ -275,7 +244,11 @@ class Foreach(ControlFlow):
 
     @property
     def num_hidden(self) -> int:  # type: ignore[override]
-        return self.num_states + 1
+        return len(self.history) + 1
+
+    @property
+    def handed_on(self) -> dict[int, int]:
+        return handed_on(self, self.num_data)
 
     def _shapes(self, shapes: Sequence[Any]) -> tuple[int, list[Any]]:
         """The number of steps, and the shapes inside."""
@@ -298,13 +271,14 @@ class Foreach(ControlFlow):
         check_equal("foreach", "state", states, new_states, ShapeError)
         carried = [shapes[index] for index in self.carried]
         stacked = [(steps, *shape) for shape in outputs[: self.num_out]]
-        return [*stacked, *new_states, *carried, *((steps, *shape) for shape in states), (1,)]
+        return [*stacked, *new_states, *carried, *((steps, *inside[index]) for index in self.history), (1,)]
 
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[0].types(dtypes)
         states = dtypes[self.num_data : self.num_data + self.num_states]
         check_equal("foreach", "state", states, outputs[self.num_out : self.num_visible], DTypeError)
-        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY]
+        kept = [dtypes[index] for index in (*self.carried, *self.history)]
+        return [*outputs[: self.num_visible], *kept, KEY]
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         data = shapes[: self.num_data]
@@ -325,7 +299,7 @@ class Foreach(ControlFlow):
         for step in range(steps):
             for index, item in enumerate(data):
                 arrays[index] = item[step]
-            history.note(step, arrays[self.num_data :])
+            history.note(step, arrays)
             outputs = run(arrays, (seed, step * self.draws))
             history.write(step, outputs[: self.num_out])
             arrays[self.num_data : self.num_data + self.num_states] = outputs[self.num_out : self.num_visible]
@@ -372,7 +346,11 @@ class WhileLoop(ControlFlow):
 
     @property
     def num_hidden(self) -> int:  # type: ignore[override]
-        return self.num_states + 2
+        return len(self.history) + 2
+
+    @property
+    def handed_on(self) -> dict[int, int]:
+        return handed_on(self, self.num_data)
 
     def updates(self, index: int) -> bool:
         return index == 1
@@ -385,14 +363,15 @@ class WhileLoop(ControlFlow):
         new_states = outputs[self.num_out : self.num_visible]
         check_equal("while_loop", "loop variable", shapes[: self.num_states], new_states, ShapeError)
         stacked = [(self.max_iterations, *shape) for shape in outputs[: self.num_out]]
-        histories = [(self.max_iterations, *shape) for shape in shapes[: self.num_states]]
+        histories = [(self.max_iterations, *shapes[index]) for index in self.history]
         return [*stacked, *new_states, *(shapes[index] for index in self.carried), *histories, (1,), (1,)]
 
     def infer_type(self, *dtypes: np.dtype | None) -> list[np.dtype | None]:
         outputs = self.bodies[1].types(dtypes)
         states = dtypes[: self.num_states]
         check_equal("while_loop", "loop variable", states, outputs[self.num_out : self.num_visible], DTypeError)
-        return [*outputs[: self.num_visible], *(dtypes[index] for index in self.carried), *states, KEY, KEY]
+        kept = [dtypes[index] for index in (*self.carried, *self.history)]
+        return [*outputs[: self.num_visible], *kept, KEY, KEY]
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return tuple(self.bodies[0].complete(self.bodies[1].complete(shapes)))

@@ -182,6 +182,24 @@ def reachable(values: Iterable[Value], stop: frozenset[Value] | set[Value] = fro
 _serial = attrgetter("serial")
 
 
+def values_read(values: Iterable[Value]) -> set[Value]:
+    """These, and all Values that they are computed from: not those of which the mere shape is read, nor states that an
+    operator takes only to update them.
+    """
+    read, pending = set[Value](), list(values)
+    while pending:
+        value = pending.pop()
+        if value not in read:
+            read.add(value)
+            node = value.node
+            pending += [
+                item
+                for index, item in enumerate(node.inputs)
+                if isinstance(item, Value) and node.op.reads_for(value.index, index)
+            ]
+    return read
+
+
 def extract(
     inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None, name: str = ""
 ) -> Graph:

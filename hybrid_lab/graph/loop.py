@@ -25,25 +25,26 @@ KEY = np.dtype("int64")
 
 
 class Kept:
-    """The outputs of a loop while it runs: the stacked ones, and for a backward the states each step began with."""
+    """The outputs of a loop while it runs: the stacked ones, and for a backward what each step began with."""
 
     def __init__(self, op: Any, inputs: Sequence[Array], steps: int, out: Outs, need: Sequence[bool] | None):
         self.op = op
         shapes, types = infer(op, tuple([item.shape for item in inputs]), tuple([item.dtype for item in inputs]))
         outs = [None] * len(shapes) if out is None else list(out) if type(out) is tuple else [out]
+        self.places = op.history
         self.need = need if need is not None else (True,) * len(shapes)
         start = op.signature.visible + len(op.carried)
         self.outs, self.start = outs, start
         self.stacked = [_place(*each) for each in zip(outs, shapes, types, self.need, strict=True)][: op.num_out]
         self.history = [
             _place(*each) if each[3] else None for each in zip(outs, shapes, types, self.need, strict=True)
-        ][start : start + op.num_states]
+        ][start : start + len(self.places)]
 
-    def note(self, step: int, states: Sequence[Array]) -> None:
-        """The states at the beginning of a step."""
-        for target, state in zip(self.history, states, strict=False):
+    def note(self, step: int, arrays: Sequence[Array]) -> None:
+        """What the body's inputs are at the beginning of a step."""
+        for target, index in zip(self.history, self.places, strict=True):
             if target is not None:
-                target[step] = state
+                target[step] = arrays[index]
 
     def write(self, step: int, outputs: Sequence[object]) -> None:
         """The outputs of a step."""
@@ -90,7 +91,7 @@ def loop_backward(
     first_draw: int,
 ) -> dict[int, Array]:
     """Gradients of the inputs of a loop: each step's backward, from the last to the first."""
-    num_states = op.num_states
+    num_states, places = op.num_states, op.history
     states = range(num_data, num_data + num_states)
     moving = [index for index in states if is_floating(inputs[index].dtype)]
     floats = [index for index, item in enumerate(inputs) if is_floating(item.dtype)]
@@ -109,7 +110,8 @@ def loop_backward(
     runs: dict[tuple[int, ...], Callable[..., dict[int, Array]]] = {}
     for step in reversed(range(steps)):
         arrays[:num_data] = [item[step] for item in data]
-        arrays[num_data : num_data + num_states] = [item[step] for item in history]
+        for index, item in zip(places, history, strict=True):
+            arrays[index] = item[step]
         douts = [np.asarray(heads[index][step], order="C") for index in outs]
         heads_here = (*outs, *(op.num_out + index - num_data for index in dstates))
         if not heads_here:
@@ -128,6 +130,12 @@ def loop_backward(
             elif index not in moving:
                 total[index] = gradient
     return {**total, **dstates}
+
+
+def handed_on(op: Any, num_data: int) -> dict[int, int]:
+    """Inputs of a loop that change from step to step, with the outputs of its body that are their next values."""
+    states = {num_data + index: op.num_out + index for index in range(op.num_states)}
+    return states | {index: op.num_visible + number for number, index in enumerate(op.carried)}
 
 
 def loop_leading(op: Any, body: Body, num_data: int, heads: tuple[int, ...], differentiable: bool) -> set[int]:

@@ -124,7 +124,7 @@ class CompiledEntry(tape.Entry):
             if buffer is not None and buffer.version:
                 raise tape.written_since(self.name, f"output {index}", *program.output_types[index])
         inputs = [*self.leaves, *program._arrays]
-        self._check_inputs(program.reads(program._effects), inputs)
+        self._check_inputs(program.reads(), inputs)
         self.values, self.buffers, self.kept = program.run_again(self.leaves, self.rng)
         self.versions = list(map(_version, self.buffers))
         self.program = program
@@ -175,6 +175,13 @@ class CompiledEntry(tape.Entry):
                 view = inputs[index].host_view
                 raise tape.written_since(self.name, self.program.role(index), view.shape, view.dtype)
 
+    def _check_before_replay(self, inputs: Sequence[NDArray]) -> None:
+        """Raise AutogradError for the first input or parameter that was written to, but for the states that the call
+        itself has only updated.
+        """
+        updated = set(self.program._effects) - set(self.program.reads())
+        self._check_inputs([index for index in range(len(inputs)) if index not in updated], inputs)
+
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         """Run the program of the gradients, recorded; the forward's draws give the same masks."""
         self.check()
@@ -193,9 +200,9 @@ class CompiledEntry(tape.Entry):
         if not wrt:
             return [None] * len(needed)
         if compiled is None:
-            self._check_inputs([index for index in range(len(inputs)) if index not in program._effects], inputs)
+            self._check_before_replay(inputs)
             return self._replayed(inputs, douts, needed)
-        self._check_inputs([index for index in compiled.reads(program._effects) if index < len(inputs)], inputs)
+        self._check_inputs([index for index in compiled.reads() if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
         results = compiled([*inputs, *heads], self.rng)
         for index, gradient in zip(wrt, results, strict=True):
@@ -206,7 +213,7 @@ class CompiledEntry(tape.Entry):
         if self.program.one_step:
             return False
         inputs = [*self.leaves, *self.program._arrays]
-        self._check_inputs([index for index in range(len(inputs)) if index not in self.program._effects], inputs)
+        self._check_before_replay(inputs)
         unfold(node, self._run_eagerly, inputs)
         return True
 

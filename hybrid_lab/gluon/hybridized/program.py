@@ -21,7 +21,8 @@ from hybrid_lab.gluon.hybridized.shared import Prologue, Shared
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.graph.differentiate import led_to
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.graph import values_read
+from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ndarray import invoke as invoking
@@ -485,30 +486,14 @@ class Program:
                 self._shared.packed.remove(self)
                 self.forward.unpack()
 
-    def reads(self, updated: Sequence[int]) -> list[int]:
+    def reads(self) -> list[int]:
         """The inputs (data first, then parameters) whose values the forward computes its outputs with: not those of
-        which it reads the mere shape, nor states in `updated` that are only taken to update them.
+        which it reads the mere shape, nor states that are only taken to update them.
         """
         graph = self.special.forward
-        sources = dict(zip(graph.inputs, self.special.forward_sources, strict=True))
-        states = {value for value, source in sources.items() if source[0] == "input" and source[1] in updated}
-        used, seen, pending = set(graph.outputs), set[Node](), [value.node for value in graph.outputs]
-        while pending:
-            node = pending.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            names = node.op.signature.inputs if node.op.signature.aux and not node.op.signature.aux_always else ()
-            for index, item in enumerate(node.inputs):
-                updates = bool(names) and names[index] in node.op.signature.aux
-                # A layer that is called twice updates in its second call what the first one left.
-                twice = item not in sources and getattr(node.op, "from_batch", False)
-                if not isinstance(item, Value) or updates and (item in states or twice):
-                    continue
-                pending.append(item.node)
-                if node.op.reads_values(index):
-                    used.add(item)
-        return [index for value, (kind, index) in sources.items() if kind == "input" and value in used]
+        read = values_read(graph.outputs)
+        sources = zip(graph.inputs, self.special.forward_sources, strict=True)
+        return [index for value, (kind, index) in sources if kind == "input" and value in read]
 
     # -- for people ----------------------------------------------------------------------------------------------
 

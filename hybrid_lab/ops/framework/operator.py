@@ -254,6 +254,10 @@ class Operator:
         names = self.signature.inputs
         return (names[index] if index < len(names) else "args") not in self.shape_only
 
+    def reads_for(self, output: int, index: int) -> bool:
+        """Whether output number `output` is computed from the values of input number `index`."""
+        return self.reads_values(index)
+
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
         return shapes

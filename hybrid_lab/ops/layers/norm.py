@@ -65,6 +65,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         """Whether the statistics of the batch are used."""
         return self._training and not self.use_global_stats
 
+    def reads_for(self, output: int, index: int) -> bool:
+        return index < 3 or not self.from_batch
+
     def bind_mode(self, train: bool) -> Operator:
         return self if self._training == train else self.variant(_training=train)
 
