@@ -99,8 +99,7 @@ class HybridBlock(Block):
         if self._graphs.pinned:
             return self._run_pinned((x, *args))
         if not leaves:
-            kinds = ", ".join(type(item).__name__ for item in (x, *args))
-            raise HybridLabError(f"{self.name} was called without an array; it got {kinds}")
+            raise self._no_array((x, *args))
         ctx = leaves[0].context
         self._check_signature()
         try:
@@ -109,6 +108,15 @@ class HybridBlock(Block):
             self._complete_parameters((x, *args))
             params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
+
+    def _no_array(self, args: Sequence[object]) -> HybridLabError:
+        kinds = ", ".join(type(item).__name__ for item in args)
+        return HybridLabError(f"{self.name} was called without an array; it got {kinds}")
+
+    @property
+    def _needs_array(self) -> bool:
+        """Whether an eager call without an array is an error: that of hybrid_forward, which takes its context."""
+        return self._style == "1.x" and type(self).forward is HybridBlock.forward and not self._graphs.pinned
 
     def _check_signature(self) -> None:
         """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
@@ -153,6 +161,8 @@ class HybridBlock(Block):
             if {*map(type, args)} == _ARRAYS:
                 return self._graphs(args)
             leaves, _ = flatten(args, f"the input of {self.name}")
+            if not leaves and args and self._needs_array:
+                raise self._no_array(args)
             if not any(isinstance(leaf, Symbol) for leaf in leaves):
                 return self._graphs(args)
         return self._call_eagerly(args)
@@ -189,6 +199,8 @@ class HybridBlock(Block):
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
         leaves, spec = flatten(args, f"the input of {self.name}")
         arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
+        if not leaves and args and self._needs_array:
+            raise self._no_array(args)
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
         observed = len(trace.observed)

@@ -21,7 +21,7 @@ from hybrid_lab.ops.framework.namespace import F, Namespace
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.run import infer, no_second_gradient, run_kernel
-from hybrid_lab.ops.framework.surface import MISSING
+from hybrid_lab.ops.framework.surface import MISSING, no_arrays, no_input
 from hybrid_lab.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
@@ -89,7 +89,7 @@ def invoke(
             dtypes.append(None)
     if context is None:
         if raw:
-            raise DTypeError(f"{op.name}: at least one input must be an NDArray; {_listed(inputs)} given")
+            raise no_arrays(op, inputs)
         if op.random and state.trace is not None:
             return _to_symbol(op, inputs, name)
         context = current_context()
@@ -237,7 +237,7 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
         return item
     if kind is bool:
         return int(item)
-    if isinstance(item, np.generic):
+    if isinstance(item, np.generic) and item.dtype.kind not in "cSUMmO":
         return item.item()
     if isinstance(item, _NUMBERS):
         return float(item) if isinstance(item, float) else int(item)
@@ -247,16 +247,12 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
         raise AttributeSpecError(f"{op.name}: the input {name} is missing")
     if isinstance(item, np.ndarray):
         raise DTypeError(f"{op.name}: the input {name} is a NumPy array; turn it into an NDArray with nd.array(x)")
-    raise DTypeError(f"{op.name}: the input {name} must be an NDArray or a number, not {type(item).__name__}")
+    raise no_input(op, position, item)
 
 
 def _check_count(op: Operator, raw: Sequence[object]) -> None:
     if not op.variadic and len(raw) != len(op.signature.inputs):
         raise AttributeSpecError(f"{op!r} takes the inputs {', '.join(op.signature.inputs)}; {len(raw)} were given")
-
-
-def _listed(inputs: Sequence[object]) -> str:
-    return " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
 
 
 def _destinations(

@@ -194,7 +194,7 @@ class _Sketch:
         trace = self.trace
         made = Node(
             op,
-            [*(_operand(op, "data", item, self.name) for item in inputs), *captures],
+            [*(_operand(op, at, "data", item, self.name) for at, item in enumerate(inputs)), *captures],
             name=self.name,
             scope=trace.scope if trace else "",
             location=capture(),

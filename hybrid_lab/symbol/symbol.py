@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
-from hybrid_lab.ops.framework.surface import MISSING, make_function
+from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
 from hybrid_lab.symbol import names, tracing
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
@@ -158,24 +158,34 @@ class Symbol(GraphQuestions, Refusals):
         return _binary("broadcast_power", "_rpower", other, self)
 
     def __floordiv__(self, other: object) -> Symbol:
-        quotient = _binary("broadcast_div", "_div", self, other)
-        return quotient if quotient is NotImplemented else quotient.floor()
+        return _binary("broadcast_div", "_div", self, other).floor()
 
     def __rfloordiv__(self, other: object) -> Symbol:
-        quotient = _binary("broadcast_div", "_rdiv", other, self)
-        return quotient if quotient is NotImplemented else quotient.floor()
+        return _binary("broadcast_div", "_rdiv", other, self).floor()
 
     def __matmul__(self, other: object) -> Symbol:
         return _binary("dot", "dot", self, other)
 
+    def __rmatmul__(self, other: object) -> Symbol:
+        return _binary("dot", "dot", other, self)
+
     def __and__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_and", "_logical_and", self, other)
+
+    def __rand__(self, other: object) -> Symbol:
+        return _binary("broadcast_logical_and", "_logical_and", other, self)
 
     def __or__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_or", "_logical_or", self, other)
 
+    def __ror__(self, other: object) -> Symbol:
+        return _binary("broadcast_logical_or", "_logical_or", other, self)
+
     def __xor__(self, other: object) -> Symbol:
         return _binary("broadcast_logical_xor", "_logical_xor", self, other)
+
+    def __rxor__(self, other: object) -> Symbol:
+        return _binary("broadcast_logical_xor", "_logical_xor", other, self)
 
     def __neg__(self) -> Symbol:
         return compose(get("negative").bind(), [self], None, hint="_mulscalar")
@@ -341,8 +351,10 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     node_name = names.current().get(name, hint or op.name.lower())
     operands = []
     wanted = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
-    for input_name, item in zip(wanted, inputs, strict=True):
-        operands.append(_operand(op, input_name, item, node_name))
+    for position, (input_name, item) in enumerate(zip(wanted, inputs, strict=True)):
+        operands.append(_operand(op, position, input_name, item, node_name))
+    if operands and not any(isinstance(item, Value) for item in operands):
+        raise no_arrays(op, inputs, _needed())
     node = Node(
         op,
         operands,
@@ -389,7 +401,7 @@ def free_draw(count: int = 1) -> int:
     return first
 
 
-def _operand(op: Operator, input_name: str, item: object, node_name: str) -> Any:
+def _operand(op: Operator, position: int, input_name: str, item: object, node_name: str) -> Any:
     if item is MISSING:
         role = "aux" if input_name in op.signature.aux else "param"
         return input_node(f"{node_name}_{input_name}", role)
@@ -403,9 +415,12 @@ def _operand(op: Operator, input_name: str, item: object, node_name: str) -> Any
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):
         raise tracing.refuse("HL164", tensor=input_name, value=item, expression=input_name, kind=_kind(item))
-    raise AttributeSpecError(
-        f"{op.name}: the input {input_name} is {type(item).__name__}; a Symbol or a number is needed"
-    )
+    raise no_input(op, position, item, _needed())
+
+
+def _needed() -> str:
+    """What an operator needs, in the words of the code that calls it: in a trace those of an eager call."""
+    return "a Symbol" if tracing.current() is None else "an NDArray"
 
 
 def _kind(item: object) -> str:
@@ -417,12 +432,12 @@ def _binary(operator: str, hint: str, lhs: object, rhs: object) -> Symbol:
     other = rhs if isinstance(lhs, Symbol) else lhs
     if isinstance(other, Symbol):
         return compose(get(operator).bind(), [lhs, rhs], None, hint=hint)
-    if isinstance(other, (bool, int, float, np.integer, np.floating)):
+    if isinstance(other, (bool, int, float, np.integer, np.floating, np.bool_)):
         separator = "_scalar" if hint.startswith(("_equal", "_not", "_greater", "_lesser", "_logical")) else "scalar"
         return compose(get(operator).bind(), [lhs, rhs], None, hint=hint + separator)
     if hasattr(other, "_data") or isinstance(other, np.ndarray):
         raise tracing.refuse("HL164", tensor="an array", value=other, expression="the operand", kind=_kind(other))
-    return NotImplemented
+    raise no_input(get(operator).bind(), 1 if other is rhs else 0, other, _needed())
 
 
 def constant(array: np.ndarray, name: str | None = None) -> Symbol:

@@ -104,17 +104,29 @@ class Trace:
         self.observed.append(("recording" if what == "is_recording" else "mode", capture()))
 
     def finish(self) -> None:
-        """Raise HL177 if the traced code swallowed a HybridizeError: it would run differently from eager mode."""
+        """Raise HL177 if the traced code swallowed a HybridizeError: it would run differently from eager mode. HL176
+        where `hasattr` or `getattr` did.
+        """
         if self.raised:
             error = self.raised[0]
+            question = _attribute_question(error.location)
             raise hybridize_error(
-                "HL177",
+                "HL177" if question is None else "HL176",
                 error.location,
+                construct=question,
                 block=error.block,
                 tensor=error.tensor,
                 reason="The code caught this error and took another path than in an eager call: "
                 f"{error.code}: {error.message}",
             )
+
+
+def _attribute_question(location: Location | None) -> str | None:
+    """`hasattr(x, 'T')` where that is what the code does there."""
+    if location is None or location.line != location.end_line:
+        return None
+    text = location.source_line[location.col : location.end_col]
+    return text if text.startswith(("hasattr(", "getattr(")) else None
 
 
 class _Local(threading.local):

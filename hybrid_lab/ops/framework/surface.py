@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
 from hybrid_lab.ops.framework.operator import Operator, unknown_attribute
 from hybrid_lab.ops.framework.types import Array
 
@@ -21,6 +21,20 @@ class _Missing:
 
 MISSING = _Missing()
 """Stands for an input that was not given: an error for arrays, a fresh variable for Symbols."""
+
+
+def no_input(op: Operator, position: int, item: object, needed: str = "an NDArray") -> DTypeError:
+    """The error for what cannot be the input of an operator: a string, a list."""
+    names = op.signature.inputs
+    name = names[position] if position < len(names) else f"number {position}"
+    return DTypeError(f"{op.name}: the input {name} must be {needed} or a number, not {type(item).__name__}")
+
+
+def no_arrays(op: Operator, inputs: Sequence[object], needed: str = "an NDArray") -> DTypeError:
+    """The error for inputs that are all numbers."""
+    kinds = " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
+    return DTypeError(f"{op.name}: at least one input must be {needed}; {kinds} given")
+
 
 _IGNORED = frozenset({"ctx", "cudnn_off", "cudnn_tune", "workspace", "cudnn_algo_verbose", "num_args", "attr"})
 
