@@ -1,6 +1,7 @@
 """Optimizers: the numbers are the real MXNet's (tests/golden/gluon/make_optimizers.py)."""
 
 import json
+import logging
 import pathlib
 
 import numpy as np
@@ -103,3 +104,21 @@ def test_numbers_of_other_kinds(name, number):
         assert {made.hyperparameters()[key] for key in ("lr", "wd", "clip_gradient", "rescale_grad")} == {0.5}
     assert np.array_equal(*weights)
     assert type(optimizer.create("sgd", momentum=np.float32(0.5)).momentum) is float
+
+
+def test_adadelta_says_once_that_it_uses_no_learning_rate(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logging.getLogger("hybrid_lab"), "warning", said.append)
+    made = optimizer.create("adadelta", rho=0.8)
+    assert not said
+    weights = [nd.array([1.0]), nd.array([1.0])]
+    for weight, rate in zip(weights, (0.5, 2.0), strict=True):
+        made = optimizer.create("adadelta", learning_rate=rate)
+        made.set_learning_rate(rate * 2)
+        optimizer.get_updater(made)(0, nd.array([0.3]), weight)
+    optimizer.create("adadelta", lr_scheduler=lr_scheduler.FactorScheduler(1))
+    assert [text.split(":")[0] for text in said] == [
+        *["AdaDelta does not use learning_rate"] * 2,
+        "AdaDelta does not use lr_scheduler",
+    ]
+    assert weights[0].asscalar() == weights[1].asscalar() != 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.log import logger
 from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, Scratch, register
@@ -40,7 +41,7 @@ class AdaGrad(Optimizer):
 @register
 class AdaDelta(Optimizer):
     """s = rho * s + (1 - rho) * g^2;  d = sqrt(a + eps) / sqrt(s + eps) * g;  a = rho * a + (1 - rho) * d^2;
-    w = w - d - wd * w (arXiv 1212.5701). The learning rate has no part in it.
+    w = w - d - wd * w (arXiv 1212.5701). The learning rate has no part in it; a warning says so once where one is set.
     """
 
     states = ("squares", "deltas")
@@ -49,6 +50,20 @@ class AdaDelta(Optimizer):
         super().__init__(**kwargs)
         self.rho = rho
         self.epsilon = epsilon
+        self._warned = False
+        for name in ("learning_rate", "lr_scheduler"):
+            if kwargs.get(name) is not None:
+                self._warn_of(name)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the rate, which is not used."""
+        super().set_learning_rate(lr)
+        self._warn_of("learning_rate")
+
+    def _warn_of(self, name: str) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(f"AdaDelta does not use {name}: its steps follow from rho and epsilon")
 
     def element_update(
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
