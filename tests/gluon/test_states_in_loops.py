@@ -106,10 +106,10 @@ def run(net: Net, heads: tuple[int, ...], second: bool = False) -> list[Any]:
 @pytest.mark.parametrize("program", BODIES)
 def test_every_set_of_heads(program, engine):
     for dropout, before in product((False, True), repeat=2):
-        for order in (subsets(2), subsets(2)[::-1]):
-            eager, net = made(program, dropout, before), made(program, dropout, before, engine=engine)
-            for heads in order:
-                same(run(net, heads), run(eager, heads))
+        eager, net = made(program, dropout, before), made(program, dropout, before, engine=engine)
+        # The first backward is from one output, or from both.
+        for heads in subsets(2)[:: 1 if before else -1]:
+            same(run(net, heads), run(eager, heads))
 
 
 @pytest.mark.parametrize("dropout", [False, True])
@@ -132,3 +132,6 @@ def test_bodies_that_read_the_state(program, engine):
         # Another set runs the forward again, of which the states are no longer what they were.
         with pytest.raises(AutogradError, match="needs the parameter .*running_mean.* it has been written to since"):
             run(net, (0,))
+        net = made(program, False, before, True, engine=engine)
+        with pytest.raises(AutogradError, match="needs the parameter .*running_mean.* it has been written to since"):
+            run(net, (0, 1), second=True)
