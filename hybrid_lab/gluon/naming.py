@@ -60,6 +60,11 @@ class _Local(threading.local):
 _local = _Local()
 
 
+def open_scopes() -> list[NameScope]:
+    """The scopes that this thread is in, outermost first: the list itself, which changes."""
+    return _local.scopes
+
+
 def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
     """The full prefix of a new Block and the dictionary its parameters go to.
 

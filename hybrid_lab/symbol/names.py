@@ -50,6 +50,11 @@ def _stack() -> list[NameManager]:
     return _local.stack
 
 
+def managers() -> list[NameManager]:
+    """The managers of this thread, outermost first: the list itself, which changes."""
+    return _local.stack
+
+
 def depth() -> int:
     """How many managers are current, one inside the other."""
     return len(_local.stack)

@@ -75,7 +75,7 @@ def foreign_files(folder):
         "empty": b"", "empty.hlab": b"", "text.hlab": b"my notes", "magic.docx": b"PK\3\4", "short.hlab": b"PK",
         "cut.hlab": archive[:-1], "longer.hlab": archive + b"\0",
         "flipped.hlab": archive[:-100] + bytes([archive[-100] ^ 1]) + archive[-99:],
-        "manifest.hlab": archive.replace(b'"format": "hlab"', b'"format": "hlaB"'),
+        "manifest.hlab": archive.replace(b'"format":"hlab"', b'"format":"hlaB"'),
     }.items():  # fmt: skip
         (folder / name).write_bytes(content)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "good.hlab"}

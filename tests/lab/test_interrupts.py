@@ -7,10 +7,11 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
+from hybrid_lab.gluon.naming import NameScope, open_scopes
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import tape
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import names, tracing
 from tests.lab.conftest import Net, inputs
 
 # An interrupt inside a generator that is being closed goes nowhere, and Python says so.
@@ -67,6 +68,7 @@ def train(net, trainer):
 def expect_usable(net, expected):
     """Nothing is locked or half done, and the next calls give the right numbers."""
     assert tracing.current() is None and tape.state.trace is None
+    assert open_scopes() == [] and names.depth() == 1
     assert not autograd.is_recording() and not autograd.is_training()
     assert boundary.lock.acquire(blocking=False)
     boundary.lock.release()
@@ -112,6 +114,24 @@ def test_interrupted_anywhere(engine, scenario):
                 assert neutral.graph.outputs and neutral.parameters is not None
         expect_usable(net, eager)
     assert interrupted >= min(3, measure.count)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_interrupted_where_a_name_scope_ends(number):
+    """The scopes of a trace, of which the last one is the model's, are left."""
+    net, ends = build("numpy", called=False), []
+
+    def interrupt(frame, event, argument):
+        if event == "call" and frame.f_code is NameScope.__exit__.__code__:
+            ends.append(frame)
+            if len(ends) == number:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        net(inputs())
+    expect_usable(net, eager)
 
 
 def test_an_interrupted_cell_in_a_shell(shell, run):

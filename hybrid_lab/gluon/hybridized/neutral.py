@@ -14,10 +14,11 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_err
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.hybridized.passed import Passed
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
+from hybrid_lab.gluon.naming import open_scopes
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import names, tracing
 from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
 
@@ -111,20 +112,25 @@ def trace_block(
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
-    with tracing.tracing(trace):
-        args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
-        passed = Passed(trace, args)
-        try:
-            result = passed.leave(run_traced(block, trace, passed, block.name))
-        except RecursionError as error:
-            raise NestingError(
-                f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
-                f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
-                "call sys.setrecursionlimit() with a larger number first"
-            ) from error
-        if passed.changed:
-            raise _refused_change(block, spec, args)
-        outputs, out_spec = flatten_outputs(result, block)
+    scopes, managers = open_scopes(), names.managers()
+    depths = len(scopes), len(managers)
+    try:
+        with tracing.tracing(trace):
+            args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
+            passed = Passed(trace, args)
+            try:
+                result = passed.leave(run_traced(block, trace, passed, block.name))
+            except RecursionError as error:
+                raise NestingError(
+                    f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
+                    f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
+                    "call sys.setrecursionlimit() with a larger number first"
+                ) from error
+            if passed.changed:
+                raise _refused_change(block, spec, args)
+            outputs, out_spec = flatten_outputs(result, block)
+    finally:  # without a call: a Ctrl-C at the start of NameScope.__exit__ would leave the scope open for good
+        del scopes[depths[0] :], managers[depths[1] :]
     values = [symbol.outputs[0] for symbol in outputs]
     variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
