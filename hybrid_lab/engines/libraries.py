@@ -10,6 +10,7 @@ import importlib
 import sys
 from types import ModuleType
 
+from hybrid_lab.engines.freed_memory import keep_freed_memory
 from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
 from hybrid_lab.log import logger
@@ -26,9 +27,12 @@ def import_library(name: str) -> ModuleType:
 
 
 def _load_torch() -> ModuleType:
-    """Import torch, whose threads then sleep while they wait. One that was imported before waits as its user wanted."""
+    """Import torch, whose threads then sleep while they wait, and keep freed memory for what its kernels allocate.
+    A torch that was imported before is used as its user set it up.
+    """
     logger.info("importing torch, which takes a few seconds, once per process")
     with passive_waiting():
         torch = importlib.import_module("torch")
         torch.get_num_threads()  # LLVM's OpenMP reads the environment when it is first asked something
+    keep_freed_memory()
     return torch
