@@ -154,8 +154,8 @@ def main(rounds: int = 5) -> None:
         ["what", "seconds", "times cp, or safetensors' load", "times cp, forced to disk", "processor seconds"],
         rows,
         f"{WEIGHTS / 1e9:.2f} GB of weights; medians of {rounds} rounds, in each of which every "
-        "case runs once. Processor seconds are those of all threads and of `cp`; they say more than the clock where "
-        "other work runs on the same cores. safetensors has no digests, and neither `cp` nor its save forces "
+        "case runs once. Processor seconds are those of all threads and of `cp`; they are more reliable than wall time "
+        "where other work runs on the same cores. safetensors has no digests, and neither `cp` nor its save forces "
         "anything to disk; `net.save` does, so it is compared with `cp` that is forced to disk as well. The process "
         "touched and freed twice the memory that the cases need before the first measurement, because a virtual "
         "machine may take seconds to give out each gibibyte that nobody has used before." + busy(),

@@ -24,7 +24,7 @@ from hybrid_lab.graph.composed import Backward
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 
-#: The version of the entries; those of another version count as missing.
+#: The version of the entries. An entry of another version counts as missing.
 FORMAT = 2
 
 

@@ -15,7 +15,7 @@ from hybrid_lab.engines.store import Store, versions_of
 from hybrid_lab.engines.triton.build.compiling import divisible
 from hybrid_lab.engines.triton.write.source import KernelSource
 
-#: The version of the entries; those of another version count as missing.
+#: The version of the entries. An entry of another version counts as missing.
 FORMAT = 2
 RULE, TILES, VENDOR = "rule", "tiles", "vendor"
 
@@ -57,7 +57,7 @@ _known: dict[str, Choice] = {}
 
 
 def recall(key: str) -> Choice | None:
-    """The result under this key, of this process or an earlier one; None if there is none."""
+    """The result that this process or an earlier one stored under the key, or None."""
     if key not in _known:
         entry = TUNED.get_json(key)
         if entry is not None:

@@ -127,7 +127,9 @@ def _only_for(grouping: Grouping, value: Value, node: Node) -> bool:
 
 
 def host_of(grouping: Grouping, node: Node) -> Host | None:
-    """The kernel that can store an operator's result; None if there is none, or each reader may hold it as well."""
+    """The kernel that can compute and store an operator's result. None if no kernel can, or if each reader may compute
+    the result for itself.
+    """
     size = prod(node.outputs[0].shape)
     chain, leaves = _chain(grouping, node.outputs[0])
     readers = grouping.readers(node)

@@ -1,4 +1,5 @@
-"""What the forward of a recorded call saves for its backward; no views, because a view in memory is a copy.
+"""What the forward of a recorded call saves for its backward: the values themselves instead of views of them, because
+a view that is saved is a copy.
 
 A kernel reads through a view at no cost. `graph.split` counts bytes only, and to it three views of a product weigh as
 much as the product. Here the backward gets the product, and views it as the forward does:

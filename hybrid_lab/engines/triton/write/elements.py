@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Elements:
-    """What a record's `element` function gets: elements of the node's inputs, as expressions."""
+    """The argument K of a record's `Element` function: it names elements of the node's inputs in the kernel's text."""
 
     def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
         self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]

@@ -281,8 +281,8 @@ def _times(text: str, factor: int) -> str:
 def strides_in(node: Node, output: int) -> Strides | None:
     """The strides of a view's output in its first input, which lies in C order; None if the output is a copy.
 
-    The strides are those of the record's own NumPy view of an empty array. NumPy gives plain numbers. For bound symbols
-    (see reuse.py) the strides are computed from the sizes, if the kind of view tells how and NumPy's are equal.
+    The record's NumPy kernel makes the view of an empty array, and NumPy says its strides, as plain numbers. For sizes
+    that are bound symbols (see reuse.py) the strides are also computed from the sizes, and used if both agree.
     """
     known = _of_numpy(node, output)
     if known is None or not any(type(size) is BoundSize for value in node.values_in for size in value.shape):

@@ -1,4 +1,4 @@
-"""What an operator can be in a kernel, from what its record declares."""
+"""The kinds of kernels that can hold an operator, read from its record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def element_of(op: Operator) -> Element | None:
 
 
 def contraction_of(node: Node) -> Contraction | None:
-    """The operator as sums of products, for the node's shapes; None where it is none."""
+    """The sums of products that the operator computes for the node's shapes, or None if it computes something else."""
     kernel = node.op.triton
     if not isinstance(kernel, Product):
         return None

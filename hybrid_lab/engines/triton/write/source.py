@@ -227,8 +227,9 @@ def kernel_source(
     sizes: Mapping[str, int], blocks: Mapping[str, int], tiled: Mapping[str, int], grid: tuple[tuple[str, str], ...],
     **more: Any,
 ) -> KernelSource:  # fmt: skip
-    """The kernel of a body's lines. pointers : output -> its argument; head : lines before those of the body
+    """The kernel whose text is `head` and then the lines of the body.
 
+    pointers : output -> its argument; head : lines that compute the places
     summary : the docstring; the other arguments are fields of KernelSource
     """
     text = function(name, body, list(pointers.values()), head, list(sizes), list(blocks), summary)

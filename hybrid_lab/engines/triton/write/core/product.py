@@ -132,7 +132,7 @@ class Factors(Elements):
         body, dtype = self._body, self.dtype(number)
         if value.node in body.nodes:
             name = tensor(body.value(value, where, guard), dtype)
-            # What is computed of the zeros beyond the borders need not be zero.
+            # Beyond the borders the inputs are 0, but what the body computes from 0 may be another number.
             masks = (body.masks[self._outer.name], body.masks[self._inner.name], guard)
             inside = body.named_if_long(" & ".join(item for item in masks if item), "there")
             text = f"tl.where({inside}, {name}, 0.0)"
