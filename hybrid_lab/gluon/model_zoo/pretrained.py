@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybrid_lab.gluon.block import Block
 
@@ -14,23 +15,39 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.context import Context
 
 ROOT = "~/.mxnet/models"
-"""Where MXNet kept what it had downloaded: `<name>-<first eight digits of the file's SHA-1>.params`."""
+"""The folder of MXNet's downloads, with names `<name>-<first eight digits of the file's SHA-1>.params`."""
+
+Network = TypeVar("Network", bound=Block)
 
 
-def load_pretrained(
-    net: Block, name: str, root: str | PathLike[str] = ROOT, ctx: Context | Sequence[Context] | None = None
-) -> None:
-    """Load `<root>/<name>.params`, or the file `<name>-<hash>.params` that MXNet left there, into `net`.
+def create(
+    name: str,
+    network: Callable[..., Network],
+    *arguments: object,
+    pretrained: bool = False,
+    root: str | PathLike[str] = ROOT,
+    ctx: Context | Sequence[Context] | None = None,
+    **options: Any,
+) -> Network:
+    """`network(*arguments, **options)`, with the weights of `name` from the folder `root` if `pretrained`.
 
-    Raises FileNotFoundError that says where to put the file; several files of one name: the newest is taken.
+    ctx : the contexts that the weights are loaded to. Raises FileNotFoundError where `root` has no such weights.
     """
+    net = network(*arguments, **options)
+    if pretrained:
+        net.load_parameters(_weights_file(name, root), ctx=ctx)
+    return net
+
+
+def _weights_file(name: str, root: str | PathLike[str]) -> str:
+    """`<root>/<name>.params`, else the newest `<name>-<hash>.params` in `root`."""
     folder = Path(root).expanduser()
-    found = [path for path in (folder / f"{name}.params",) if path.is_file()]
-    found += sorted(folder.glob(f"{name}-????????.params"), key=lambda path: path.stat().st_mtime, reverse=True)
-    if not found:
+    files = [path for path in (folder / f"{name}.params",) if path.is_file()]
+    files += sorted(folder.glob(f"{name}-????????.params"), key=lambda path: path.stat().st_mtime, reverse=True)
+    if not files:
         raise FileNotFoundError(
             f"there are no weights of {name} in {folder}, and none are downloaded: put {name}.params, or the file "
             f"of that name that MXNet downloaded, there; or name its folder (root=...); or load any file with "
             f"net.load_parameters(path)"
         )
-    net.load_parameters(str(found[0]), ctx=ctx)
+    return str(files[0])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
@@ -48,14 +45,6 @@ class AlexNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def alexnet(
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> AlexNet:
-    """AlexNet. pretrained : take the weights from `root` (see model_zoo.pretrained)."""
-    net = AlexNet(**options)
-    if pretrained:
-        load_pretrained(net, "alexnet", root, ctx)
-    return net
+def alexnet(pretrained: bool = False, **options: Any) -> AlexNet:
+    """AlexNet. options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network."""
+    return create("alexnet", AlexNet, pretrained=pretrained, **options)

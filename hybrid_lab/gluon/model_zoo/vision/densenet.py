@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent, Identity
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: Depth -> (first channels, growth rate, layers per stage).
@@ -97,35 +96,19 @@ class DenseNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_densenet(
-    num_layers: int,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> DenseNet:
-    """DenseNet with 121, 161, 169 or 201 layers."""
+def get_densenet(num_layers: int, pretrained: bool = False, **options: Any) -> DenseNet:
+    """DenseNet with 121, 161, 169 or 201 layers.
+
+    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    """
     if num_layers not in _VARIANTS:
         raise ValueError(
             f"there is no DenseNet of {num_layers} layers; the depths are {', '.join(map(str, _VARIANTS))}"
         )
-    net = DenseNet(*_VARIANTS[num_layers], **options)
-    if pretrained:
-        load_pretrained(net, f"densenet{num_layers}", root, ctx)
-    return net
+    return create(f"densenet{num_layers}", DenseNet, *_VARIANTS[num_layers], pretrained=pretrained, **options)
 
 
-def densenet121(**options: Any) -> DenseNet:
-    return get_densenet(121, **options)
-
-
-def densenet161(**options: Any) -> DenseNet:
-    return get_densenet(161, **options)
-
-
-def densenet169(**options: Any) -> DenseNet:
-    return get_densenet(169, **options)
-
-
-def densenet201(**options: Any) -> DenseNet:
-    return get_densenet(201, **options)
+densenet121 = partial(get_densenet, 121)
+densenet161 = partial(get_densenet, 161)
+densenet169 = partial(get_densenet, 169)
+densenet201 = partial(get_densenet, 201)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 Size = int | tuple[int, int]
@@ -133,14 +130,6 @@ class Inception3(HybridBlock):
         return self.output(self.features(x))
 
 
-def inception_v3(
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> Inception3:
-    """Inception v3. pretrained : take the weights from `root` (see model_zoo.pretrained)."""
-    net = Inception3(**options)
-    if pretrained:
-        load_pretrained(net, "inceptionv3", root, ctx)
-    return net
+def inception_v3(pretrained: bool = False, **options: Any) -> Inception3:
+    """Inception v3; options as for `alexnet`."""
+    return create("inceptionv3", Inception3, pretrained=pretrained, **options)

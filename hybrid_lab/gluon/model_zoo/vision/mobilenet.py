@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: MobileNet's depthwise separable convolutions: (input channels, output channels, stride).
@@ -125,61 +123,24 @@ def _text(multiplier: float) -> str:
     return text[:-1] if text in ("1.00", "0.50") else text
 
 
-def get_mobilenet(
-    multiplier: float,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> MobileNet:
-    """MobileNet with all widths times `multiplier`."""
-    net = MobileNet(multiplier, **options)
-    if pretrained:
-        load_pretrained(net, f"mobilenet{_text(multiplier)}", root, ctx)
-    return net
+def get_mobilenet(multiplier: float, pretrained: bool = False, **options: Any) -> MobileNet:
+    """MobileNet with all widths times `multiplier`.
+
+    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    """
+    return create(f"mobilenet{_text(multiplier)}", MobileNet, multiplier, pretrained=pretrained, **options)
 
 
-def get_mobilenet_v2(
-    multiplier: float,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> MobileNetV2:
-    """MobileNetV2 with all widths times `multiplier`."""
-    net = MobileNetV2(multiplier, **options)
-    if pretrained:
-        load_pretrained(net, f"mobilenetv2_{_text(multiplier)}", root, ctx)
-    return net
+def get_mobilenet_v2(multiplier: float, pretrained: bool = False, **options: Any) -> MobileNetV2:
+    """MobileNetV2 with all widths times `multiplier`; options as for `get_mobilenet`."""
+    return create(f"mobilenetv2_{_text(multiplier)}", MobileNetV2, multiplier, pretrained=pretrained, **options)
 
 
-def mobilenet1_0(**options: Any) -> MobileNet:
-    return get_mobilenet(1.0, **options)
-
-
-def mobilenet0_75(**options: Any) -> MobileNet:
-    return get_mobilenet(0.75, **options)
-
-
-def mobilenet0_5(**options: Any) -> MobileNet:
-    return get_mobilenet(0.5, **options)
-
-
-def mobilenet0_25(**options: Any) -> MobileNet:
-    return get_mobilenet(0.25, **options)
-
-
-def mobilenet_v2_1_0(**options: Any) -> MobileNetV2:
-    return get_mobilenet_v2(1.0, **options)
-
-
-def mobilenet_v2_0_75(**options: Any) -> MobileNetV2:
-    return get_mobilenet_v2(0.75, **options)
-
-
-def mobilenet_v2_0_5(**options: Any) -> MobileNetV2:
-    return get_mobilenet_v2(0.5, **options)
-
-
-def mobilenet_v2_0_25(**options: Any) -> MobileNetV2:
-    return get_mobilenet_v2(0.25, **options)
+mobilenet1_0 = partial(get_mobilenet, 1.0)
+mobilenet0_75 = partial(get_mobilenet, 0.75)
+mobilenet0_5 = partial(get_mobilenet, 0.5)
+mobilenet0_25 = partial(get_mobilenet, 0.25)
+mobilenet_v2_1_0 = partial(get_mobilenet_v2, 1.0)
+mobilenet_v2_0_75 = partial(get_mobilenet_v2, 0.75)
+mobilenet_v2_0_5 = partial(get_mobilenet_v2, 0.5)
+mobilenet_v2_0_25 = partial(get_mobilenet_v2, 0.25)

@@ -5,18 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: Depth -> (kind of block, blocks per stage, channels of the stem and of the stages).
@@ -228,62 +227,28 @@ _VERSIONS: dict[int, tuple[type[_ResNet], dict[str, Callable[..., HybridBlock]]]
 }
 
 
-def get_resnet(
-    version: int,
-    num_layers: int,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> _ResNet:
-    """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers."""
+def get_resnet(version: int, num_layers: int, pretrained: bool = False, **options: Any) -> _ResNet:
+    """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
+
+    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    """
     if num_layers not in _DEPTHS:
         raise ValueError(f"there is no ResNet of {num_layers} layers; the depths are {', '.join(map(str, _DEPTHS))}")
     if version not in _VERSIONS:
         raise ValueError(f"there is no ResNet of version {version}; the versions are 1 and 2")
     kind, layers, channels = _DEPTHS[num_layers]
     network, blocks = _VERSIONS[version]
-    net = network(blocks[kind], layers, channels, **options)
-    if pretrained:
-        load_pretrained(net, f"resnet{num_layers}_v{version}", root, ctx)
-    return net
+    name = f"resnet{num_layers}_v{version}"
+    return create(name, network, blocks[kind], layers, channels, pretrained=pretrained, **options)
 
 
-def resnet18_v1(**options: Any) -> _ResNet:
-    return get_resnet(1, 18, **options)
-
-
-def resnet34_v1(**options: Any) -> _ResNet:
-    return get_resnet(1, 34, **options)
-
-
-def resnet50_v1(**options: Any) -> _ResNet:
-    return get_resnet(1, 50, **options)
-
-
-def resnet101_v1(**options: Any) -> _ResNet:
-    return get_resnet(1, 101, **options)
-
-
-def resnet152_v1(**options: Any) -> _ResNet:
-    return get_resnet(1, 152, **options)
-
-
-def resnet18_v2(**options: Any) -> _ResNet:
-    return get_resnet(2, 18, **options)
-
-
-def resnet34_v2(**options: Any) -> _ResNet:
-    return get_resnet(2, 34, **options)
-
-
-def resnet50_v2(**options: Any) -> _ResNet:
-    return get_resnet(2, 50, **options)
-
-
-def resnet101_v2(**options: Any) -> _ResNet:
-    return get_resnet(2, 101, **options)
-
-
-def resnet152_v2(**options: Any) -> _ResNet:
-    return get_resnet(2, 152, **options)
+resnet18_v1 = partial(get_resnet, 1, 18)
+resnet34_v1 = partial(get_resnet, 1, 34)
+resnet50_v1 = partial(get_resnet, 1, 50)
+resnet101_v1 = partial(get_resnet, 1, 101)
+resnet152_v1 = partial(get_resnet, 1, 152)
+resnet18_v2 = partial(get_resnet, 2, 18)
+resnet34_v2 = partial(get_resnet, 2, 34)
+resnet50_v2 = partial(get_resnet, 2, 50)
+resnet101_v2 = partial(get_resnet, 2, 101)
+resnet152_v2 = partial(get_resnet, 2, 152)

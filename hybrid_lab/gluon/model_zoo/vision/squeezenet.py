@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 _POOL = None
@@ -69,23 +67,13 @@ class SqueezeNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_squeezenet(
-    version: str,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> SqueezeNet:
-    """SqueezeNet of a version, "1.0" or "1.1"."""
-    net = SqueezeNet(version, **options)
-    if pretrained:
-        load_pretrained(net, f"squeezenet{version}", root, ctx)
-    return net
+def get_squeezenet(version: str, pretrained: bool = False, **options: Any) -> SqueezeNet:
+    """SqueezeNet of a version, "1.0" or "1.1".
+
+    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    """
+    return create(f"squeezenet{version}", SqueezeNet, version, pretrained=pretrained, **options)
 
 
-def squeezenet1_0(**options: Any) -> SqueezeNet:
-    return get_squeezenet("1.0", **options)
-
-
-def squeezenet1_1(**options: Any) -> SqueezeNet:
-    return get_squeezenet("1.1", **options)
+squeezenet1_0 = partial(get_squeezenet, "1.0")
+squeezenet1_1 = partial(get_squeezenet, "1.1")

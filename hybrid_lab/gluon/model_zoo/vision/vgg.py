@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import initializer
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import ROOT, load_pretrained
+from hybrid_lab.gluon.model_zoo.pretrained import create
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ndarray.context import Context
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: Depth -> convolutions per stage; the stages' widths are the same for all.
@@ -65,49 +64,22 @@ class VGG(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_vgg(
-    num_layers: int,
-    pretrained: bool = False,
-    ctx: Context | Sequence[Context] | None = None,
-    root: str | PathLike[str] = ROOT,
-    **options: Any,
-) -> VGG:
-    """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm."""
+def get_vgg(num_layers: int, pretrained: bool = False, **options: Any) -> VGG:
+    """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm.
+
+    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    """
     if num_layers not in _LAYERS:
         raise ValueError(f"there is no VGG of {num_layers} layers; the depths are {', '.join(map(str, _LAYERS))}")
-    net = VGG(_LAYERS[num_layers], _FILTERS, **options)
-    if pretrained:
-        load_pretrained(net, f"vgg{num_layers}{'_bn' if options.get('batch_norm') else ''}", root, ctx)
-    return net
+    name = f"vgg{num_layers}{'_bn' if options.get('batch_norm') else ''}"
+    return create(name, VGG, _LAYERS[num_layers], _FILTERS, pretrained=pretrained, **options)
 
 
-def vgg11(**options: Any) -> VGG:
-    return get_vgg(11, **options)
-
-
-def vgg13(**options: Any) -> VGG:
-    return get_vgg(13, **options)
-
-
-def vgg16(**options: Any) -> VGG:
-    return get_vgg(16, **options)
-
-
-def vgg19(**options: Any) -> VGG:
-    return get_vgg(19, **options)
-
-
-def vgg11_bn(**options: Any) -> VGG:
-    return get_vgg(11, **{**options, "batch_norm": True})
-
-
-def vgg13_bn(**options: Any) -> VGG:
-    return get_vgg(13, **{**options, "batch_norm": True})
-
-
-def vgg16_bn(**options: Any) -> VGG:
-    return get_vgg(16, **{**options, "batch_norm": True})
-
-
-def vgg19_bn(**options: Any) -> VGG:
-    return get_vgg(19, **{**options, "batch_norm": True})
+vgg11 = partial(get_vgg, 11)
+vgg13 = partial(get_vgg, 13)
+vgg16 = partial(get_vgg, 16)
+vgg19 = partial(get_vgg, 19)
+vgg11_bn = partial(get_vgg, 11, batch_norm=True)
+vgg13_bn = partial(get_vgg, 13, batch_norm=True)
+vgg16_bn = partial(get_vgg, 16, batch_norm=True)
+vgg19_bn = partial(get_vgg, 19, batch_norm=True)
