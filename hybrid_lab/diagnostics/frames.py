@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import FrameType
 
-from hybrid_lab.diagnostics.location import _inside
+from hybrid_lab.diagnostics.location import is_own
 
 
 def hide_own_frames(error: BaseException) -> None:
@@ -14,10 +14,10 @@ def hide_own_frames(error: BaseException) -> None:
     """
     step = error.__traceback__
     frame: FrameType | None = step.tb_frame if step is not None else None
-    while frame is not None and _inside[frame.f_code.co_filename]:
+    while frame is not None and is_own(frame.f_code.co_filename):
         frame.f_locals["__tracebackhide__"] = True
         frame = frame.f_back
     while step is not None:
-        if _inside[step.tb_frame.f_code.co_filename]:
+        if is_own(step.tb_frame.f_code.co_filename):
             step.tb_frame.f_locals["__tracebackhide__"] = True
         step = step.tb_next

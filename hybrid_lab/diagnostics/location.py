@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 import sys
@@ -16,15 +17,12 @@ if "\\" in _PACKAGE:  # co_filename uses the system's separator
     _PACKAGE = _PACKAGE[:-1] + "\\"
 
 
-class _Inside(dict[str, bool]):
-    """File name -> whether it is one of this package's; a dict, because every captured location asks."""
-
-    def __missing__(self, file: str) -> bool:
-        self[file] = inside = file.startswith(_PACKAGE)
-        return inside
+@functools.cache
+def is_own(file: str) -> bool:
+    """Whether a file is one of this package's; remembered, because every captured location asks."""
+    return file.startswith(_PACKAGE)
 
 
-_inside = _Inside()
 _cells: dict[str, int] = {}
 _IPYTHON_INPUT = re.compile(r"<ipython-input-(\d+)-")
 _IPYKERNEL_FILE = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
@@ -195,7 +193,7 @@ def user_frame() -> FrameType | None:
     """The frame of the nearest code outside this package and NumPy, which calls back into it; None without one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (
-        _inside[frame.f_code.co_filename] or frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
+        is_own(frame.f_code.co_filename) or frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
     ):
         frame = frame.f_back
     return frame
@@ -208,7 +206,7 @@ def capture(skip_package: bool = True) -> Location | None:
     """
     frame: FrameType | None = sys._getframe(1)
     if skip_package:
-        while frame is not None and _inside[frame.f_code.co_filename]:
+        while frame is not None and is_own(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None:
             return None

@@ -168,7 +168,8 @@ class Engine(ABC):
         """torch's device on whose memory its executables work; None for the host. Only where nothing is missing."""
         return None
 
-    def missing(self) -> str | None:
+    @staticmethod
+    def missing() -> str | None:
         """What is not installed or not usable here, in words and with the next step; None where all is there."""
         return None
 

@@ -6,7 +6,6 @@ from counters of `net`, behind its prefix (`net0_dense0_`). Parameters are named
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from hybrid_lab.symbol import names
@@ -17,15 +16,16 @@ if TYPE_CHECKING:
     from .block import Block
 
 
-class NameScope:
+class NameScope(names.Prefix):
     """The name scope of one Block: `with net.name_scope():`.
 
-    The Block keeps the counters, so its scopes may be nested and repeated.
+    The Block keeps the counters of its children, so its scopes may be nested and repeated; Symbols are numbered anew.
     """
 
     def __init__(self, block: Block) -> None:
+        super().__init__(block.prefix)
         self._block = block
-        self._before: list[tuple[int, int]] = []
+        self._before: list[tuple[int, dict[str, int]]] = []
 
     def next_prefix(self, hint: str) -> str:
         """`dense0_`, then `dense1_` ..."""
@@ -35,11 +35,12 @@ class NameScope:
         return f"{hint}{count}_"
 
     def __enter__(self) -> NameScope:
-        self._before.append((len(_local.scopes), names.depth()))
+        managers = names.managers()
+        self._before.append((len(managers), self._counts))
         if not self._block._empty_prefix:
             try:
-                _local.scopes.append(self)
-                names.Prefix(self._block.prefix).__enter__()
+                self._counts = {}
+                managers.append(self)
             except BaseException:  # Ctrl-C, or Python's recursion limit: nobody will leave this scope
                 self.__exit__()
                 raise
@@ -47,22 +48,13 @@ class NameScope:
 
     def __exit__(self, *exception: object) -> None:
         # Cut to what was there: a scope inside that was broken off half-way goes with this one.
-        depth, symbols = self._before.pop()
-        del _local.scopes[depth:]
-        names.cut(symbols)
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.scopes: list[NameScope] = []
-
-
-_local = _Local()
+        depth, self._counts = self._before.pop()
+        del names.managers()[depth:]
 
 
 def open_scopes() -> list[NameScope]:
-    """The scopes that this thread is in, outermost first: the list itself, which changes."""
-    return _local.scopes
+    """The scopes that this thread is in, outermost first."""
+    return [manager for manager in names.managers() if isinstance(manager, NameScope)]
 
 
 def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
@@ -71,7 +63,7 @@ def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> t
     prefix : given by the user, behind which the counter is not used; params : the dictionary it shares weights with;
     hint : its class's name in lower case
     """
-    scope = _local.scopes[-1] if _local.scopes else None
+    scope = next((item for item in reversed(names.managers()) if isinstance(item, NameScope)), None)
     if scope is None:
         full = names.current().get(None, hint) + "_" if prefix is None else prefix
         return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)

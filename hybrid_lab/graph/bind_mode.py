@@ -21,11 +21,13 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
     called twice updates its states twice, in program order. No gradient goes through the new value.
     """
-    builder = Builder()
     updated: dict[Value, Value] = {}
 
     def state_now(value: Value) -> Value:
-        return builder.stop_gradient(builder.expr(updated[value])).value if value in updated else value
+        if value not in updated:
+            return value
+        builder = Builder()
+        return builder.stop_gradient(builder.expr(updated[value])).value
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         op = node.op.bind_mode(train) if node.op.mode_dependent else node.op
@@ -43,6 +45,7 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
         current = current[: len(op.signature.inputs)] if not op.variadic else current
         made = make_node(op, current, origin=node, draw=node.draw if op.random else None).replace(name=node.name)
         if op.signature.aux:
+            builder = Builder()
             with builder.origin(node):
                 news = op.aux(builder, tuple(map(builder.expr, current)), tuple(map(builder.expr, made.outputs)))
             for name, new in news.items():

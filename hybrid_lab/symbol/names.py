@@ -20,15 +20,15 @@ class NameManager:
         return f"{hint}{count}"
 
     def __enter__(self) -> NameManager:
-        _stack().append(self)
+        managers().append(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _stack().pop()
+        managers().pop()
 
 
 class Prefix(NameManager):
-    """Puts `prefix` before every name, given ones too."""
+    """Puts `prefix` before every name, given ones too. `gluon.naming.NameScope` is that of a Block."""
 
     def __init__(self, prefix: str):
         super().__init__()
@@ -46,23 +46,9 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _stack() -> list[NameManager]:
-    return _local.stack
-
-
 def managers() -> list[NameManager]:
     """The managers of this thread, outermost first: the list itself, which changes."""
     return _local.stack
-
-
-def depth() -> int:
-    """How many managers are current, one inside the other."""
-    return len(_local.stack)
-
-
-def cut(depth: int) -> None:
-    """Leave all managers inside of the first `depth`."""
-    del _local.stack[depth:]
 
 
 def current() -> NameManager:

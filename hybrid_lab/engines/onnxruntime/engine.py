@@ -145,7 +145,8 @@ class OnnxRuntimeEngine(PlannedEngine):
     def __init__(self, worth: Callable[[Region], str | None] = cost.worth):
         self.worth = worth
 
-    def missing(self) -> str | None:
+    @staticmethod
+    def missing() -> str | None:
         if importlib.util.find_spec("onnxruntime") is None:
             return "onnxruntime is not installed; pip install hybrid-lab[cpu]"
         return None

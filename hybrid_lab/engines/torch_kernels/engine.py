@@ -76,7 +76,8 @@ class TorchEngine(PlannedEngine):
     def __init__(self, worth: Callable[[Region], str | None] = lambda region: None):
         self.worth = worth
 
-    def missing(self) -> str | None:
+    @staticmethod
+    def missing() -> str | None:
         if importlib.util.find_spec("torch") is None:
             return "torch is not installed; pip install torch (a CPU build will do)"
         return None

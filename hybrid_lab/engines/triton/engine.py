@@ -42,7 +42,8 @@ class TritonEngine(PlannedEngine):
     def device(self) -> Any:
         return availability.torch_device()
 
-    def missing(self) -> str | None:
+    @staticmethod
+    def missing() -> str | None:
         return availability.missing()
 
     def where(self) -> str:

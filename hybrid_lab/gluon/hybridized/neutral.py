@@ -14,7 +14,6 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_err
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.hybridized.passed import Passed
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
-from hybrid_lab.gluon.naming import open_scopes
 from hybrid_lab.graph.graph import Graph, extract
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
@@ -112,8 +111,8 @@ def trace_block(
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
-    scopes, managers = open_scopes(), names.managers()
-    depths = len(scopes), len(managers)
+    managers = names.managers()
+    depth = len(managers)
     try:
         with tracing.tracing(trace):
             args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
@@ -130,7 +129,7 @@ def trace_block(
                 raise _refused_change(block, spec, args)
             outputs, out_spec = flatten_outputs(result, block)
     finally:  # without a call: a Ctrl-C at the start of NameScope.__exit__ would leave the scope open for good
-        del scopes[depths[0] :], managers[depths[1] :]
+        del managers[depth:]
     values = [symbol.outputs[0] for symbol in outputs]
     variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)

@@ -22,12 +22,10 @@ from hybrid_lab.ops.kernels import blas
 #: Patches gathered at a time, in numbers.
 PIECE = 1 << 18
 
-
-class Unit(NamedTuple):
-    """A part of a convolution's output: these images, these rows (the first spatial axis)."""
-
-    images: slice
-    rows: slice
+#: A part of a convolution's output: its images, its rows (the first spatial axis).
+Unit = tuple[slice, slice]
+#: Temporary memory by name.
+Slots = dict[str, np.ndarray]
 
 
 class Geometry(NamedTuple):
@@ -75,22 +73,20 @@ def _units(batch: int, rows: int, per_row: int, parts: int) -> list[Unit]:
     else:
         height = max(1, min(-(-rows // parts), PIECE // max(per_row, 1)))
     return [
-        Unit(slice(start, min(start + images, batch)), slice(first, min(first + height, rows)))
+        (slice(start, min(start + images, batch)), slice(first, min(first + height, rows)))
         for start in range(0, batch, images)
         for first in range(0, rows, height)
     ]
 
 
-class _Slots:
-    """Temporary memory by name for one thread: `sizes` numbers each, borrowed before the threads start."""
+def _slots(scratch: Scratch, dtype: np.dtype, sizes: dict[str, int]) -> Slots:
+    """Temporary memory for one thread, of so many numbers each; borrowed before the threads start."""
+    return {name: scratch((count,), dtype) for name, count in sizes.items()}
 
-    def __init__(self, scratch: Scratch, dtype: np.dtype, **sizes: int):
-        self._dtype = dtype
-        self._memory = {name: scratch((count,), dtype) for name, count in sizes.items() if count}
 
-    def __call__(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        count = prod(shape)
-        return self._memory[name][:count].reshape(shape) if count else np.empty(shape, self._dtype)
+def _shaped(memory: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The beginning of some memory as an array of this shape."""
+    return memory[: prod(shape)].reshape(shape)
 
 
 def _moved(x: np.ndarray) -> np.ndarray:
@@ -98,12 +94,12 @@ def _moved(x: np.ndarray) -> np.ndarray:
     return np.moveaxis(x, 0, -1)
 
 
-def _batch_last(x: np.ndarray, slots: _Slots, name: str) -> np.ndarray:
-    """(n, c, *spatial) -> (c, *spatial, n), contiguous."""
+def _batch_last(x: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """(n, c, *spatial) -> (c, *spatial, n), contiguous: a view, or a copy in `memory`."""
     turned = _moved(x)
     if turned.flags.c_contiguous:
         return turned
-    copy = slots(name, turned.shape)
+    copy = _shaped(memory, turned.shape)
     np.copyto(copy, turned)
     return copy
 
@@ -116,7 +112,7 @@ def _inside(spatial: tuple[int, ...], pad: tuple[int, ...]) -> tuple[slice, ...]
     return (slice(None), *(slice(border, border + size) for size, border in zip(spatial, pad, strict=True)))
 
 
-def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: _Slots) -> np.ndarray:
+def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: Slots) -> np.ndarray:
     """The padded input that output rows `rows` of the images x need: (c, padded rows, *padded others, n)."""
     first = rows.start * geometry.stride[0]
     length = (rows.stop - rows.start - 1) * geometry.stride[0] + geometry.dilate[0] * (geometry.kernel[0] - 1) + 1
@@ -125,7 +121,7 @@ def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: _Slots) -> np
         return turned[:, first : first + length]
     start, size = first - geometry.pad[0], x.shape[2]
     low, high = max(start, 0), min(start + length, size)
-    window = slots("x", (x.shape[1], length, *_bordered(x.shape[3:], geometry.pad[1:]), x.shape[0]))
+    window = _shaped(slots["x"], (x.shape[1], length, *_bordered(x.shape[3:], geometry.pad[1:]), x.shape[0]))
     if any(geometry.pad):
         window.fill(0)
     inside = _inside(x.shape[3:], geometry.pad[1:])[1:]
@@ -135,15 +131,15 @@ def _window(x: np.ndarray, geometry: Geometry, rows: slice, slots: _Slots) -> np
 
 def _window_size(x: np.ndarray, geometry: Geometry, units: list[Unit]) -> int:
     """Numbers that the largest _window takes, 0 where views do."""
-    images = max((unit.images.stop - unit.images.start for unit in units), default=0)
+    images = max(map(_images, units), default=0)
     if not any(geometry.pad) and images == 1:
         return 0
-    rows = max((unit.rows.stop - unit.rows.start for unit in units), default=0)
+    rows = max((rows.stop - rows.start for _, rows in units), default=0)
     length = (rows - 1) * geometry.stride[0] + geometry.dilate[0] * (geometry.kernel[0] - 1) + 1
     return images * x.shape[1] * length * prod(_bordered(x.shape[3:], geometry.pad[1:]))
 
 
-def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _Slots) -> np.ndarray:
+def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: Slots) -> np.ndarray:
     """Patches of (c, *spatial, n) as a matrix per group: (groups, c/groups * kernel, output * n)."""
     rank = len(output)
     kernel_strides = tuple(
@@ -154,7 +150,7 @@ def _gather(x: np.ndarray, geometry: Geometry, output: tuple[int, ...], slots: _
     strides = (x.strides[0], *kernel_strides, *output_strides, x.strides[-1])
     # The constructor takes a tenth of the time, but no memory with gaps.
     view = np.ndarray(shape, x.dtype, x, 0, strides) if x.flags.c_contiguous else as_strided(x, shape, strides)
-    patches = slots("patches", shape)
+    patches = _shaped(slots["patches"], shape)
     np.copyto(patches, view)
     groups = min(geometry.groups, x.shape[0])
     return patches.reshape(groups, x.shape[0] // groups * prod(geometry.kernel), prod(output) * x.shape[-1])
@@ -192,7 +188,7 @@ def forward(
         window, patches = _window_size(x, geometry, units), per_row * largest
         if units:
             sizes = {"x": window, "patches": patches, "y": turned}
-            slots = [_Slots(scratch, x.dtype, **sizes) for _ in range(min(parts, len(units)))]
+            slots = [_slots(scratch, x.dtype, sizes) for _ in range(min(parts, len(units)))]
             blas.share(units, [partial(_forward_unit, x, matrix, geometry, out, own) for own in slots])
     if bias is not None:
         out += bias.reshape(-1, *(1,) * len(output))
@@ -200,16 +196,16 @@ def forward(
 
 
 def _images(unit: Unit) -> int:
-    return unit.images.stop - unit.images.start
+    return unit[0].stop - unit[0].start
 
 
 def _count(unit: Unit) -> int:
     """Rows of all images of the unit."""
-    return _images(unit) * (unit.rows.stop - unit.rows.start)
+    return _images(unit) * (unit[1].stop - unit[1].start)
 
 
 def _forward_unit(
-    x: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: _Slots, unit: Unit
+    x: np.ndarray, matrix: np.ndarray, geometry: Geometry, out: np.ndarray, slots: Slots, unit: Unit
 ) -> None:
     groups, filters, _ = matrix.shape
     images, rows = unit
@@ -220,7 +216,7 @@ def _forward_unit(
         lines = out[images].reshape(groups, filters, -1)[..., rows.start * per_row : rows.stop * per_row]
         blas.matmul(matrix, patches, out=lines)
     else:
-        product_ = blas.matmul(matrix, patches, out=slots("y", (groups, filters, patches.shape[-1])))
+        product_ = blas.matmul(matrix, patches, out=_shaped(slots["y"], (groups, filters, patches.shape[-1])))
         np.copyto(out[images, :, rows], np.moveaxis(product_.reshape(groups * filters, *output, len(part)), -1, 0))
 
 
@@ -268,13 +264,14 @@ def data_gradient(
         "patches": images * patch,
         "dx": images * channels * prod(padded),
     }
-    slots = _Slots(scratch, dy.dtype, **sizes)
+    slots = _slots(scratch, dy.dtype, sizes)
     for start in range(0, dy.shape[0], images):
         piece = dy[start : start + images]
-        source = _batch_last(piece, slots, "dy").reshape(groups, filters // groups, prod(output) * len(piece))
-        patches = blas.matmul(matrix, source, out=slots("patches", (groups, matrix.shape[1], source.shape[-1])))
+        source = _batch_last(piece, slots["dy"]).reshape(groups, filters // groups, prod(output) * len(piece))
+        product_shape = (groups, matrix.shape[1], source.shape[-1])
+        patches = blas.matmul(matrix, source, out=_shaped(slots["patches"], product_shape))
         patches = patches.reshape(channels, *geometry.kernel, *output, len(piece))
-        total = slots("dx", (channels, *padded, len(piece)))
+        total = _shaped(slots["dx"], (channels, *padded, len(piece)))
         total.fill(0)
         for place, where in geometry.places(output):
             total[(slice(None), *where)] += patches[(slice(None), *place)]
@@ -352,20 +349,20 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
     images = max(1, min(dy.shape[0], PIECE // max(channels * per_channel, 1)))
     sizes = {
         "dy": images * filters * prod(output) if images > 1 or not dy.flags.c_contiguous else 0,
-        "x": _window_size(x[:, :width], geometry, [Unit(slice(0, images), slice(0, output[0]))]),
+        "x": _window_size(x[:, :width], geometry, [(slice(0, images), slice(0, output[0]))]),
         "patches": images * width * per_channel,
         "dw": target.size // channels * width if dy.shape[0] > images else 0,
     }
     if dy.shape[0] == 0:
         out.fill(0)
         return out
-    slots = [_Slots(scratch, dy.dtype, **sizes) for _ in range(min(parts, len(cuts)))]
+    slots = [_slots(scratch, dy.dtype, sizes) for _ in range(min(parts, len(cuts)))]
     blas.share(cuts, [partial(_weigh_channels, dy, x, geometry, target, images, own) for own in slots])
     return out
 
 
 def _weigh_channels(
-    dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, images: int, slots: _Slots, part: slice
+    dy: np.ndarray, x: np.ndarray, geometry: Geometry, target: np.ndarray, images: int, slots: Slots, part: slice
 ) -> None:
     """target's columns of x's channels `part` (all of them with several groups)."""
     groups, output, places = geometry.groups, dy.shape[2:], prod(geometry.kernel)
@@ -375,8 +372,8 @@ def _weigh_channels(
         piece, source = dy[start : start + images], x[start : start + images, part]
         window = _window(source, geometry, slice(0, output[0]), slots)
         patches = _gather(window, geometry, output, slots).swapaxes(1, 2)
-        left = _batch_last(piece, slots, "dy").reshape(groups, dy.shape[1] // groups, prod(output) * len(piece))
+        left = _batch_last(piece, slots["dy"]).reshape(groups, dy.shape[1] // groups, prod(output) * len(piece))
         if start == 0:
             blas.matmul(left, patches, out=target)
         else:
-            target += blas.matmul(left, patches, out=slots("dw", target.shape))
+            target += blas.matmul(left, patches, out=_shaped(slots["dw"], target.shape))
