@@ -96,11 +96,12 @@ def _restored(cls: type[HybridizeError], code: str, message: str, fields: dict[s
     return cls(code, message, **fields)
 
 
-_CLASSES: dict[type[Exception] | None, type[HybridizeError]] = {
+#: The `error` of a rule -> the HybridizeError that is such an exception too.
+_CLASSES: dict[str | None, type[HybridizeError]] = {
     None: HybridizeError,
-    AttributeError: HybridizeAttributeError,
-    TypeError: HybridizeTypeError,
-    NotImplementedError: HybridizeNotImplementedError,
+    "AttributeError": HybridizeAttributeError,
+    "TypeError": HybridizeTypeError,
+    "NotImplementedError": HybridizeNotImplementedError,
 }
 
 

@@ -205,10 +205,10 @@ class Block:
                 self._warned_containers |= {name}
                 rule = rules.get("HL182")
                 facts = {"attribute": f"self.{name}", "container": type(value).__name__}
-                message = rule.format(rule.message, **facts)
+                message = rule.message_for(**facts)
                 location = capture()
                 warnings.warn_explicit(
-                    f"HL182: {type(self).__name__}: {message} Instead: {rule.format(rule.rewrite, **facts)}",
+                    f"HL182: {type(self).__name__}: {message} Instead: {rule.rewrite_for(**facts)}",
                     UserWarning,
                     location.file if location else "<unknown>",
                     location.line if location else 0,

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Sequence
 
-from ..diagnostics.rules.values import OTHER, Value, constant, sequence, tensor
 from . import names
-from .classes import FunctionNode
+from .classes import FunctionNode, positional_arguments
+from .values import OTHER, Value, constant, sequence, tensor
 
 _DOCUMENTED = re.compile(r"^\s*(\w+)\s*:[ \t]*(\S.*)$", re.MULTILINE)
 
@@ -20,7 +20,7 @@ def seeds(function: FunctionNode, chosen: Sequence[ast.arg], parameters: set[str
     in the body, or Gluon's habit for its name (`states`) makes it a list or a Python value.
     """
     arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
+    positional = positional_arguments(function)
     defaults = dict(zip((a.arg for a in reversed(positional)), reversed(arguments.defaults), strict=False))
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
     lists = _compared_with_lists(function)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import builtins
 
-from ..diagnostics.rules.values import OTHER, Kind, Value, element_of, sequence, tensor
 from . import names
 from .classes import Frame, SourceClass
 from .functions import call_function, construct
+from .values import OTHER, Kind, Value, element_of, sequence, tensor
 from .walk import Walk
 
 _BUILTINS = frozenset(dir(builtins))

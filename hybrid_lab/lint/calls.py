@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from . import names
 from .attributes import member
 from .classes import Function, SourceClass
@@ -12,6 +11,7 @@ from .functions import call_function, construct, keep_children, unknown_result
 from .known_calls import call_known
 from .operators import call_operator
 from .targets import grow
+from .values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from .walk import Walk, evaluate, value_of
 
 _HOST_READS = {"asnumpy", "asscalar", "item", "tolist", "numpy"}

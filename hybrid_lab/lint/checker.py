@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..diagnostics.rules.values import OTHER, Kind, Value, sequence, tensor
-from . import calls, expressions, statements  # noqa: F401 - they register how syntax is walked
+from . import calls, checks, expressions, statements  # noqa: F401 - they register how syntax is walked and checked
 from .arguments import seeds
-from .classes import Environment, Frame, Function, Module, SourceClass
+from .classes import Environment, Frame, Function, Module, SourceClass, positional_arguments
 from .functions import construct
+from .values import OTHER, Kind, Value, sequence, tensor
 from .walk import Walk, run
 
 
@@ -33,7 +33,7 @@ def check_class(walk: Walk, cls: SourceClass) -> None:
 
 def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators: bool) -> None:
     arguments = method.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
+    positional = positional_arguments(method.node)
     env: Environment = {}
     if positional:
         env[positional[0].arg] = Value(Kind.SELF, ref=cls)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..diagnostics.rules.checking import Attribute
-from ..diagnostics.rules.values import Kind, Value
 from . import names
 from .source import Source
+from .values import Kind, Value
 
 Environment = dict[str, Value]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def positional_arguments(function: FunctionNode) -> list[ast.arg]:
+    """The arguments that may be passed by position, `self` included."""
+    return [*function.args.posonlyargs, *function.args.args]
+
+
+def passed(call: ast.Call) -> list[ast.expr]:
+    """All that is passed to a call, by position or keyword."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 @dataclass(eq=False)
@@ -50,6 +59,23 @@ class Function:
         return "method"
 
 
+@dataclass
+class Attribute:
+    """What a class has on self under one name. node: the assignment."""
+
+    name: str
+    value: Value
+    node: ast.AST
+
+
+def is_stub(method: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> bool:
+    """Whether a method's body only says that a subclass defines it."""
+    return all(
+        isinstance(s, ast.Pass | ast.Raise) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+        for s in getattr(method, "body", ())
+    )
+
+
 @dataclass(eq=False)
 class SourceClass:
     """A class of the source. bases: classes of the source, dotted names, or None where nothing is known."""
@@ -79,14 +105,6 @@ class SourceClass:
             behind = [index for index, cls in enumerate(chain) if cls.node is after.node]
             chain = chain[behind[0] + 1 :] if behind else chain
         return next((cls.own_methods[method] for cls in chain if method in cls.own_methods), None)
-
-    @property
-    def methods(self) -> Mapping[str, Function]:
-        methods: dict[str, Function] = {}
-        for cls in self.mro():
-            for name, function in cls.own_methods.items():
-                methods.setdefault(name, function)
-        return methods
 
     @property
     def parameters(self) -> Iterator[str]:
@@ -140,5 +158,5 @@ def takes_operators(function: Function | None) -> bool:
     """Whether the second argument is called F."""
     if function is None:
         return False
-    arguments = [*function.node.args.posonlyargs, *function.node.args.args]
+    arguments = positional_arguments(function.node)
     return len(arguments) > 1 and arguments[1].arg == "F"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
 from .attributes import attribute_of, lookup, member, subscript_of
 from .classes import Function
 from .targets import bind, narrow
+from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
 from .walk import Walk, evaluate, value_of
 
 # Names and attributes

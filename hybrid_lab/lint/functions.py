@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 
-from ..diagnostics.rules.checking import Attribute
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
-from .classes import Frame, Function, SourceClass
+from .classes import Attribute, Frame, Function, SourceClass, positional_arguments
+from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
 from .walk import Walk, evaluate, run
 
 _DEPTH = 12
@@ -40,7 +39,6 @@ def enter(
     arguments: list[Value],
     keywords: dict[str, Value],
     me: Value | None = None,
-    unknown_arguments: bool = False,
 ) -> Value:
     """Walk a function with these arguments and return what it returns."""
     env = _bound(function, [me, *arguments] if me is not None else arguments, keywords)
@@ -67,7 +65,7 @@ def enter(
 
 def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
     signature = function.node.args
-    positional = [*signature.posonlyargs, *signature.args]
+    positional = positional_arguments(function.node)
     if function.kind == "class" and arguments:
         arguments = [OTHER, *arguments[1:]]
     env: dict[str, Value] = {}
@@ -92,7 +90,7 @@ def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value
 
 def _default(node: ast.expr) -> Value:
     if isinstance(node, ast.Constant):
-        return NONE if node.value is None else Value(Kind.CONSTANT, ref=(type(node.value).__name__, node.value))
+        return constant(node.value)
     if isinstance(node, (ast.List, ast.Tuple, ast.Dict)):
         return sequence(()) if not isinstance(node, ast.Dict) else Value(Kind.MAPPING, depends=False)
     return OTHER
@@ -123,7 +121,7 @@ def construct(walk: Walk, cls: SourceClass) -> None:
     init = cls.find("__init__")
     if init is not None:
         walk.frames.append(Frame(None, init.module, init.source, {}, owner=cls))
-        enter(walk, init, [], {}, Value(Kind.SELF, ref=cls), unknown_arguments=True)
+        enter(walk, init, [], {}, Value(Kind.SELF, ref=cls))
         walk.frames.pop()
     walk.constructing = outer
     walk.quiet -= 1

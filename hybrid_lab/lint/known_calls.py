@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from . import names
 from .attributes import attribute_of, member
-from .classes import Frame
+from .classes import Frame, positional_arguments
 from .functions import input_in, keep_children, unknown_result
 from .operators import apply, call_operator
+from .values import NONE, OTHER, Kind, Value, element_of, sequence, tensor
 from .walk import Walk
 
 
@@ -137,7 +137,6 @@ def _super(walk: Walk) -> Value:
         frame = frame.closure
     if frame is None or frame.function is None or frame.function.owner is None:
         return OTHER
-    arguments = frame.function.node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
+    positional = positional_arguments(frame.function.node)
     me = frame.env.get(positional[0].arg, OTHER) if positional else OTHER
     return Value(Kind.SUPER, ref=frame.function.owner, element=me)

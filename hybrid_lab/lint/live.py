@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from ..diagnostics.rules.checking import Attribute
-from ..diagnostics.rules.values import OTHER, Kind, Value, sequence
 from . import names
-from .classes import Function, Module, SourceClass
+from .classes import Attribute, Function, Module, SourceClass
 from .source import Source
+from .values import OTHER, Kind, Value, constant, sequence
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -91,7 +90,7 @@ class Live:
         if isinstance(thing, types.BuiltinFunctionType):
             return Value(Kind.MODULE, ref=f"{thing.__module__}.{thing.__name__}")
         if thing is None or isinstance(thing, bool | int | float | str):
-            return Value(Kind.CONSTANT, ref=(type(thing).__name__, thing))
+            return constant(thing)
         if is_a(thing, "Block"):
             return self.block_value(cast("Block", thing))
         if is_a(thing, "Parameter"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from ..diagnostics.rules.values import OTHER, Kind, Value, join, sequence, tensor
 from . import names
 from .attributes import member
 from .classes import Function
 from .functions import call_function, input_in, unknown_result
+from .values import OTHER, Kind, Value, join, sequence, tensor
 from .walk import Walk
 
 

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
 from ..diagnostics.finding import Finding, Severity
-from ..diagnostics.rules.checking import Mark
-from ..diagnostics.rules.values import Value
 from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
 from .live import Live, in_package, is_a, is_hybrid, tree
 from .source import Source, notebook_cells, read_notebook
 from .suppress import silence, stale, suppressions
-from .walk import Walk
+from .values import Value
+from .walk import Mark, Walk
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -180,11 +179,9 @@ def _check_class(cls: SourceClass) -> list[_Found]:
     try:
         check_class(walk, cls)
     except RecursionError:
-        record = rules.get("HL199")
-        message = f"class {cls.name} is nested too deeply to be checked."
-        finding = _finding(Mark(cls.node, message=message), record, cls.source, walk.style)
-        return [*_as_findings(walk), _Found(finding, False, cls.source)]
-    return _as_findings(walk)
+        too_deep = Mark(cls.node, message=f"class {cls.name} is nested too deeply to be checked.")
+        walk.marks["HL199", 0, 0, 0] = (too_deep, "HL199", cls.source)
+    return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
 
 
 def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:
@@ -201,24 +198,17 @@ def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[Sou
     return unsilenced
 
 
-def _as_findings(walk: Walk) -> list[_Found]:
-    return [
-        _Found(_finding(mark, record, source, walk.style), bool(mark.portability or record.portability), source)
-        for mark, record, source in walk.marks.values()
-    ]
-
-
-def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> Finding:
-    line, col, end_line, end_col = source.span(mark.node)
+def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Found:
     severity = mark.severity or record.severity
     if mark.severity is None and record.softer_in_forward and style == "forward":
         severity = Severity.WARNING
     message = record.message_for(mark.tensor, **mark.facts) if mark.message is None else mark.message
     rewrite = record.rewrite_for(mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
-    return Finding(
-        record.code, record.name, severity, message, source.file, line, col, end_line, end_col,
+    finding = Finding(
+        record.code, record.name, severity, message, source.file, *source.span(mark.node),
         tensor=mark.tensor, fix=mark.fix, rewrite=rewrite.strip(), cell=source.cell,
     )  # fmt: skip
+    return _Found(finding, bool(mark.portability or record.portability), source)
 
 
 def _syntax_finding(source: Source) -> Finding:
@@ -228,7 +218,7 @@ def _syntax_finding(source: Source) -> Finding:
     line = min(max(error.lineno or 1, 1), max(len(source.lines), 1))
     text = source.lines[line - 1]
     col = min(max((error.offset or 1) - 1, 0), len(text))
-    problem = record.format(record.message, problem=error.msg or None)
+    problem = record.message_for(problem=error.msg or None)
     return Finding(
         record.code, record.name, record.severity, problem, source.file,
         line, col, line, max(len(text), col), cell=source.cell,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, join
 from . import names
 from .attributes import member
 from .classes import Environment, Function, SourceClass
 from .expressions import arithmetic, eager_branch
 from .targets import bind, load_target, narrow
+from .values import NONE, OTHER, Kind, Value, join
 from .walk import Walk, evaluate, execute, run
 
 

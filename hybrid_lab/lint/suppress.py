@@ -83,23 +83,12 @@ def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
         else:
             start = len(text[: comment.col].rstrip())
             edit = Edit(line, start, line, comment.end_col, "")
-        message = (
-            record.format(record.message, codes=codes) if codes else "`# hl: ignore` silences nothing on this line."
-        )
+        message = record.message_for(codes=codes) if codes else "`# hl: ignore` silences nothing on this line."
+        fix = Fix("delete what silences nothing", (edit,), safe=True)
         findings.append(
             Finding(
-                record.code,
-                record.name,
-                record.severity,
-                message,
-                source.file,
-                line,
-                comment.col,
-                line,
-                comment.end_col,
-                fix=Fix("delete what silences nothing", (edit,), safe=True),
-                rewrite=record.rewrite,
-                cell=source.cell,
+                record.code, record.name, record.severity, message, source.file, line, comment.col, line,
+                comment.end_col, fix=fix, rewrite=record.rewrite, cell=source.cell,
             )  # fmt: skip
         )
     return findings

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from ..diagnostics.rules.checking import Attribute
-from ..diagnostics.rules.values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from .attributes import attribute_of, lookup, member, subscript_of
-from .classes import Frame
+from .classes import Attribute, Frame
+from .values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from .walk import Walk, evaluate
 
 

@@ -1,50 +1,100 @@
 """Walk: the state of a walk over the user's code without running it. The modules beside it are functions over a Walk.
 
-`expressions` and `calls` register how each kind of syntax is evaluated, `statements` how each is executed.
+`expressions` and `calls` register how each kind of syntax is evaluated, `statements` how each is executed, and
+`checks` what each rule objects to.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterable
-from functools import cache, singledispatch
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
 
 from ..diagnostics import expression
-from ..diagnostics import rules as catalogue
 from ..diagnostics.finding import Edit, Fix, Severity
-from ..diagnostics.rules.checking import Mark
-from ..diagnostics.rules.values import OTHER, Kind, Value
 from . import names
 from .classes import Frame, FunctionNode, SourceClass
 from .source import Source
+from .values import OTHER, Kind, Value
 
 
-@cache
-def _rules_by_node() -> dict[type, list[catalogue.Rule]]:
-    table: dict[type, list[catalogue.Rule]] = {}
-    for record in catalogue.all():
-        for node_type in record.nodes:
-            table.setdefault(node_type, []).append(record)
-    return table
+@dataclass(frozen=True)
+class Mark:
+    """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
+
+    facts: what the rule's message and rewrite are filled in with
+    """
+
+    node: ast.AST
+    tensor: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    fix: Fix | None = None
+    severity: Severity | None = None
+    portability: bool | None = None
+    message: str | None = None
+    rewrite: str | None = None
+
+
+def mark(
+    node: ast.AST,
+    tensor: str | None = None,
+    *,
+    fix: Fix | None = None,
+    severity: Severity | None = None,
+    portability: bool | None = None,
+    message: str | None = None,
+    rewrite: str | None = None,
+    **facts: object,
+) -> Mark:
+    """A Mark with its facts as keywords."""
+    return Mark(node, tensor, facts, fix, severity, portability, message, rewrite)
+
+
+Check = Callable[[Any, "Walk"], Iterator[Mark]]
+
+#: Type of syntax node -> the checks that look at such nodes, each with the code of its rule.
+_CHECKS: dict[type[ast.AST], list[tuple[str, Check]]] = {}
+
+
+def check(code: str) -> Callable[[Check], Check]:
+    """Register a function as the check of a rule: it looks at every node of the types that its `node` is annotated
+    with, once the parts of the node have been evaluated, and yields marks.
+    """
+
+    def register(function: Check) -> Check:
+        annotation = inspect.get_annotations(function)["node"]
+        for node_type in getattr(annotation, "__args__", (annotation,)):
+            _CHECKS.setdefault(node_type, []).append((code, function))
+        return function
+
+    return register
 
 
 class Walk:
-    """What is known at one point of the code, and the answers to what rules ask (diagnostics.rules.checking.Checking).
+    """What is known at one point of the code.
 
+    style: "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
+    operators: the name of its argument F, None in 2.x style
+    block: the class that is checked
     values: what each expression holds, by the id of its node
-    frames: the functions being walked, innermost last
-    marks: (mark, rule, source) of all places that rules objected to, each place once per rule
+    frames: the functions being walked, innermost last; the checked method itself is the first
+    marks: (mark, code of the rule, source) of all places that rules objected to, each place once per rule
     quiet: above 0, rules do not look
     budget: nodes that may still be walked
     constructing: the class whose constructor is being walked
+    classes: the classes defined so far
     summaries: what functions returned, by their arguments
     """
+
+    block: SourceClass
 
     def __init__(self) -> None:
         self.style = "hybrid_forward"
         self.operators: str | None = None
-        self.block: SourceClass | None = None
-        self.marks: dict[tuple[str, int, int, int], tuple[Mark, catalogue.Rule, Source]] = {}
+        self.marks: dict[tuple[str, int, int, int], tuple[Mark, str, Source]] = {}
         self.frames: list[Frame] = []
         self.quiet = 0
         self.constructing: SourceClass | None = None
@@ -61,89 +111,65 @@ class Walk:
         """Let the rules look at a node whose parts have been evaluated."""
         if self.quiet:
             return
-        for record in _rules_by_node().get(type(node), ()):
-            assert record.at is not None
-            for mark in record.at(node, self) or ():
-                line, col, *_ = self.frame.source.span(mark.node)
-                key = (record.code, id(self.frame.source), line, col)
-                if key not in self.marks:
-                    self.marks[key] = (mark, record, self.frame.source)
+        source = self.frame.source
+        for code, function in _CHECKS.get(type(node), ()):
+            for found in function(node, self):
+                line, col, *_ = source.span(found.node)
+                self.marks.setdefault((code, id(source), line, col), (found, code, source))
 
     # What rules ask
 
     def value(self, node: ast.AST | None) -> Value:
+        """What is known about an expression."""
         return OTHER if node is None else self.values.get(id(node), OTHER)
 
     def dotted(self, node: ast.AST | None) -> str | None:
+        """The canonical name of a function or module: `mx.nd.array`, `numpy.exp`, `builtins.len`; None if unknown."""
         value = self.value(node)
         return value.ref if value.kind is Kind.MODULE and isinstance(value.ref, str) else None
 
     def text(self, node: ast.AST) -> str:
+        """The source of an expression."""
         return self.frame.source.segment(node)
 
     def root_name(self, node: ast.AST) -> str | None:
+        """The first name inside an expression that is a tensor."""
         return expression.root_name(node, lambda name: self.value(name).has_tensor)
 
     def tensor_name(self, node: ast.AST) -> str:
+        """The tensor's name where it has one, else its source if that is short."""
         return expression.tensor_name(node, self.text(node), lambda name: self.value(name).has_tensor)
 
+    def first_tensor(self, nodes: Iterable[ast.expr]) -> ast.expr | None:
+        """The first of some expressions that is a tensor or holds one."""
+        return next((node for node in nodes if self.value(node).has_tensor), None)
+
     def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node around a node."""
         return self.frame.source.parents.get(id(node))
 
-    def function(self) -> FunctionNode | None:
-        return self.frame.function.node if self.frame.function else None
-
-    def returns(self) -> list[tuple[ast.AST, Value, bool]]:
-        return self.frame.returns
-
-    def replace(self, node: ast.AST, text: str) -> Edit:
-        return self.frame.source.edit(node, text)
-
-    def insert(self, line: int, byte: int, text: str) -> Edit:
-        return self.frame.source.insertion(line, byte, text)
-
-    def mark(
-        self,
-        node: ast.AST,
-        tensor: str | None = None,
-        *,
-        fix: Fix | None = None,
-        severity: Severity | None = None,
-        portability: bool | None = None,
-        message: str | None = None,
-        rewrite: str | None = None,
-        **facts: object,
-    ) -> Mark:
-        return Mark(node, tensor, facts, fix, severity, portability, message, rewrite)
-
-    @property
-    def source(self) -> Source:
-        return self.frame.source
-
-    @property
-    def makes_graph(self) -> bool:
-        cls = self.block
-        return cls is not None and (cls.find("hybrid_forward") is not None or cls.find("forward") is not None)
-
-    @property
-    def depth(self) -> int:
-        return len(self.frames)
-
     def statement(self, node: ast.AST) -> ast.AST:
+        """The statement around an expression."""
         while not isinstance(node, ast.stmt) and (parent := self.parent(node)) is not None:
             node = parent
         return node
 
-    @property
-    def raising(self) -> bool:
-        return self.frame.raising
+    def function(self) -> FunctionNode | None:
+        """The innermost function being walked."""
+        return self.frame.function.node if self.frame.function else None
+
+    def replace(self, node: ast.AST, text: str) -> Edit:
+        """The edit that puts `text` in place of `node`."""
+        return self.frame.source.edit(node, text)
 
     def is_block(self, value: Value) -> bool | None:
+        """Whether a BLOCK value is a HybridBlock; None if not known."""
         if isinstance(value.ref, SourceClass):
-            return bool(value.ref.hybrid) if value.ref.hybrid is not None else None
+            return value.ref.hybrid
         return names.is_block_class(value.ref) if isinstance(value.ref, str) else None
 
     def kind_of_block(self, value: Value) -> str:
+        """The class name of a BLOCK or CLASS value, as the user writes it."""
         if isinstance(value.ref, SourceClass):
             return value.ref.name
         return str(value.ref or "Block").rpartition(".")[2]

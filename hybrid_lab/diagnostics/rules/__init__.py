@@ -1,35 +1,105 @@
-"""The rules HL001 to HL199: `get("HL101")` and `all()`; one record each, in files by topic."""
+"""The rules HL001 to HL199: what the linter and the trace say about code that cannot become part of a graph.
+
+Each rule is a page beside this file, `HL101.md`: for people its text, and in a comment at its top, in TOML, what is
+filled in for one place in the code. The linter's checks are in `lint/checks`.
+"""
 
 from __future__ import annotations
 
-import importlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
-from . import record
-from .record import Rule, rule
+from ..finding import Severity
 
-_TOPICS = (
-    "reads", "host", "control", "indexing", "mutation", "constants", "effects", "structure", "portability",
-)  # fmt: skip
+_PAGES = Path(__file__).parent
+_FORM = re.compile(
+    r"""<!--\n(?P<data>.*?)-->\n\n
+    \#[ ]HL\d\d\d[ ](?P<name>[a-z-]+)\n\n
+    (?P<summary>[^\n]+)\n\n
+    Severity:[ ](?P<severity>\w+)(?P<portability>,[ ]only[ ]with[ ]`target='mxnet'`)?\.
+    (?P<softer_in_forward>[ ]A[ ]warning[ ]in[ ]a[ ]2\.x-style[ ]`forward`\.)?\n\n
+    \*\*Why\.\*\*[ ](?P<reason>[^\n]+)\n\n
+    \#\#[ ]Bad\n\n```python\n(?P<bad>.*?)\n```\n\n
+    \#\#[ ]Instead\n\n```python\n(?P<instead>.*?)\n```\n
+    .*""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule, as its page says it.
+
+    message: one sentence. `{tensor}` becomes "the tensor `x`" (or "a tensor"), `{x}` its name, and other names the
+        facts about one place in the code, with `defaults` where a place gives none.
+    rewrite: what to write instead, with the same names; `rewrites` has others, for some values of the facts `call`,
+        `attribute` and `construct`.
+    error: the name of the built-in exception that a HybridizeError of this rule also is, or None
+    portability: whether it only matters for code that must also run on MXNet; reported with `target="mxnet"` alone
+    softer_in_forward: whether it is a warning in a 2.x-style `forward`, where the trace can do it, with a guard
+    """
+
+    code: str
+    name: str
+    summary: str
+    reason: str
+    bad: str
+    instead: str
+    severity: Severity
+    message: str
+    rewrite: str
+    rewrites: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    portability: bool = False
+    softer_in_forward: bool = False
+
+    def message_for(self, tensor: str | None = None, **facts: object) -> str:
+        """The message about one place."""
+        return self._filled(self.message, tensor, facts)
+
+    def rewrite_for(self, tensor: str | None = None, **facts: object) -> str:
+        """What to write instead in one place."""
+        keys = (str(facts.get(fact)) for fact in ("call", "attribute", "construct"))
+        template = next((self.rewrites[key] for key in keys if key in self.rewrites), self.rewrite)
+        return self._filled(template, tensor, facts)
+
+    def _filled(self, template: str, tensor: str | None, facts: Mapping[str, object]) -> str:
+        given = {name: fact for name, fact in facts.items() if fact is not None}
+        named = {"tensor": f"the tensor `{tensor}`" if tensor else "a tensor", "x": tensor or "x"}
+        return template.format_map({**self.defaults, **given, **named})
 
 
 @cache
-def _load() -> None:
-    """Read the records: when the first one is needed, as `import hybrid_lab` does not need them."""
-    for topic in _TOPICS:
-        importlib.import_module(f"{__name__}.{topic}")
-
-
 def get(code: str) -> Rule:
-    """The record of a code such as "HL101"; KeyError if there is none."""
-    _load()
-    return record.get(code)
+    """The rule with a code such as "HL101"; KeyError if there is none."""
+    path = _PAGES / f"{code}.md"
+    try:
+        page = path.read_text(encoding="utf-8")
+    except OSError:
+        raise KeyError(code) from None
+    match = _FORM.fullmatch(page)
+    if match is None:
+        raise ValueError(f"{path} does not have the form of a rule's page")
+    return Rule(
+        code,
+        match["name"],
+        match["summary"],
+        match["reason"],
+        match["bad"],
+        match["instead"],
+        Severity(match["severity"]),
+        portability=match["portability"] is not None,
+        softer_in_forward=match["softer_in_forward"] is not None,
+        **tomllib.loads(match["data"]),
+    )
 
 
+@cache
 def all() -> list[Rule]:  # noqa: A001 - read as `rules.all()`
-    """Every record, ordered by code."""
-    _load()
-    return record.all()
-
-
-__all__ = ["Rule", "all", "get", "rule"]
+    """Every rule, ordered by code."""
+    return [get(path.stem) for path in sorted(_PAGES.glob("HL*.md"))]

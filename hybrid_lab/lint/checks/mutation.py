@@ -1,0 +1,138 @@
+"""Checks of rules about writing into tensors and keeping things on `self` while a graph is made."""
+
+import ast
+from collections.abc import Iterator
+
+from ...diagnostics.expression import right_side
+from ...diagnostics.finding import Fix, Severity
+from ..values import Kind
+from ..walk import Mark, Walk, check, mark
+
+#: Arrays change in place by these; `x @= y` and the like bind a new array to the name, in both modes.
+_IN_PLACE: dict[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
+}  # fmt: skip
+_GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
+
+
+def _on_self(node: ast.expr, walk: Walk) -> bool:
+    """Whether an expression is an attribute of self, or something reached through one."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute) and walk.value(node.value).kind is Kind.SELF:
+            return True
+        node = node.value
+    return False
+
+
+def _leaves(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from _leaves(element)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def _set_by(call: ast.Call, walk: Walk) -> str:
+    """`self.last` of `setattr(self, "last", x)`."""
+    owner, name = call.args[:2]
+    return f"{walk.text(owner)}.{str(name.value) if isinstance(name, ast.Constant) else walk.text(name)}"
+
+
+def _has_other_name(name: str, walk: Walk) -> bool:
+    """Whether a local name is copied to another name, container or attribute, so that both would see a change."""
+    function = walk.function()
+    for node in ast.walk(function) if function is not None else ():
+        holders: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            holders = [node.value]
+        elif isinstance(node, ast.List | ast.Tuple) and isinstance(node.ctx, ast.Load):
+            holders = list(node.elts)
+        elif isinstance(node, ast.Dict):
+            holders = list(node.values)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWING:
+            holders = list(node.args)
+        if any(isinstance(held, ast.Name) and held.id == name for held in holders):
+            return True
+    return False
+
+
+@check("HL141")
+def item_assignment(node: ast.Subscript | ast.AugAssign, walk: Walk) -> Iterator[Mark]:
+    target = node.target if isinstance(node, ast.AugAssign) else node
+    if not isinstance(target, ast.Subscript) or isinstance(target.ctx, ast.Load):
+        return
+    value = walk.value(target.value)
+    whole = isinstance(target.slice, ast.Slice | ast.Tuple)  # a list cannot be indexed so
+    if value.is_one_tensor or (value.is_tensor and whole and isinstance(target.slice, ast.Tuple)):
+        deleted = isinstance(target.ctx, ast.Del)
+        facts = {"change": "deleted", "construct": "del"} if deleted else {}
+        yield Mark(target, walk.tensor_name(target.value), facts)
+
+
+@check("HL142")
+def augmented_assignment(node: ast.AugAssign, walk: Walk) -> Iterator[Mark]:
+    value, symbol = walk.value(node.target), _IN_PLACE.get(type(node.op))
+    if not value.is_tensor or isinstance(node.target, ast.Subscript) or symbol is None:
+        return
+    if not value.single and not walk.value(node.value).is_tensor:
+        return  # perhaps a list that grows
+    target = walk.text(node.target)
+    fix = None
+    right = right_side(node, walk.text)
+    if isinstance(node.target, ast.Name):
+        edit = walk.replace(node, f"{target} = {target} {symbol} {right}")
+        safe = value.fresh and not _has_other_name(node.target.id, walk)
+        fix = Fix("a new tensor instead of a changed one", (edit,), safe=safe)
+    yield mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol, right=right)
+
+
+@check("HL173")
+def store_on_self(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call, walk: Walk) -> Iterator[Mark]:
+    if isinstance(node, ast.Call):
+        yield from _grown(node, walk)
+        return
+    if isinstance(node, ast.AnnAssign) and node.value is None:
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    for target in (leaf for whole in targets for leaf in _leaves(whole)):
+        if isinstance(target, ast.Attribute | ast.Subscript) and _on_self(target, walk):
+            # What an augmented assignment stores is what it reads, joined with what is added.
+            value = walk.value(target)
+            added = walk.value(node.value) if node.value is not None else value
+            tensor = value.has_tensor or (isinstance(node, ast.AugAssign) and added.has_tensor)
+            if value.kind in (Kind.BLOCK, Kind.CLASS):
+                continue  # HL183
+            yield _mark(target, walk.text(target), tensor, walk)
+
+
+def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in _GROWING and _on_self(function.value, walk):
+        if walk.first_tensor(node.args) is not None:
+            yield _mark(node, walk.text(function.value), True, walk)
+    elif walk.dotted(function) == "builtins.setattr" and len(node.args) == 3:
+        if walk.value(node.args[0]).kind is Kind.SELF and walk.value(node.args[2]).has_tensor:
+            yield _mark(node, _set_by(node, walk), True, walk)
+
+
+def _mark(node: ast.AST, target: str, tensor: bool, walk: Walk) -> Mark:
+    if tensor:
+        return mark(node, target=target)
+    return mark(node, severity=Severity.WARNING, target=target, outcome="keeps the value of that one call")
+
+
+@check("HL178")
+def hidden_input(node: ast.Global | ast.Subscript | ast.Call | ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+    if isinstance(node, ast.Global):
+        yield mark(node, construct=f"global {', '.join(node.names)}", happens="is assigned")
+    elif isinstance(node, ast.Subscript):
+        if walk.dotted(node.value) == "os.environ":
+            yield mark(node, construct=walk.text(node))
+    elif isinstance(node, ast.Call):
+        if walk.dotted(node.func) in ("os.getenv", "os.environ.get"):
+            yield mark(node, construct=walk.text(node))
+    else:
+        for default in [*node.args.defaults, *node.args.kw_defaults]:
+            if isinstance(default, ast.List | ast.Dict | ast.Set):
+                construct = f"mutable default {walk.text(default)}"
+                yield mark(default, construct=construct, happens="is seen")

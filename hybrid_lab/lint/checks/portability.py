@@ -1,0 +1,130 @@
+"""Checks of rules that only matter for code that must also run on MXNet, reported with `target="mxnet"`."""
+
+import ast
+from collections.abc import Iterator
+
+from ..classes import is_stub, positional_arguments
+from ..values import NONE, Kind
+from ..walk import Mark, Walk, check, mark
+
+_ARITHMETIC: dict[type, tuple[str, str]] = {
+    ast.Add: ("+", "broadcast_add"), ast.Sub: ("-", "broadcast_sub"), ast.Mult: ("*", "broadcast_mul"),
+    ast.Div: ("/", "broadcast_div"), ast.Mod: ("%", "broadcast_mod"), ast.Pow: ("**", "broadcast_power"),
+}  # fmt: skip
+_COMPARISON: dict[type, tuple[str, str]] = {
+    ast.Gt: (">", "broadcast_greater"), ast.GtE: (">=", "broadcast_greater_equal"), ast.Lt: ("<", "broadcast_lesser"),
+    ast.LtE: ("<=", "broadcast_lesser_equal"), ast.Eq: ("==", "broadcast_equal"),
+    ast.NotEq: ("!=", "broadcast_not_equal"),
+}  # fmt: skip
+_MISSING: dict[type, tuple[str, str]] = {
+    ast.MatMult: ("@", "F.dot({0}, {1})"), ast.FloorDiv: ("//", "F.floor({0} / {1})"),
+    ast.BitAnd: ("&", "F.broadcast_logical_and({0}, {1})"), ast.BitOr: ("|", "F.broadcast_logical_or({0}, {1})"),
+    ast.BitXor: ("^", "F.broadcast_logical_xor({0}, {1})"), ast.Invert: ("~", "F.logical_not({0})"),
+}  # fmt: skip
+
+
+def may_broadcast(left: ast.expr, right: ast.expr, walk: Walk) -> bool:
+    """Two tensors that are not surely of equal shape."""
+    a, b = walk.value(left), walk.value(right)
+    return a.is_tensor and b.is_tensor and (a.like is None or a.like != b.like)
+
+
+def arguments_of(node: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """The positional arguments after self with their defaults."""
+    positional = positional_arguments(node)
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(node.args.defaults))
+    yield from list(zip(positional, [*missing, *node.args.defaults], strict=True))[1:]
+
+
+@check("HL151")
+def broadcasting_arithmetic(node: ast.BinOp, walk: Walk) -> Iterator[Mark]:
+    if (operator := _ARITHMETIC.get(type(node.op))) is not None and may_broadcast(node.left, node.right, walk):
+        symbol, broadcast = operator
+        left, right = walk.text(node.left), walk.text(node.right)
+        yield mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
+
+
+@check("HL152")
+def broadcasting_comparison(node: ast.Compare, walk: Walk) -> Iterator[Mark]:
+    if (operator := _COMPARISON.get(type(node.ops[0]))) is None or not walk.value(node).is_tensor:
+        return
+    if may_broadcast(node.left, node.comparators[0], walk):
+        symbol, broadcast = operator
+        left, right = walk.text(node.left), walk.text(node.comparators[0])
+        yield mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
+
+
+@check("HL153")
+def missing_operator(node: ast.BinOp | ast.UnaryOp | ast.AugAssign, walk: Walk) -> Iterator[Mark]:
+    if isinstance(node, ast.AugAssign):
+        operands = [node.target, node.value]
+    else:
+        operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+        if not walk.value(node).is_tensor:
+            return
+    if (operator := _MISSING.get(type(node.op))) is None:
+        return
+    guilty = next((operand for operand in operands if walk.value(operand).is_tensor), None)
+    if guilty is not None:
+        symbol, replacement = operator
+        texts = [walk.text(operand) for operand in operands]
+        yield mark(node, walk.tensor_name(guilty), operator=symbol, replacement=replacement.format(*texts))
+
+
+@check("HL192")
+def structured_output(node: ast.Return, walk: Walk) -> Iterator[Mark]:
+    if len(walk.frames) > 1 or node.value is None:
+        return
+    value = walk.value(node.value)
+    kind = None
+    if value.kind is Kind.MAPPING:
+        kind = "a dict"
+    elif value.kind is Kind.CONSTANT:
+        kind = "None" if value == NONE else "a constant"
+    elif value.kind is Kind.SEQUENCE and any(member.kind is Kind.CONSTANT for member in value.members):
+        kind = "a tuple with None or a number in it"
+    elif value.kind is Kind.SEQUENCE and isinstance(node.value, ast.Tuple):
+        kind = "a tuple (it comes back as a list)"
+    if kind:
+        yield mark(node, kind=kind)
+
+
+@check("HL193")
+def structured_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+    parameters = set(walk.block.parameters)
+    for argument, default in arguments_of(node):
+        if argument.arg in parameters:
+            continue
+        if isinstance(default, ast.Constant) and default.value is not None:
+            kinds = {bool: "a truth value", str: "a string", int: "a number", float: "a number"}
+            yield mark(argument, argument=argument.arg, kind=kinds.get(type(default.value), "a constant"))
+        elif isinstance(default, ast.Dict):
+            yield mark(argument, argument=argument.arg, kind="a dict")
+    for keyword in node.args.kwonlyargs:
+        if keyword.arg not in parameters:
+            yield mark(keyword, argument=keyword.arg, kind="passed by keyword")
+
+
+@check("HL194")
+def varying_inputs(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+    parameters = set(walk.block.parameters)
+    if node.args.vararg is not None:
+        yield mark(node.args.vararg, argument=f"*{node.args.vararg.arg}")
+    for argument, default in arguments_of(node):
+        if isinstance(default, ast.Constant) and default.value is None and argument.arg not in parameters:
+            yield mark(argument, argument=argument.arg)
+
+
+@check("HL197")
+def unused_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+    if is_stub(node):
+        return
+    used = {n.id for s in node.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    if "locals" in used:
+        return
+    parameters = set(walk.block.parameters)
+    skipped = 2 if walk.operators else 1
+    for argument in positional_arguments(node)[skipped:]:
+        name = argument.arg
+        if name not in used and name not in parameters and not name.startswith("_"):
+            yield mark(argument, argument=name)
