@@ -7,7 +7,6 @@ shape becomes known, and never shift the numbers of a Dropout.
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import math
@@ -22,6 +21,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.ops.kernels.philox import generator
 
 if TYPE_CHECKING:
@@ -233,12 +233,7 @@ def create(initializer: Any, **kwargs: Any) -> Any:
             name, kwargs = json.loads(name)
         except ValueError as error:
             raise ValueError(f"this text does not describe an initializer: {initializer!r} ({error})") from None
-    klass = _registry.get(name.lower())
-    if klass is None:
-        near = difflib.get_close_matches(name.lower(), _registry, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
-        raise ValueError(f"there is no initializer named {name!r}; {hint}")
-    return klass(**kwargs)
+    return lookup("initializer", name, _registry)(**kwargs)
 
 
 # -- constants -----------------------------------------------------------------------------------------------------
@@ -333,10 +328,8 @@ class Xavier(Initializer):
 
     def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3) -> None:
         super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
-        if rnd_type not in ("uniform", "gaussian"):
-            raise ValueError(f"rnd_type must be 'uniform' or 'gaussian', not {rnd_type!r}")
-        if factor_type not in ("avg", "in", "out"):
-            raise ValueError(f"factor_type must be 'avg', 'in' or 'out', not {factor_type!r}")
+        check_choice("rnd_type", rnd_type, ("uniform", "gaussian"))
+        check_choice("factor_type", factor_type, ("avg", "in", "out"))
         self.rnd_type = rnd_type
         self.factor_type = factor_type
         self.magnitude = float(_at_least_0(type(self).__name__, "magnitude", magnitude))
@@ -377,8 +370,7 @@ class Orthogonal(Initializer):
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
         super().__init__(scale=scale, rand_type=rand_type)
-        if rand_type not in ("uniform", "normal"):
-            raise ValueError(f"rand_type must be 'uniform' or 'normal', not {rand_type!r}")
+        check_choice("rand_type", rand_type, ("uniform", "normal"))
         self.scale = scale
         self.rand_type = rand_type
 

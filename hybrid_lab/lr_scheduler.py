@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.words import check_choice
 
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
 
@@ -34,8 +35,7 @@ class LRScheduler:
             )
         if warmup_steps < 0:
             raise ValueError(f"warmup_steps must be a number of updates, not {warmup_steps}")
-        if warmup_mode not in ("linear", "constant"):
-            raise ValueError(f"warmup_mode must be 'linear' or 'constant', not {warmup_mode!r}")
+        check_choice("warmup_mode", warmup_mode, ("linear", "constant"))
         self.base_lr = base_lr
         self.warmup_steps = warmup_steps
         self.warmup_begin_lr = warmup_begin_lr

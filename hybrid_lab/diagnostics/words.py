@@ -1,6 +1,12 @@
-"""Words that several messages need."""
+"""Words and checks that several messages need."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
 
 
 def count(number: int, word: str) -> str:
@@ -11,3 +17,20 @@ def count(number: int, word: str) -> str:
 def first_line(error: Exception) -> str:
     """The first line of what an error says; its type where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def check_choice(what: str, value: object, choices: Sequence[str], error: type[Exception] = ValueError) -> None:
+    """Raise `error` where `value` is none of `choices`: "average must be 'macro' or 'micro', not 'mean'"."""
+    if value not in choices:
+        *first, last = map(repr, choices)
+        raise error(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
+
+
+def lookup(kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
+    """The entry with this name, in any case. Raises ValueError that names a similar entry, or all of them."""
+    entry = entries.get(name.lower())
+    if entry is None:
+        near = difflib.get_close_matches(name.lower(), entries, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(entries))}"
+        raise ValueError(f"there is no {kind} named {name!r}; {hint}")
+    return entry

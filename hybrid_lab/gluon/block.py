@@ -18,6 +18,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
 
 from .hooks import HookHandle
+from .loading import load_parameters, plain_name, read_arrays
 from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -339,8 +340,6 @@ class Block:
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
         """
-        from .loading import load_parameters, read_arrays
-
         targets: dict[str, list[tuple[str, Parameter]]] = {}
         for path, parameter in self._collect_params_with_prefix().items():
             targets[path] = [(path, parameter)]
@@ -348,10 +347,7 @@ class Block:
             targets.setdefault(name, [(name, parameter)])
             if self._prefix and name.startswith(self._prefix):
                 targets.setdefault(name[len(self._prefix) :], [(name, parameter)])
-        arrays = {}
-        for name, array in read_arrays(filename).items():
-            known = name not in targets and name[:4] in ("arg:", "aux:")
-            arrays[name[4:] if known else name] = array
+        arrays = {name if name in targets else plain_name(name): array for name, array in read_arrays(filename).items()}
         load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
 
     def save(self, path: str | PathLike[str] | None = None, **options: object) -> Any:

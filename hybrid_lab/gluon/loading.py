@@ -9,6 +9,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -16,6 +17,11 @@ from .parameter import Parameter, _contexts, merged_shape
 
 Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
 """For each name a file may use: the names it stands for in the model, with their parameters."""
+
+
+def plain_name(name: str) -> str:
+    """The name of a parameter without the `arg:` or `aux:` that exported files put before it."""
+    return name[4:] if name[:4] in ("arg:", "aux:") else name
 
 
 def read_arrays(filename: str | PathLike[str]) -> dict[str, np.ndarray]:
@@ -47,8 +53,7 @@ def load_parameters(
     Raises LoadMismatchError listing every missing and extra name and every shape, dtype or context that does not fit;
     the parameters are untouched then.
     """
-    if dtype_source not in ("current", "saved"):
-        raise ValueError(f"dtype_source must be 'current' or 'saved', not {dtype_source!r}")
+    check_choice("dtype_source", dtype_source, ("current", "saved"))
     differences: list[str] = []
     chosen: dict[int, tuple[Parameter, np.ndarray]] = {}
     names_of: dict[int, list[str]] = {}

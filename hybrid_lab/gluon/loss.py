@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
 
+from ..diagnostics.words import check_choice
 from .hybrid import HybridBlock
 from .nn.registry import layer
 
@@ -233,10 +234,8 @@ class CTCLoss(Loss):
     def __init__(
         self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Unpack[BlockOptions]
     ) -> None:
-        if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
-            raise ValueError(
-                f"CTCLoss: layout={layout!r} must be 'NTC' or 'TNC', label_layout={label_layout!r} 'NT' or 'TN'"
-            )
+        check_choice("CTCLoss: layout", layout, ("NTC", "TNC"))
+        check_choice("CTCLoss: label_layout", label_layout, ("NT", "TN"))
         super().__init__(weight, label_layout.index("N"), **kwargs)
         self._layout, self._label_layout = layout, label_layout
 
@@ -321,8 +320,7 @@ class LogisticLoss(Loss):
         label_format: str = "signed",
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        if label_format not in ("signed", "binary"):
-            raise ValueError(f"label_format must be 'signed' or 'binary', not {label_format!r}")
+        check_choice("label_format", label_format, ("signed", "binary"))
         super().__init__(weight, batch_axis, **kwargs)
         self._label_format = label_format
 

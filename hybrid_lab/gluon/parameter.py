@@ -10,14 +10,17 @@ import numpy as np
 
 from hybrid_lab import autograd, initializer
 from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.symbol import STORAGE_TYPES
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -70,8 +73,7 @@ class Parameter:
         grad_stype: str = "default",
     ) -> None:
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
-            if value not in ("default", "row_sparse", "csr"):
-                raise ValueError(f"{kind} of {name!r} must be 'default', 'row_sparse' or 'csr', not {value!r}")
+            check_choice(f"{kind} of {name!r}", value, STORAGE_TYPES)
         self.name = name
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
@@ -103,8 +105,7 @@ class Parameter:
 
     @grad_req.setter
     def grad_req(self, req: str) -> None:
-        if req not in ("write", "add", "null"):
-            raise ValueError(f"grad_req of {self.name!r} must be 'write', 'add' or 'null', not {req!r}")
+        check_choice(f"grad_req of {self.name!r}", req, GRAD_REQS)
         if not self.differentiable:
             req = "null"
         if req == self._grad_req:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hybrid_lab import initializer
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
+from .loading import load_parameters, plain_name, read_arrays
 from .parameter import Constant, Parameter, _normalized, merged_shape
 
 if TYPE_CHECKING:
@@ -200,11 +201,8 @@ class ParameterDict:
 
         All or nothing: raises LoadMismatchError listing everything that does not fit.
         """
-        from .loading import load_parameters, read_arrays
-
-        targets = {name: [(name, parameter)] for name, parameter in self.items()}
-        arrays = {_plain(name, restore_prefix): array for name, array in read_arrays(filename).items()}
-        load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+        arrays, path = read_arrays(filename), fspath(filename)
+        self.load_dict(arrays, ctx, allow_missing, ignore_extra, restore_prefix, path, cast_dtype, dtype_source)
 
     def load_dict(
         self,
@@ -218,18 +216,12 @@ class ParameterDict:
         dtype_source: str = "current",
     ) -> None:
         """As `load`, from a dict of name -> NDArray or NumPy array."""
-        from .loading import load_parameters
-
         targets = {name: [(name, parameter)] for name, parameter in self.items()}
         arrays = {
-            _plain(name, restore_prefix): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            restore_prefix + plain_name(name): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
             for name, value in param_dict.items()
         }
         load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
-
-
-def _plain(name: str, restore_prefix: str) -> str:
-    return restore_prefix + (name[4:] if name[:4] in ("arg:", "aux:") else name)
 
 
 def _agree(parameter: Parameter, key: str, wanted: Any) -> None:

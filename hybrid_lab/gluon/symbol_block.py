@@ -18,7 +18,7 @@ from .hybrid import HybridBlock
 from .hybridized.cached_graph import GraphCache
 from .hybridized.neutral import NeutralGraph
 from .hybridized.structure import LEAF
-from .loading import load_parameters, read_arrays
+from .loading import read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -135,12 +135,7 @@ class SymbolBlock(HybridBlock):
             )
         block = SymbolBlock(outputs, [_input_named(outputs, name) for name in names])
         if param_file is not None:
-            arrays = {
-                name[4:] if name[:4] in ("arg:", "aux:") else name: array
-                for name, array in read_arrays(param_file).items()
-            }
-            targets = {name: [(name, parameter)] for name, parameter in block.params.items()}
-            load_parameters(targets, arrays, param_file, ctx, allow_missing, ignore_extra, True, "saved")
+            block.params.load(param_file, ctx, allow_missing, ignore_extra, cast_dtype=True, dtype_source="saved")
         return block
 
     def _stay_float32(self, dtype: DTypeLike | None) -> set[Parameter]:

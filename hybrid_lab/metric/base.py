@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import numpy
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.words import lookup
 
 Array = numpy.ndarray
 Names = Sequence[str] | None
@@ -46,12 +46,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         return CompositeEvalMetric([create(each, *args, **kwargs) for each in metric])
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)
-    klass = _registry.get(str(metric).lower())
-    if klass is None:
-        near = difflib.get_close_matches(str(metric).lower(), _registry, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
-        raise ValueError(f"there is no metric named {metric!r}; {hint}")
-    return klass(*args, **kwargs)
+    return lookup("metric", str(metric), _registry)(*args, **kwargs)
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:

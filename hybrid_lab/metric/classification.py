@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
 
 
@@ -67,8 +68,7 @@ class _TwoClasses(EvalMetric):
     def __init__(
         self, name: str, output_names: Names = None, label_names: Names = None, average: str = "macro"
     ) -> None:
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average must be 'macro' or 'micro', not {average!r}")
+        check_choice("average", average, ("macro", "micro"))
         self.average = average
         self._counts = numpy.zeros(4)  # true positives, false positives, false negatives, true negatives
         self._global_counts = numpy.zeros(4)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
 
 
@@ -69,8 +70,7 @@ class PearsonCorrelation(EvalMetric):
         label_names: Names = None,
         average: str = "macro",
     ) -> None:
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average must be 'macro' or 'micro', not {average!r}")
+        check_choice("average", average, ("macro", "micro"))
         self.average = average
         self._local, self._global = _Spread(), _Spread()
         super().__init__(name, output_names, label_names, average=average)

@@ -31,13 +31,13 @@ from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
 
-contrib = OperatorNamespace("contrib", "_contrib_", "contrib_")
+contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
 contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
 contrib.boolean_mask = composed.boolean_mask
-linalg = OperatorNamespace("linalg", "_linalg_", "linalg_")
-image = OperatorNamespace("image", "_image_", "image_")
-op = OperatorNamespace("op", "")
-_internal = OperatorNamespace("_internal", "", "_")
+linalg = OperatorNamespace("nd.linalg", "_linalg_", "linalg_")
+image = OperatorNamespace("nd.image", "_image_", "image_")
+op = OperatorNamespace("nd.op", "")
+_internal = OperatorNamespace("nd._internal", "", "_")
 
 __all__ = [
     "Context",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
@@ -51,25 +51,35 @@ def function_names() -> list[str]:
 
 
 class OperatorNamespace:
-    """`nd.contrib`, `nd.linalg`, `nd.image`: the operators whose names start with one of the prefixes."""
+    """`nd.contrib`, `sym.linalg` ...: the operators whose names begin with a prefix, by the rest of their name.
 
-    def __init__(self, title: str, *prefixes: str):
-        self._title, self._prefixes = title, prefixes
+    find : the function of an operator by its full name, or None
+    unknown : the error for a name that is not here, from title, name and the known names
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *prefixes: str,
+        find: Callable[[str], Callable[..., Any] | None] = find_function,
+        unknown: Callable[[str, str, Iterable[str]], AttributeError] = unknown_name,
+    ):
+        self._title, self._prefixes, self._find, self._unknown = title, prefixes, find, unknown
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
             for prefix in self._prefixes:
-                function = find_function(prefix + name)
+                function = self._find(prefix + name)
                 if function is not None:
                     setattr(self, name, function)
                     return function
-        raise unknown_name(f"nd.{self._title}", name, () if name.startswith("_") else dir(self))
+        raise self._unknown(self._title, name, () if name.startswith("_") else dir(self))
 
     def __dir__(self) -> list[str]:
-        found = set(super().__dir__())
+        names = set(super().__dir__())
         for name in registered_names():
-            found.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
-        return sorted(found)
+            names.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
+        return sorted(names)
 
     def __repr__(self) -> str:
-        return f"<namespace nd.{self._title}>"
+        return f"<namespace {self._title}>"

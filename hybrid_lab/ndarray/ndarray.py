@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import calls, methods, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
@@ -407,7 +408,7 @@ class NDArray(Overloads):
 
         grad_req : "write", "add" (gradients accumulate) or "null" (no gradient)
         """
-        _check_req(grad_req)
+        check_choice("grad_req", grad_req, tape.GRAD_REQS, AttributeSpecError)
         if stype not in (None, "default"):
             raise AttributeSpecError(f"gradients are dense here; the storage type {stype!r} is not supported")
         if grad_req == "null":
@@ -420,7 +421,7 @@ class NDArray(Overloads):
 
     def mark_variable(self, gradient: NDArray, grad_req: str) -> None:
         """Attach an existing array as the gradient (`autograd.mark_variables`)."""
-        _check_req(grad_req)
+        check_choice("grad_req", grad_req, tape.GRAD_REQS, AttributeSpecError)
         if gradient.shape != self.shape or gradient.dtype != self.dtype:
             raise ShapeError(
                 f"the gradient is {gradient.dtype.__name__} {gradient.shape}, "
@@ -478,11 +479,6 @@ def _restore(values: np.ndarray, context: Context) -> NDArray:
     except HybridLabError:
         context = CPU
     return NDArray.from_host(np.ascontiguousarray(values).reshape(values.shape), context)
-
-
-def _check_req(grad_req: str) -> None:
-    if grad_req not in ("write", "add", "null"):
-        raise AttributeSpecError(f"grad_req must be 'write', 'add' or 'null', not {grad_req!r}")
 
 
 def check_dtype(dtype: DTypeLike | None) -> np.dtype:

@@ -20,6 +20,9 @@ from hybrid_lab.engines.memory import is_tensor, to_device
 if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
 
+GRAD_REQS = ("write", "add", "null")
+"""What backward does with a gradient: overwrite the array's `grad`, add to it, or keep none."""
+
 _order = itertools.count()
 _ndarray = np.ndarray
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
+from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
@@ -324,11 +325,7 @@ def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:
     """The optimizer with this name ('sgd'). Raises ValueError for a name that is not registered."""
     if isinstance(name, Optimizer):
         return name
-    klass = _registry.get(name.lower())
-    if klass is None:
-        near = difflib.get_close_matches(name.lower(), _registry, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_registry))}"
-        raise ValueError(f"there is no optimizer named {name!r}; {hint}")
+    klass = lookup("optimizer", name, _registry)
     known = _arguments(klass)
     for key in kwargs:
         if known is not None and key not in known:

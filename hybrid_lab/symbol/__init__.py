@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.ops.framework.operator import find, registered_names
-from hybrid_lab.ops.framework.surface import make_function
+from hybrid_lab.ops.framework.operator import registered_names
 from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import nd_calls as _nd_calls
 from hybrid_lab.symbol import surface as _surface
@@ -25,7 +24,7 @@ from hybrid_lab.symbol.surface import (
     split_v2,
     zeros,
 )
-from hybrid_lab.symbol.symbol import Group, Symbol, dispatch, var
+from hybrid_lab.symbol.symbol import Group, Symbol, var
 
 Variable = var
 _nd_calls.install()
@@ -54,10 +53,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    record = find(name)
-    if record is None:
+    function = _surface.find_function(name)
+    if function is None:
         raise _surface.unknown("sym", name, () if name.startswith("_") else __dir__())
-    function = globals()[name] = make_function(record, dispatch, name)
+    globals()[name] = function
     return function
 
 

@@ -171,18 +171,7 @@ def _depth_first(values: Sequence[Value]) -> list[Node]:
 
 def _variables(values: Sequence[Value]) -> list[Value]:
     """Input Values in depth-first order of use, as MXNet lists arguments."""
-    found: dict[Value, None] = {}
-    seen: set[Value] = set()
-    stack: list[Any] = list(reversed(values))
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value.node.op, Input):
-            found[value] = None
-        stack.extend(reversed(value.node.values_in))
-    return list(found)
+    return [node.outputs[0] for node in _depth_first(values) if isinstance(node.op, Input)]
 
 
 def _states(nodes: Sequence[Node]) -> list[Value]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
-from hybrid_lab.ndarray import random as draws
 from hybrid_lab.ndarray.composed import split_v2_operator
-from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
+from hybrid_lab.ndarray.distributions import Distributions, shape_of
+from hybrid_lab.ndarray.functions import OperatorNamespace
+from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
@@ -36,126 +36,33 @@ def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
     return unknown_name(where.replace("sym", "F", 1), name, known, advice, capture(), trace.scope)
 
 
-class OperatorNamespace:
-    """`sym.random.uniform`, `sym.contrib.x`: operators registered under a prefix."""
-
-    def __init__(self, title: str, *prefixes: str):
-        self._title, self._prefixes = title, prefixes
-
-    def __getattr__(self, name: str) -> Any:
-        for prefix in self._prefixes:
-            record = find(prefix + name)
-            if record is not None:
-                function = make_function(record, dispatch, name)
-                setattr(self, name, function)
-                return function
-        raise unknown(f"sym.{self._title}", name, () if name.startswith("_") else dir(self))
-
-    def __dir__(self) -> list[str]:
-        found = set(super().__dir__())
-        for name in registered_names():
-            found.update(name[len(prefix) :] for prefix in self._prefixes if prefix and name.startswith(prefix))
-        return sorted(found)
+def find_function(name: str) -> Callable[..., Any] | None:
+    """`sym.<name>`, or None."""
+    record = find(name)
+    return None if record is None else make_function(record, dispatch, name)
 
 
-random = OperatorNamespace("random", "random_", "_random_", "_sample_", "_")
-contrib = OperatorNamespace("contrib", "_contrib_", "contrib_", "")
-linalg = OperatorNamespace("linalg", "linalg_", "_linalg_")
-image = OperatorNamespace("image", "_image_", "image_")
+def _namespace(title: str, *prefixes: str) -> OperatorNamespace:
+    return OperatorNamespace(title, *prefixes, find=find_function, unknown=unknown)
 
 
-def _apply(op: Operator, inputs: Any) -> Symbol:
-    return compose(op, list(inputs), None)
+random = _namespace("sym.random", "random_", "_random_", "_sample_", "_")
+contrib = _namespace("sym.contrib", "_contrib_", "contrib_", "")
+linalg = _namespace("sym.linalg", "linalg_", "_linalg_")
+image = _namespace("sym.image", "_image_", "image_")
 
 
-def _distribution(
-    kind: str, parameters: dict[str, object], shape: object, dtype: DTypeLike | None, name: str | None
-) -> Symbol:
-    """Numbers of one distribution, as nd.random has them: parameters may be Symbols."""
-    if any(isinstance(value, Symbol) for value in parameters.values()):
-        return draws.sampled(_apply, kind, parameters, shape, dtype)
-    kept = dtype_of(dtype).name if dtype is not None else None
-    block = (1,) if shape is None else _shape(shape)
-    return compose(get(f"_random_{kind}").bind(shape=block, dtype=kept, **parameters), [], name)
+def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:
+    """Compose an operator; a Symbol belongs to no context."""
+    return dispatch(op, list(inputs), out, name)
 
 
-def _uniform(
-    low: Any = 0,
-    high: Any = 1,
-    shape: Any = None,
-    dtype: DTypeLike | None = None,
-    ctx: Context | Sequence[Context] | None = None,
-    name: str | None = None,
-) -> Symbol:
-    """Numbers in [low, high); see nd.random.uniform."""
-    if isinstance(low, Symbol) or isinstance(high, Symbol):
-        return draws.located(_apply, "uniform", low, high - low, shape, dtype)
-    return _distribution("uniform", {"low": float(low), "high": float(high)}, shape, dtype, name)
-
-
-def _normal(
-    loc: Any = 0,
-    scale: Any = 1,
-    shape: Any = None,
-    dtype: DTypeLike | None = None,
-    ctx: Context | Sequence[Context] | None = None,
-    name: str | None = None,
-) -> Symbol:
-    """Normally distributed numbers; see nd.random.normal."""
-    if isinstance(loc, Symbol) or isinstance(scale, Symbol):
-        return draws.located(_apply, "normal", loc, scale, shape, dtype)
-    return _distribution("normal", {"loc": float(loc), "scale": float(scale)}, shape, dtype, name)
-
-
-def _randn(
-    *shape: int, loc: object = 0, scale: object = 1, dtype: DTypeLike | None = None, name: str | None = None
-) -> Symbol:
-    """`randn(2, 3)`: a (2, 3) array of normally distributed numbers."""
-    return _normal(loc, scale, shape or None, dtype, name=name)
-
-
-def _exponential(
-    scale: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
-) -> Symbol:
-    """Exponentially distributed numbers with mean `scale`."""
-    return _distribution("exponential", {"lam": draws.rate(scale)}, shape, dtype, name)
-
-
-def _gamma(
-    alpha: object = 1, beta: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
-) -> Symbol:
-    """Gamma distributed numbers with shape `alpha` and scale `beta`."""
-    return _distribution("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, name)
-
-
-def _poisson(lam: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None) -> Symbol:
-    """Poisson distributed numbers with mean `lam`."""
-    return _distribution("poisson", {"lam": lam}, shape, dtype, name)
-
-
-def _negative_binomial(
-    k: object = 1, p: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
-) -> Symbol:
-    """Failures before `k` successes of probability `p`."""
-    return _distribution("negative_binomial", {"k": k, "p": p}, shape, dtype, name)
-
-
-def _generalized_negative_binomial(
-    mu: object = 1, alpha: object = 1, shape: object = None, dtype: DTypeLike | None = None, name: str | None = None
-) -> Symbol:
-    """Negative binomial numbers with mean `mu` and dispersion `alpha`."""
-    return _distribution("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, name)
-
-
-for _function in (
-    *(_uniform, _normal, _randn, _exponential, _gamma, _poisson),
-    *(_negative_binomial, _generalized_negative_binomial),
+_distributions: Distributions[Symbol] = Distributions(_call)
+for _name in (
+    *("uniform", "normal", "randn", "exponential", "gamma", "poisson"),
+    *("negative_binomial", "generalized_negative_binomial"),
 ):
-    setattr(random, _function.__name__[1:], _function)
-
-
-def _shape(shape: Any) -> tuple[int, ...]:
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    setattr(random, _name, getattr(_distributions, _name))
 
 
 def split_v2(
@@ -196,7 +103,7 @@ def zeros(
     name: str | None = None,
 ) -> Symbol:
     """An array of zeros inside the graph."""
-    return compose(get("_zeros").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
+    return compose(get("_zeros").bind(shape=shape_of(shape), dtype=dtype or "float32"), [], name)
 
 
 def ones(
@@ -206,7 +113,7 @@ def ones(
     name: str | None = None,
 ) -> Symbol:
     """An array of ones inside the graph."""
-    return compose(get("_ones").bind(shape=_shape(shape), dtype=dtype or "float32"), [], name)
+    return compose(get("_ones").bind(shape=shape_of(shape), dtype=dtype or "float32"), [], name)
 
 
 def full(
@@ -217,7 +124,7 @@ def full(
     name: str | None = None,
 ) -> Symbol:
     """An array filled with `val` inside the graph."""
-    return compose(get("_full").bind(shape=_shape(shape), value=float(val), dtype=dtype or "float32"), [], name)
+    return compose(get("_full").bind(shape=shape_of(shape), value=float(val), dtype=dtype or "float32"), [], name)
 
 
 def arange(

@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
+
+
+def _operands(operator: str, hint: str, reflected_hint: str | None = None) -> tuple[Any, Any]:
+    """The methods `x + y` and `y + x` of a Symbol x, for the operator `+`; the hints begin the names of the nodes."""
+
+    def method(self: Symbol, other: object) -> Symbol:
+        return _binary(operator, hint, self, other)
+
+    def reflected(self: Symbol, other: object) -> Symbol:
+        return _binary(operator, reflected_hint or hint, other, self)
+
+    return method, reflected
 
 
 class Symbol(GraphQuestions, Refusals):
@@ -121,71 +134,29 @@ class Symbol(GraphQuestions, Refusals):
 
     # -- arithmetic ------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: object) -> Symbol:
-        return _binary("broadcast_add", "_plus", self, other)
-
-    def __radd__(self, other: object) -> Symbol:
-        return _binary("broadcast_add", "_plus", other, self)
-
-    def __sub__(self, other: object) -> Symbol:
-        return _binary("broadcast_sub", "_minus", self, other)
-
-    def __rsub__(self, other: object) -> Symbol:
-        return _binary("broadcast_sub", "_rminus", other, self)
-
-    def __mul__(self, other: object) -> Symbol:
-        return _binary("broadcast_mul", "_mul", self, other)
-
-    def __rmul__(self, other: object) -> Symbol:
-        return _binary("broadcast_mul", "_mul", other, self)
-
-    def __truediv__(self, other: object) -> Symbol:
-        return _binary("broadcast_div", "_div", self, other)
-
-    def __rtruediv__(self, other: object) -> Symbol:
-        return _binary("broadcast_div", "_rdiv", other, self)
-
-    def __mod__(self, other: object) -> Symbol:
-        return _binary("broadcast_mod", "_mod", self, other)
-
-    def __rmod__(self, other: object) -> Symbol:
-        return _binary("broadcast_mod", "_rmod", other, self)
-
-    def __pow__(self, other: object) -> Symbol:
-        return _binary("broadcast_power", "_power", self, other)
-
-    def __rpow__(self, other: object) -> Symbol:
-        return _binary("broadcast_power", "_rpower", other, self)
+    __add__, __radd__ = _operands("broadcast_add", "_plus")
+    __sub__, __rsub__ = _operands("broadcast_sub", "_minus", "_rminus")
+    __mul__, __rmul__ = _operands("broadcast_mul", "_mul")
+    __truediv__, __rtruediv__ = _operands("broadcast_div", "_div", "_rdiv")
+    __mod__, __rmod__ = _operands("broadcast_mod", "_mod", "_rmod")
+    __pow__, __rpow__ = _operands("broadcast_power", "_power", "_rpower")
+    __matmul__, __rmatmul__ = _operands("dot", "dot")
+    __and__, __rand__ = _operands("broadcast_logical_and", "_logical_and")
+    __or__, __ror__ = _operands("broadcast_logical_or", "_logical_or")
+    __xor__, __rxor__ = _operands("broadcast_logical_xor", "_logical_xor")
+    # Python reflects a comparison by the opposite one.
+    __eq__ = _operands("broadcast_equal", "_equal")[0]
+    __ne__ = _operands("broadcast_not_equal", "_not_equal")[0]
+    __gt__ = _operands("broadcast_greater", "_greater")[0]
+    __ge__ = _operands("broadcast_greater_equal", "_greater_equal")[0]
+    __lt__ = _operands("broadcast_lesser", "_lesser")[0]
+    __le__ = _operands("broadcast_lesser_equal", "_lesser_equal")[0]
 
     def __floordiv__(self, other: object) -> Symbol:
-        return _binary("broadcast_div", "_div", self, other).floor()
+        return (self / other).floor()
 
     def __rfloordiv__(self, other: object) -> Symbol:
-        return _binary("broadcast_div", "_rdiv", other, self).floor()
-
-    def __matmul__(self, other: object) -> Symbol:
-        return _binary("dot", "dot", self, other)
-
-    def __rmatmul__(self, other: object) -> Symbol:
-        return _binary("dot", "dot", other, self)
-
-    def __and__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_and", "_logical_and", self, other)
-
-    def __rand__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_and", "_logical_and", other, self)
-
-    def __or__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_or", "_logical_or", self, other)
-
-    def __ror__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_or", "_logical_or", other, self)
-
-    def __xor__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_xor", "_logical_xor", self, other)
-
-    def __rxor__(self, other: object) -> Symbol:
-        return _binary("broadcast_logical_xor", "_logical_xor", other, self)
+        return (other / self).floor()
 
     def __neg__(self) -> Symbol:
         return compose(get("negative").bind(), [self], None, hint="_mulscalar")
@@ -198,24 +169,6 @@ class Symbol(GraphQuestions, Refusals):
 
     def __invert__(self) -> Symbol:
         return compose(get("logical_not").bind(), [self], None)
-
-    def __eq__(self, other: object) -> Symbol:  # type: ignore[override]
-        return _binary("broadcast_equal", "_equal", self, other)
-
-    def __ne__(self, other: object) -> Symbol:  # type: ignore[override]
-        return _binary("broadcast_not_equal", "_not_equal", self, other)
-
-    def __gt__(self, other: object) -> Symbol:
-        return _binary("broadcast_greater", "_greater", self, other)
-
-    def __ge__(self, other: object) -> Symbol:
-        return _binary("broadcast_greater_equal", "_greater_equal", self, other)
-
-    def __lt__(self, other: object) -> Symbol:
-        return _binary("broadcast_lesser", "_lesser", self, other)
-
-    def __le__(self, other: object) -> Symbol:
-        return _binary("broadcast_lesser_equal", "_lesser_equal", self, other)
 
     def reshape(self, *shape: Any, **attributes: Any) -> Symbol:
         """As nd: `x.reshape((0, -1))`, `x.reshape(0, -1)` or `x.reshape(shape=...)`."""
@@ -329,8 +282,7 @@ def var(
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
-        if stype not in STORAGE_TYPES:
-            raise AttributeSpecError(f"var {name!r}: stype must be 'default', 'row_sparse' or 'csr', not {stype!r}")
+        check_choice(f"var {name!r}: stype", stype, STORAGE_TYPES, AttributeSpecError)
         attrs["__storage_type__"] = str(STORAGE_TYPES.index(stype))
     for key, value in keywords.items():
         if not (key.startswith("__") and key.endswith("__")):

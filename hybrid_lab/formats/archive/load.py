@@ -8,6 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -62,8 +63,7 @@ def load_cached_graphs(
 
     Raises ArchiveError for a damaged file, LoadMismatchError, HybridLabError for a bad argument; nothing changed then.
     """
-    if graphs not in ("code", "file"):
-        raise HybridLabError(f"graphs must be 'code' or 'file', not {graphs!r}")
+    check_choice("graphs", graphs, ("code", "file"), HybridLabError)
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     with without_collecting(), boundary.lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator
 
@@ -85,8 +86,7 @@ class BatchSampler(Sampler):
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, last_batch: str = "keep") -> None:
-        if last_batch not in ("keep", "discard", "rollover"):
-            raise ValueError(f"last_batch must be 'keep', 'discard' or 'rollover', not {last_batch!r}")
+        check_choice("last_batch", last_batch, ("keep", "discard", "rollover"))
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch
