@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,17 @@ from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
 from hybrid_lab.insight.reference import ROUNDING, changed, in_float64, nearness, tolerance, unlike
+from hybrid_lab.insight.report import Report
 from hybrid_lab.insight.table import (
     Column,
+    OperatorRow,
     Row,
     Table,
     code,
     count,
     folded,
-    frame,
     operator_text,
+    row_of,
     short_line,
     types_text,
     wrapped,
@@ -43,21 +45,13 @@ _DETAILED = 3
 
 
 @dataclass
-class NodeRow:
+class NodeRow(OperatorRow):
     """One operator of a compiled program, or a region of several (`inside` is then False and `region` its number).
 
-    part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
-    block, line : where it comes from; runs_on : the engine
     difference : from eager; own : from the reference kernel on the same inputs; both relative to the largest value.
         An operator that agrees though `own` is large is as near to float64 as eager: its sums cancel
     """
 
-    part: str
-    operator: str
-    type: str
-    block: str
-    line: str
-    runs_on: str
     difference: float
     own: float
     tolerance: float
@@ -155,9 +149,9 @@ class CallComparison:
         return f"{self.mode}, {self.where}: {verdict}; {sizes}, {'; '.join(measures)}"
 
 
-@dataclass
-class Comparison:
-    """Eager against hybrid; `print` it, show it in a notebook, or take `data()`."""
+@dataclass(repr=False)
+class Comparison(Report):
+    """Eager against hybrid."""
 
     name: str
     calls: list[CallComparison]
@@ -174,17 +168,15 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """One line: whether hybrid equals eager, and the largest difference."""
-        if self.equal:
-            return f"{self.name}: hybrid equals eager"
-        return f"{self.name}: hybrid differs from eager"
+        """One line: whether hybrid equals eager."""
+        return f"{self.name}: hybrid {'equals' if self.equal else 'differs from'} eager"
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers; an infinite difference (another shape) is None."""
         return _plain({"equal": self.equal} | asdict(self))
 
-    def __str__(self) -> str:
-        lines = [self.headline]
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
         if self.first is not None:
             lines += ["", "The first node that differs:", str(self.first), ""]
         for call in self.calls:
@@ -200,11 +192,9 @@ class Comparison:
                 lines += ["", *_table(call, _SHOWN).lines("    ")]
                 hidden = len(call.nodes) - len(_chosen(call.nodes, _SHOWN))
                 lines += [f"    ... and {count(hidden, 'node')} more ..."] if hidden else []
-        return "\n".join(lines)
+        return lines
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
+    def _parts(self) -> list[str]:
         parts = []
         if self.first is not None:
             parts.append(code(["The first node that differs:", *str(self.first).split("\n")]))
@@ -212,7 +202,7 @@ class Comparison:
             wrong = [str(row) for row in call.values if not row.agrees]
             inner = (code(wrong) if wrong else "") + _table(call, 400).html()
             parts.append(folded(f"{call.name}({call.types}), {call.headline}", inner, not call.equal))
-        return frame(self.headline, *parts)
+        return parts
 
 
 def compare(net: Block, *inputs: object, train: bool | None = None) -> Comparison:
@@ -367,14 +357,8 @@ def _path(top: Block, scope: str) -> list[Block]:
 
 
 def _node_row(part: str, check: Check) -> NodeRow:
-    node = check.node
-    return NodeRow(
-        part,
-        f"region {check.region}" if check.whole else operator_text(node),
-        types_text(node),
-        node.scope,
-        str(node.location) if node.location is not None else "",
-        check.runs_on,
+    row = NodeRow(
+        *row_of(part, check.node, check.runs_on),
         check.difference,
         check.own,
         check.tolerance,
@@ -383,6 +367,7 @@ def _node_row(part: str, check: Check) -> NodeRow:
         check.region is not None and not check.whole,
         check.remark,
     )
+    return replace(row, operator=f"region {check.region}") if check.whole else row
 
 
 _COLUMNS = (

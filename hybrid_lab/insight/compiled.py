@@ -14,7 +14,8 @@ from hybrid_lab.engines.report import Fallback, format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
-from hybrid_lab.insight.table import code, folded, frame, wrapped
+from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.table import code, folded, wrapped
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.kernels import FusedKernel
@@ -42,9 +43,9 @@ class TargetSummary:
     estimate: float | None
 
 
-@dataclass
-class CompiledModel:
-    """What compiling a model ahead of time gave; `print` it, show it in a notebook, or take `data()`.
+@dataclass(repr=False)
+class CompiledModel(Report):
+    """What compiling a model ahead of time gave.
 
     targets : in the order asked for; none where the kernels are written, but not compiled
     kernels : of all targets, in the order in which they run
@@ -128,8 +129,8 @@ class CompiledModel:
             "fallbacks": [{"part": part, **asdict(item)} for part, item in self.fallbacks],
         }
 
-    def __str__(self) -> str:
-        lines = [self.headline]
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
         if not (self.targets and self.kernels):
             lines += ["", *self.kernels.lines("    ")]
         for target in self.targets if self.kernels else ():
@@ -137,11 +138,9 @@ class CompiledModel:
         notes = self.notes()
         if notes:
             lines += ["", *(part for note in notes for part in wrapped(note, "  "))]
-        return "\n".join(lines)
+        return lines
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
+    def _parts(self) -> list[str]:
         parts = []
         for target in self.targets if self.kernels else ():
             lines = [line.strip() for line in self.lines(target)]
@@ -153,7 +152,7 @@ class CompiledModel:
         if shown:
             parts.append(folded(f"the text of {count(len(shown), 'kernel')}", "".join(shown)))
         notes = self.notes()
-        return frame(self.headline, *parts, *([code(notes)] if notes else []))
+        return [*parts, *([code(notes)] if notes else [])]
 
 
 def _spills(kernel: FusedKernel) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import html
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -26,8 +25,9 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
+from hybrid_lab.insight.report import Report
 from hybrid_lab.insight.states import block_state, class_name, walk
-from hybrid_lab.insight.table import short_line, wrapped
+from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
 
@@ -103,9 +103,9 @@ class BlockRow:
         return self.graphs if self.state in ("active", "file") else []
 
 
-@dataclass
-class Explanation:
-    """What runs where and why; `print` it, show it in a notebook, or take `data()`.
+@dataclass(repr=False)
+class Explanation(Report):
+    """What runs where and why.
 
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
     updates : how each Trainer of these parameters makes its steps
@@ -176,12 +176,8 @@ class Explanation:
         rows = next((row.programs for row in self.blocks if row.path == path), [])
         return rows[number].plan if -len(rows) <= number < len(rows) else ""
 
-    def data(self) -> dict[str, Any]:
-        """Everything as dicts, lists, strings and numbers."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = [self.headline]
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
         width = max((2 * _depth(row) + len(_label(row)) for row in self.blocks), default=0)
         for row in self.blocks:
             label = "  " * _depth(row) + _label(row)
@@ -198,9 +194,7 @@ class Explanation:
             lines.append("  launches so far: " + _launches(self.launches))
         if self.error:
             lines += ["", self.error]
-        return "\n".join(lines)
-
-    __repr__ = __str__
+        return lines
 
     @property
     def headline(self) -> str:
@@ -215,28 +209,14 @@ class Explanation:
         failed = sum(row.state == "failed" for row in self.blocks if row.shared_with is None)
         return f"{self.name}: {text}" + (f", {count(failed, 'Block')} that cannot be hybridized" if failed else "")
 
-    def _repr_html_(self) -> str:
-        left = "text-align:left"
-        rows = []
+    def _parts(self) -> list[str]:
+        table = Table([Column("block", flexible=True), *map(Column, ("state", "output", "graphs")), Column("runs on")])
         for row in self.blocks:
             where = "; ".join(sorted({program.where for program in row.programs})) or row.why
-            cells = [
-                f"<td style='{left};padding-left:{1 + 1.2 * _depth(row):.1f}em'>{html.escape(_label(row))}</td>",
-                f"<td>{html.escape(row.state)}</td>",
-                f"<td>{html.escape(row.output)}</td>",
-                f"<td>{len(row.graphs) or ''}</td>",
-                f"<td style='{left}'>{html.escape(where)}</td>",
-            ]
-            rows.append(f"<tr>{''.join(cells)}</tr>")
-        titles = "".join(
-            f"<th style='{left}'>{title}</th>" for title in ("block", "state", "output", "graphs", "runs on")
-        )
-        error = f"<pre>{html.escape(self.error)}</pre>" if self.error else ""
-        return (
-            f"<div style='color:inherit'><b>{html.escape(self.headline)}</b>{error}"
-            f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-            f"<details><summary>everything</summary><pre>{html.escape(str(self))}</pre></details></div>"
-        )
+            cells = [_label(row), row.state, row.output, str(len(row.graphs) or ""), where]
+            table.rows.append(Row(cells, depth=_depth(row)))
+        error = [code(self.error.splitlines())] if self.error else []
+        return [*error, table.html(), folded("everything", code(str(self).splitlines()))]
 
 
 def _details(row: BlockRow) -> list[str]:

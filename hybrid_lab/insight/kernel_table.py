@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
-from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, milliseconds
+from hybrid_lab.insight.table import Column, Row, Table, code, folded, frame, heaviest, milliseconds
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.kernels import FusedKernel
@@ -34,7 +35,7 @@ class Kernels(list["FusedKernel"]):
         """The table as text, of very many kernels those that take longest; or why there are none."""
         if not self:
             return [indent + self.none]
-        rows, hidden = chosen(self)
+        rows, hidden = heaviest(self, _weight, _SHOWN)
         lines = table(rows).lines(indent)
         return [*lines, f"{indent}... and {count(hidden, 'kernel')} more, the quick ones ..."] if hidden else lines
 
@@ -96,16 +97,10 @@ def table(kernels: Sequence[FusedKernel]) -> Table:
     return Table(columns, [Row([row[index] for index in kept]) for row in rows])
 
 
-def chosen(kernels: Sequence[FusedKernel]) -> tuple[list[FusedKernel], int]:
-    """At most `_SHOWN` kernels in order, the slowest ones, and how many are left out."""
-    if len(kernels) <= _SHOWN:
-        return list(kernels), 0
-    ranked = sorted(range(len(kernels)), key=lambda index: (not kernels[index].problem, -_weight(kernels[index])))
-    kept = set(ranked[:_SHOWN])
-    return [kernel for index, kernel in enumerate(kernels) if index in kept], len(kernels) - len(kept)
-
-
 def _weight(kernel: FusedKernel) -> float:
+    """Its time by estimate, else its bytes; kernels that do not compile are always shown."""
+    if kernel.problem:
+        return inf
     return kernel.estimate if kernel.estimate is not None else kernel.bytes_moved
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
+from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.table import (
     Column,
     Row,
@@ -20,7 +18,7 @@ from hybrid_lab.insight.table import (
     code,
     count,
     folded,
-    frame,
+    heaviest,
     milliseconds,
     short_line,
     wrapped,
@@ -76,9 +74,9 @@ class CallProfile:
         return lines
 
 
-@dataclass
-class Profile:
-    """Where the time goes; `print` it, show it in a notebook, or take `data()`."""
+@dataclass(repr=False)
+class Profile(Report):
+    """Where the time goes."""
 
     name: str
     calls: list[CallProfile]
@@ -96,29 +94,23 @@ class Profile:
         leaves = [row for row in rows if row.inside or (row.part, row.region) not in opened]
         return sorted(leaves, key=lambda row: -row.seconds)[:number]
 
-    def data(self) -> dict[str, Any]:
-        """Everything as dicts, lists, strings and numbers; times in seconds."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        lines = [self.headline]
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
         for call in self.calls:
             lines += wrapped(f"{call.name}({call.types}), {call.headline}", "  ")
-            rows, hidden = _chosen(call.steps)
+            rows, hidden = heaviest(call.steps, lambda step: step.seconds, _SHOWN)
             lines += ["", *_table(rows).lines("    ")]
             if hidden:
                 lines.append(f"    ... and {count(hidden, 'step')} more, the quick ones ...")
             lines += ["", *(f"    {line}" for line in call.notes)]
-        return "\n".join(lines)
+        return lines
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
+    def _parts(self) -> list[str]:
         parts = []
         for call in self.calls:
             inner = _table(call.steps).html() + code(call.notes)
             parts.append(folded(f"{call.name}({call.types}), {call.headline}", inner, True))
-        return frame(self.headline, *parts)
+        return parts
 
 
 def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) -> Profile:
@@ -136,24 +128,11 @@ def profile(net: Block, *inputs: object, train: bool = False, runs: int = 20) ->
     return Profile(net.name, [_profile_call(call, train, runs) for call in outer_calls(net, inputs)])
 
 
-class _Hushed:
-    """A standard output that drops what this thread prints; other threads print as before."""
-
-    def __init__(self) -> None:
-        self._to, self._thread = sys.stdout, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        return len(text) if threading.get_ident() == self._thread else self._to.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._to, name)
-
-
 def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
     compiled = compile_call(call, train, train)
     heads = compiled.heads() if train else None
     sides: tuple[Callable[[], object], ...] = (lambda: run_hybrid(compiled, heads), lambda: run_eager(compiled, heads))
-    with contextlib.redirect_stdout(_Hushed()):
+    with silent():
         for side in sides:
             side()
             side()
@@ -213,11 +192,3 @@ def _table(steps: Sequence[StepRow]) -> Table:
         rows.append(Row(cells, depth=int(step.inside), strong=strong, share=step.share))
     return Table(_COLUMNS, rows)
 
-
-def _chosen(steps: Sequence[StepRow]) -> tuple[list[StepRow], int]:
-    """At most `_SHOWN` rows in order, the slowest ones, and how many are left out."""
-    if len(steps) <= _SHOWN:
-        return list(steps), 0
-    ranked = sorted(range(len(steps)), key=lambda index: -steps[index].seconds)[:_SHOWN]
-    kept = set(ranked)
-    return [step for index, step in enumerate(steps) if index in kept], len(steps) - len(kept)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hybrid_lab.diagnostics.words import count as count
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.printer import format_type
+
+T = TypeVar("T")
 
 WIDTH = 120
 """Characters a printed line has at most."""
@@ -146,6 +149,35 @@ def types_text(node: Node) -> str:
     """The type of the first output, with dots where there are more that one sees."""
     first = node.outputs[0]
     return format_type(first.shape, first.dtype) + (" ..." if node.op.signature.visible > 1 else "")
+
+
+@dataclass
+class OperatorRow:
+    """An operator of a compiled program, as tables show it.
+
+    part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
+    block, line : where it comes from; runs_on : the engine
+    """
+
+    part: str
+    operator: str
+    type: str
+    block: str
+    line: str
+    runs_on: str
+
+
+def row_of(part: str, node: Node, runs_on: str) -> tuple[str, str, str, str, str, str]:
+    """The fields of the OperatorRow of a node."""
+    line = str(node.location) if node.location is not None else ""
+    return part, operator_text(node), types_text(node), node.scope, line, runs_on
+
+
+def heaviest(items: Sequence[T], weight: Callable[[T], float], limit: int) -> tuple[list[T], int]:
+    """At most `limit` items in order, those that weigh most, and how many are left out."""
+    ranked = sorted(range(len(items)), key=lambda index: -weight(items[index]))
+    chosen = sorted(ranked[:limit])
+    return [items[index] for index in chosen], len(items) - len(chosen)
 
 
 def short_line(line: str) -> str:

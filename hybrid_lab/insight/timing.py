@@ -19,7 +19,7 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.calls import Compiled
 from hybrid_lab.insight.checking import alone
 from hybrid_lab.insight.reference import operands_of, region_in
-from hybrid_lab.insight.table import count, operator_text, types_text
+from hybrid_lab.insight.table import OperatorRow, count, row_of
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.invoke import invoke
@@ -30,22 +30,14 @@ _PATIENCE = 1.5
 
 
 @dataclass
-class StepRow:
+class StepRow(OperatorRow):
     """One step of a compiled program: an operator, a region of several, or an operator inside a region.
 
-    part : "prologue", "forward" or "backward"; operator : with its attributes; type : of its outputs
-    block, line : where it comes from; runs_on : the engine
     seconds : median; inside a region the region's time, shared out in proportion to what each operator takes by itself
         (`estimated`); share : of all steps; bytes_moved : read and written
     eager_seconds : median time of the same operators run eagerly, None where nothing eager stands for the step
     """
 
-    part: str
-    operator: str
-    type: str
-    block: str
-    line: str
-    runs_on: str
     seconds: float
     share: float
     bytes_moved: int
@@ -271,18 +263,7 @@ def _time_alone(runs_on: str, node: Node) -> float:
 
 
 def _row(part: str, node: Node, runs_on: str, seconds: float, moved: int) -> StepRow:
-    return StepRow(
-        part,
-        operator_text(node),
-        types_text(node),
-        node.scope,
-        str(node.location) if node.location is not None else "",
-        runs_on,
-        seconds,
-        0.0,
-        moved,
-        None,
-    )
+    return StepRow(*row_of(part, node, runs_on), seconds, 0.0, moved, None)
 
 
 def _moved(node: Node) -> int:

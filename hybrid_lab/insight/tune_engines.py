@@ -6,7 +6,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from hybrid_lab.gluon.hybridized.ahead import arguments
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialized import Specialized
-from hybrid_lab.insight.table import Column, Row, Table, frame
+from hybrid_lab.insight import reference
+from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.ndarray import tape
 from hybrid_lab.progress import Progress
 
@@ -57,26 +59,21 @@ class EngineTimes:
     measured: bool = True
 
 
-@dataclass
-class EngineTuning:
-    """What `mx.tune` found on a CPU; print it, show it in a notebook, or take `data()`."""
+@dataclass(repr=False)
+class EngineTuning(Report):
+    """What `mx.tune` found on a CPU."""
 
     name: str
     calls: list[EngineTimes] = field(default_factory=list)
     seconds: float = 0.0
 
-    def data(self) -> dict[str, Any]:
-        """Everything as dicts, lists, strings and numbers."""
-        return asdict(self)
-
-    def _head(self) -> str:
+    @property
+    def headline(self) -> str:
+        """`net0: onnxruntime for prediction, torch for training; 3.2 s`."""
         chosen = ", ".join(f"{call.engine} for {call.role}" for call in self.calls)
         left = sum(len(call.left_out) for call in self.calls)
-        return (
-            f"{self.name}: {chosen}"
-            + (f", {count(left, 'engine')} left out" if left else "")
-            + (f"; {self.seconds:.1f} s")
-        )
+        left_out = f", {count(left, 'engine')} left out" if left else ""
+        return f"{self.name}: {chosen}{left_out}; {self.seconds:.1f} s"
 
     def _table(self) -> Table:
         table = Table([Column("call"), Column("engine"), *(Column(name, right=True) for name in ("ms", "x fastest")),
@@ -90,13 +87,11 @@ class EngineTuning:
                 table.rows.append(Row([call.role, name, "", "", f"left out: {why}"]))
         return table
 
-    def __str__(self) -> str:
-        return "\n".join([self._head(), *self._table().lines()])
+    def _lines(self) -> list[str]:
+        return self._table().lines()
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return frame(self._head(), self._table().html())
+    def _parts(self) -> list[str]:
+        return [self._table().html()]
 
 
 def tune_engines(
@@ -238,19 +233,9 @@ def _timed(call: Call, clock: Callable[[], float] = time.perf_counter) -> tuple[
 def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
     """How results differ from NumPy's, in words; "" where they agree. tolerance : relative to the largest value"""
     for index, (found, value) in enumerate(zip(results, wanted, strict=True)):
-        place = f"result {index}"
-        if found.shape != value.shape or found.dtype != value.dtype:
-            return f"{place} has another shape or dtype"
-        if value.dtype.kind != "f":
-            if not np.array_equal(found, value):
-                return f"{place} differs"
-            continue
-        finite = np.isfinite(value)
-        if not np.array_equal(np.isnan(found), np.isnan(value)) or not np.array_equal(found[~finite], value[~finite],
-                                                                                      equal_nan=True):  # fmt: skip
-            return f"{place} has NaN or infinity in other places"
-        scale = float(np.abs(value[finite]).max(initial=0.0)) or 1.0
-        worst = float(np.abs(found[finite] - value[finite]).max(initial=0.0)) / scale
-        if not worst <= tolerance:
-            return f"{place} differs by {worst:.1g} of the largest value"
+        apart, floating = reference.difference(found, value), value.dtype.kind == "f"
+        if np.isinf(apart):
+            return f"result {index} has another shape or dtype, or has NaN or infinity in other places"
+        if apart > (tolerance if floating else 0):
+            return f"result {index} differs" + (f" by {apart:.1g} of the largest value" if floating else "")
     return ""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
@@ -21,6 +16,7 @@ from hybrid_lab.gluon.hybridized.recompiles import Retired
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.lab.messages import Form, GraphReply
 from hybrid_lab.lab.picture import Picture, state_names
@@ -123,37 +119,12 @@ def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
         names = list(inspect.signature(method).parameters.values())[1 if old_style else 0 :]
         required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]
         count = max(sum(item.name not in access.own_parameters(block) for item in required), 1)
-        with _silent():
+        with silent():
             return trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)
     except HybridLabError as error:
         return f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
     except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
         return f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"
-
-
-class _SilentHere:
-    """A stream that drops what this thread writes; a running cell goes on printing."""
-
-    def __init__(self, stream: Any):
-        self._stream, self._thread = stream, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        return len(text) if threading.get_ident() == self._thread else self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Drop what the user's code prints in a trace that the user did not ask for."""
-    before = sys.stdout
-    mine = sys.stdout = _SilentHere(before)
-    try:
-        yield
-    finally:
-        if sys.stdout is mine:
-            sys.stdout = before
 
 
 def root_scope(net: Block, path: str, graph: Graph) -> str:

@@ -1,0 +1,40 @@
+"""Report: the base of what the tools return, which prints as text, shows itself in a notebook, and gives plain data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from typing import Any
+
+from hybrid_lab.insight.table import frame
+
+
+class Report(ABC):
+    """A dataclass with a name; `print` it, show it in a notebook, or take `data()`."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def headline(self) -> str:
+        """One line that says the most."""
+
+    @abstractmethod
+    def _lines(self) -> list[str]:
+        """The text below the headline."""
+
+    @abstractmethod
+    def _parts(self) -> list[str]:
+        """The HTML below the headline, without scripts."""
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers; times in seconds."""
+        return asdict(self)  # type: ignore[call-overload]
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *self._lines()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return frame(self.headline, *self._parts())
