@@ -11,7 +11,7 @@ from hybrid_lab.symbol import tracing
 
 from ..nn.conv import window
 from ..nn.registry import layer
-from ..rnn.cell import HybridRecurrentCell, RecurrentCell, StateInfo
+from ..rnn.cell import ElmanStep, GatedCell, GRUStep, HybridRecurrentCell, LSTMStep, RecurrentCell, StateInfo
 from ..rnn.modifier import ModifierCell
 from ..rnn.sequence import functions_of, masked, merged, steps_of
 
@@ -175,7 +175,7 @@ class LSTMPCell(HybridRecurrentCell):
         return f"{type(self).__name__}({columns or None} -> {rows} -> {self._projection_size})"
 
 
-class _Convolved(HybridRecurrentCell):
+class _Convolved(GatedCell):
     """Base of the convolutional cells: convolutions of input and state instead of products (arXiv 1506.04214).
 
     input_shape : (channels, ...) of one input without its batch; hidden_channels : of output and states
@@ -187,9 +187,6 @@ class _Convolved(HybridRecurrentCell):
     """
 
     _rank = 2
-    _gates = 1
-    _num_states = 1
-    _short_name = "conv_rnn"
 
     def __init__(
         self,
@@ -243,109 +240,80 @@ class _Convolved(HybridRecurrentCell):
         return window(item, self._rank, type(self).__name__)
 
     def _alias(self) -> str:
-        return self._short_name
+        return f"conv_{self._short_name}"
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         shape = (batch_size, self._channels, *self._extent)
         return [{"shape": shape, "__layout__": self._layout} for _ in range(self._num_states)]
 
-    def _convolved(self, F: Functions, x: Tensor, state: Tensor, params: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What input and state contribute to the gates."""
+    def _projections(
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         rows = self._gates * self._channels
-        i2h = F.Convolution(x, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name="i2h", **self._i2h)
+        i2h = F.Convolution(inputs, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name="i2h", **self._i2h)
         h2h = F.Convolution(state, params["h2h_weight"], params["h2h_bias"], num_filter=rows, name="h2h", **self._h2h)
         return i2h, h2h
+
+    def _gate(self, F: Functions, x: Tensor) -> Tensor:
+        return F.sigmoid(x)
 
     def __repr__(self) -> str:
         rows = self._gates * self._channels
         return f"{type(self).__name__}({self._input_shape[0]} -> {rows}, {self._activation}, {self._layout})"
 
 
-class _ConvolvedRNN(_Convolved):
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._convolved(F, x, states[0], params)
-        output = F.Activation(i2h + h2h, act_type=self._activation)
-        return output, [output]
-
-
-class _ConvolvedLSTM(_Convolved):
-    _gates, _num_states, _short_name = 4, 2, "conv_lstm"
-
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._convolved(F, x, states[0], params)
-        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, axis=1, name="slice"))
-        i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
-        c = f * states[1] + i * F.Activation(gates[2], act_type=self._activation)
-        output = o * F.Activation(c, act_type=self._activation)
-        return output, [output, c]
-
-
-class _ConvolvedGRU(_Convolved):
-    _gates, _short_name = 3, "conv_gru"
-
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        h = states[0]
-        i2h, h2h = self._convolved(F, x, h, params)
-        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, axis=1, name="i2h_slice"))
-        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, axis=1, name="h2h_slice"))
-        r, z = (F.sigmoid(inner[index] + outer[index]) for index in (0, 1))
-        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
-        output = (1.0 - z) * n + z * h
-        return output, [output]
-
-
 @layer
-class Conv1DRNNCell(_ConvolvedRNN):
+class Conv1DRNNCell(ElmanStep, _Convolved):
     """An Elman cell over sequences of (N, C, W)."""
 
     _rank = 1
 
 
 @layer
-class Conv2DRNNCell(_ConvolvedRNN):
+class Conv2DRNNCell(ElmanStep, _Convolved):
     """An Elman cell over sequences of images, (N, C, H, W)."""
 
 
 @layer
-class Conv3DRNNCell(_ConvolvedRNN):
+class Conv3DRNNCell(ElmanStep, _Convolved):
     """An Elman cell over sequences of volumes, (N, C, D, H, W)."""
 
     _rank = 3
 
 
 @layer
-class Conv1DLSTMCell(_ConvolvedLSTM):
+class Conv1DLSTMCell(LSTMStep, _Convolved):
     """An LSTM cell over sequences of (N, C, W)."""
 
     _rank = 1
 
 
 @layer
-class Conv2DLSTMCell(_ConvolvedLSTM):
+class Conv2DLSTMCell(LSTMStep, _Convolved):
     """An LSTM cell over sequences of images, (N, C, H, W)."""
 
 
 @layer
-class Conv3DLSTMCell(_ConvolvedLSTM):
+class Conv3DLSTMCell(LSTMStep, _Convolved):
     """An LSTM cell over sequences of volumes, (N, C, D, H, W)."""
 
     _rank = 3
 
 
 @layer
-class Conv1DGRUCell(_ConvolvedGRU):
+class Conv1DGRUCell(GRUStep, _Convolved):
     """A GRU cell over sequences of (N, C, W)."""
 
     _rank = 1
 
 
 @layer
-class Conv2DGRUCell(_ConvolvedGRU):
+class Conv2DGRUCell(GRUStep, _Convolved):
     """A GRU cell over sequences of images, (N, C, H, W)."""
 
 
 @layer
-class Conv3DGRUCell(_ConvolvedGRU):
+class Conv3DGRUCell(GRUStep, _Convolved):
     """A GRU cell over sequences of volumes, (N, C, D, H, W)."""
 
     _rank = 3

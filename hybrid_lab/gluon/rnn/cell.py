@@ -151,17 +151,80 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
             setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
 
 
-class _Gated(HybridRecurrentCell):
-    """Base: weights and biases from input and state to some gates.
+class GatedCell(HybridRecurrentCell):
+    """Base of cells whose inputs and states contribute to gates.
 
-    hidden_size : units of output and states; input_size : of the input, 0 takes it from the first batch
-    i2h_weight : (gates * hidden_size, input_size); h2h_weight : (gates * hidden_size, hidden_size);
-    i2h_bias, h2h_bias : (gates * hidden_size,)
+    One subclass says how they contribute (`_projections`), another how states follow from the gates (`hybrid_forward`);
+    a cell inherits from one of each.
     """
 
     _gates = 1
     _num_states = 1
     _short_name = "rnn"
+    _activation: str
+
+    def _alias(self) -> str:
+        return self._short_name
+
+    def _projections(
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """What input and state contribute to the gates: gates * units along axis 1."""
+        raise NotImplementedError
+
+    def _gate(self, F: Functions, x: Tensor) -> Tensor:
+        """A gate between 0 and 1."""
+        raise NotImplementedError
+
+
+class ElmanStep(GatedCell):
+    """h' = activation(i2h + h2h)."""
+
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
+        i2h, h2h = self._projections(F, x, states[0], params)
+        output = F.Activation(i2h + h2h, act_type=self._activation)
+        return output, [output]
+
+
+class LSTMStep(GatedCell):
+    """c' = f c + i g, h' = o activation(c')."""
+
+    _gates, _num_states, _short_name = 4, 2, "lstm"
+
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
+        i2h, h2h = self._projections(F, x, states[0], params)
+        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
+        i, f, o = (self._gate(F, gates[index]) for index in (0, 1, 3))
+        g = F.Activation(gates[2], act_type=self._activation)
+        c = f * states[1] + i * g
+        h = o * F.Activation(c, act_type=self._activation)
+        return h, [h, c]
+
+
+class GRUStep(GatedCell):
+    """h' = (1 - z) n + z h."""
+
+    _gates, _short_name = 3, "gru"
+
+    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
+        h = states[0]
+        i2h, h2h = self._projections(F, x, h, params)
+        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, name="i2h_slice"))
+        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, name="h2h_slice"))
+        r, z = (self._gate(F, inner[index] + outer[index]) for index in (0, 1))
+        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
+        output = (1.0 - z) * n + z * h
+        return output, [output]
+
+
+class _Dense(GatedCell):
+    """Base: weights and biases from input and state to the gates.
+
+    hidden_size : units of output and states; input_size : of the input, 0 takes it from the first batch
+    activation : of new values; recurrent_activation : of the gates; 'relu', 'tanh', 'sigmoid', 'softrelu' or 'softsign'
+    i2h_weight : (gates * hidden_size, input_size); h2h_weight : (gates * hidden_size, hidden_size);
+    i2h_bias, h2h_bias : (gates * hidden_size,)
+    """
 
     def __init__(
         self,
@@ -173,10 +236,13 @@ class _Gated(HybridRecurrentCell):
         input_size: int = 0,
         prefix: str | None = None,
         params: ParameterDict | None = None,
+        activation: str = "tanh",
+        recurrent_activation: str = "sigmoid",
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._input_size = input_size
+        self._activation, self._recurrent_activation = activation, recurrent_activation
         rows = self._gates * hidden_size
         self._declare(
             i2h_weight=((rows, input_size), i2h_weight_initializer),
@@ -185,20 +251,19 @@ class _Gated(HybridRecurrentCell):
             h2h_bias=((rows,), h2h_bias_initializer),
         )
 
-    def _alias(self) -> str:
-        return self._short_name
-
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]
 
     def _projections(
         self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """What input and state contribute to the gates, (N, gates * hidden_size) each."""
         rows = self._gates * self._hidden_size
         i2h = F.FullyConnected(inputs, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
         h2h = F.FullyConnected(state, params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
         return i2h, h2h
+
+    def _gate(self, F: Functions, x: Tensor) -> Tensor:
+        return F.Activation(x, act_type=self._recurrent_activation)
 
     def __repr__(self) -> str:
         rows, columns = self.i2h_weight.shape or (0, 0)
@@ -208,7 +273,7 @@ class _Gated(HybridRecurrentCell):
 
 
 @layer
-class RNNCell(_Gated):
+class RNNCell(ElmanStep, _Dense):
     """h' = activation(W x + b + U h + c), the Elman network. One state, h.
 
     activation : 'relu', 'tanh', 'sigmoid', 'softrelu' or 'softsign'
@@ -227,74 +292,23 @@ class RNNCell(_Gated):
         params: ParameterDict | None = None,
     ) -> None:
         weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
-        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
-        self._activation = activation
-
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._projections(F, x, states[0], params)
-        output = F.Activation(i2h + h2h, act_type=self._activation)
-        return output, [output]
+        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params, activation)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {self._activation})"
 
 
-class _TwoActivations(_Gated):
-    """Base of cells with gates of their own. activation : of what is new; recurrent_activation : of the gates"""
-
-    def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: InitializerLike | None = None,
-        h2h_weight_initializer: InitializerLike | None = None,
-        i2h_bias_initializer: InitializerLike = "zeros",
-        h2h_bias_initializer: InitializerLike = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: ParameterDict | None = None,
-        activation: str = "tanh",
-        recurrent_activation: str = "sigmoid",
-    ) -> None:
-        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
-        super().__init__(hidden_size, *weights, *biases, input_size, prefix, params)
-        self._activation, self._recurrent_activation = activation, recurrent_activation
-
-
 @layer
-class LSTMCell(_TwoActivations):
+class LSTMCell(LSTMStep, _Dense):
     """Long short-term memory (Hochreiter and Schmidhuber 1997). Two states, h and c; gates in the order i, f, g, o.
 
     activation : of g and of the cell state; recurrent_activation : of i, f and o
     """
 
-    _gates, _num_states, _short_name = 4, 2, "lstm"
-
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._projections(F, x, states[0], params)
-        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
-        i, f, o = (F.Activation(gates[index], act_type=self._recurrent_activation) for index in (0, 1, 3))
-        g = F.Activation(gates[2], act_type=self._activation)
-        c = f * states[1] + i * g
-        h = o * F.Activation(c, act_type=self._activation)
-        return h, [h, c]
-
 
 @layer
-class GRUCell(_TwoActivations):
+class GRUCell(GRUStep, _Dense):
     """Gated recurrent unit (Cho et al. 2014), n = tanh(W x + b + r (U h + c)). One state; gates in the order r, z, n.
 
     activation : of n; recurrent_activation : of r and z
     """
-
-    _gates, _short_name = 3, "gru"
-
-    def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        h = states[0]
-        i2h, h2h = self._projections(F, x, h, params)
-        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, name="i2h_slice"))
-        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, name="h2h_slice"))
-        r = F.Activation(inner[0] + outer[0], act_type=self._recurrent_activation)
-        z = F.Activation(inner[1] + outer[1], act_type=self._recurrent_activation)
-        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
-        output = (1.0 - z) * n + z * h
-        return output, [output]

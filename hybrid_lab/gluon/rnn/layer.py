@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
 from ..parameter import Parameter
-from .cell import GRUCell, LSTMCell, RNNCell, StateInfo
+from .cell import GRUCell, LSTMCell, RecurrentCell, RNNCell, StateInfo
 from .modifier import BidirectionalCell, DropoutCell
 from .sequence import axes_of, is_tensor, zeros_for
 from .stack import HybridSequentialRNNCell
@@ -42,48 +44,59 @@ class _Layer(HybridBlock):
 
     _gates = 1
     _num_states = 1
-    _mode = "rnn_tanh"
+    _mode: str
+    _cell_type: Callable[..., RecurrentCell]
+    _clip: Mapping[str, Any] = {}
+    """Attributes of the operator that bound the cell state."""
 
-    def _make(
+    def __init__(
         self,
         hidden_size: int,
-        num_layers: int,
-        layout: str,
-        dropout: float,
-        bidirectional: bool,
-        input_size: int,
-        initializers: dict[str, Any],
-        dtype: DTypeLike | None,
-        use_sequence_length: bool,
-        clip: dict[str, Any] | None = None,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: InitializerLike | None = None,
+        h2h_weight_initializer: InitializerLike | None = None,
+        i2h_bias_initializer: InitializerLike = "zeros",
+        h2h_bias_initializer: InitializerLike = "zeros",
+        dtype: DTypeLike | None = "float32",
+        use_sequence_length: bool = False,
+        **kwargs: Unpack[BlockOptions],
     ) -> None:
-        if layout not in ("TNC", "NTC"):
-            raise ShapeError(f"{type(self).__name__}: layout={layout!r}; it must be 'TNC' or 'NTC'")
+        super().__init__(**kwargs)
+        check_choice(f"{type(self).__name__}: layout", layout, ("TNC", "NTC"), ShapeError)
         self._hidden_size, self._num_layers, self._layout = hidden_size, num_layers, layout
         self._dropout, self._directions, self._input_size = dropout, 2 if bidirectional else 1, input_size
-        self._initializers, self._dtype, self._use_sequence_length = initializers, dtype, use_sequence_length
-        self._clip = clip or {}
+        self._dtype, self._use_sequence_length = dtype, use_sequence_length
+        self._initializers = {
+            "i2h_weight": i2h_weight_initializer,
+            "h2h_weight": h2h_weight_initializer,
+            "i2h_bias": i2h_bias_initializer,
+            "h2h_bias": h2h_bias_initializer,
+        }
         rows = self._gates * hidden_size
-        for name, kind, place in self._names():
-            width = input_size if place == 0 else hidden_size * self._directions
+        for name, kind, number in self._names():
+            width = input_size if number == 0 else hidden_size * self._directions
             shape = {"i2h_weight": (rows, width), "h2h_weight": (rows, hidden_size)}.get(kind, (rows,))
-            init = initializers[kind]
+            init = self._initializers[kind]
             setattr(self, name, self.params.get(name, shape=shape, init=init, dtype=dtype, allow_deferred_init=True))
 
     def _names(self) -> Iterator[tuple[str, str, int]]:
         """(parameter, its kind, its layer), in MXNet's order."""
-        for place in range(self._num_layers):
+        for number in range(self._num_layers):
             for direction in ("l", "r")[: self._directions]:
                 for kind in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"):
-                    yield f"{direction}{place}_{kind}", kind, place
+                    yield f"{direction}{number}_{kind}", kind, number
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """By MXNet's paths, in which each layer is a cell: `_unfused.0.i2h_weight`, `_unfused.0.l_cell.i2h_weight`."""
         start = f"{prefix}._unfused" if prefix else "_unfused"
         found = {}
-        for name, kind, place in self._names():
+        for name, kind, number in self._names():
             side = f"{name[0]}_cell." if self._directions == 2 else ""
-            found[f"{start}.{place}.{side}{kind}"] = self._reg_params[name]
+            found[f"{start}.{number}.{side}{kind}"] = self._reg_params[name]
         return found
 
     # -- states ------------------------------------------------------------------------------------------------
@@ -179,8 +192,10 @@ class _Layer(HybridBlock):
 
     # -- other forms -------------------------------------------------------------------------------------------
 
-    def _cell(self, prefix: str, input_size: int) -> Any:
-        raise NotImplementedError
+    def _cell(self, prefix: str, input_size: int) -> RecurrentCell:
+        """A cell that shares the parameters of one layer and direction."""
+        initializers: dict[str, Any] = {f"{kind}_initializer": init for kind, init in self._initializers.items()}
+        return self._cell_type(self._hidden_size, input_size=input_size, prefix=prefix, **initializers)
 
     def _unfuse(self) -> HybridSequentialRNNCell:
         """The same layers as cells that share the parameters. Raises AttributeSpecError where states are clipped."""
@@ -189,19 +204,15 @@ class _Layer(HybridBlock):
         stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
         with stack.name_scope():
             width = self._input_size
-            for place in range(self._num_layers):
-                cell = self._cell(f"l{place}_", width)
+            for number in range(self._num_layers):
+                cell = self._cell(f"l{number}_", width)
                 if self._directions == 2:
-                    cell = BidirectionalCell(cell, self._cell(f"r{place}_", width))
+                    cell = BidirectionalCell(cell, self._cell(f"r{number}_", width))
                 stack.add(cell)
-                if self._dropout > 0 and place + 1 < self._num_layers:
+                if self._dropout > 0 and number + 1 < self._num_layers:
                     stack.add(DropoutCell(self._dropout))
                 width = self._hidden_size * self._directions
         return stack
-
-    def _cell_options(self, prefix: str, input_size: int) -> dict[str, Any]:
-        named = {f"{kind}_initializer": init for kind, init in self._initializers.items()}
-        return {"input_size": input_size, "prefix": prefix, **named}
 
     def __repr__(self) -> str:
         columns = self._reg_params["l0_i2h_weight"].shape or (0, 0)
@@ -213,10 +224,6 @@ class _Layer(HybridBlock):
         if self._directions == 2:
             parts.append("bidirectional")
         return f"{type(self).__name__}({', '.join(parts)})"
-
-
-def _initializers(i2h: object, h2h: object, i2h_bias: object, h2h_bias: object) -> dict[str, Any]:
-    return {"i2h_weight": i2h, "h2h_weight": h2h, "i2h_bias": i2h_bias, "h2h_bias": h2h_bias}
 
 
 @layer
@@ -245,19 +252,12 @@ class RNN(_Layer):
         use_sequence_length: bool = False,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        super().__init__(**kwargs)
-        if activation not in ("relu", "tanh"):
-            raise AttributeSpecError(f"RNN: activation={activation!r}; it must be 'relu' or 'tanh'")
-        self._mode = f"rnn_{activation}"
-        self._activation = activation
-        inits = _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        )
+        check_choice("RNN: activation", activation, ("relu", "tanh"), AttributeSpecError)
         sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
-        self._make(*sizes, inits, dtype, use_sequence_length)
-
-    def _cell(self, prefix: str, input_size: int) -> RNNCell:
-        return RNNCell(self._hidden_size, activation=self._activation, **self._cell_options(prefix, input_size))
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        super().__init__(*sizes, *weights, *biases, dtype, use_sequence_length, **kwargs)
+        self._mode = f"rnn_{activation}"
+        self._cell_type = partial(RNNCell, activation=activation)
 
 
 @layer
@@ -271,7 +271,7 @@ class LSTM(_Layer):
     Parameters: l0_i2h_weight, l0_h2h_weight, l0_i2h_bias, l0_h2h_bias, r0_... if bidirectional, l1_... and so on.
     """
 
-    _gates, _num_states, _mode = 4, 2, "lstm"
+    _gates, _num_states, _mode, _cell_type = 4, 2, "lstm", LSTMCell
 
     def __init__(
         self,
@@ -294,24 +294,19 @@ class LSTM(_Layer):
         use_sequence_length: bool = False,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        super().__init__(**kwargs)
         if projection_size is not None:
             raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) after it")
         if (state_clip_min is None) != (state_clip_max is None):
             raise AttributeSpecError("LSTM: state_clip_min and state_clip_max must be given together")
-        clip = {
-            "lstm_state_clip_min": state_clip_min,
-            "lstm_state_clip_max": state_clip_max,
-            "lstm_state_clip_nan": state_clip_nan,
-        }
-        inits = _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        )
         sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
-        self._make(*sizes, inits, dtype, use_sequence_length, clip if state_clip_min is not None else None)
-
-    def _cell(self, prefix: str, input_size: int) -> LSTMCell:
-        return LSTMCell(self._hidden_size, **self._cell_options(prefix, input_size))
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        super().__init__(*sizes, *weights, *biases, dtype, use_sequence_length, **kwargs)
+        if state_clip_min is not None:
+            self._clip = {
+                "lstm_state_clip_min": state_clip_min,
+                "lstm_state_clip_max": state_clip_max,
+                "lstm_state_clip_nan": state_clip_nan,
+            }
 
 
 @layer
@@ -323,30 +318,4 @@ class GRU(_Layer):
     Parameters: l0_i2h_weight, l0_h2h_weight, l0_i2h_bias, l0_h2h_bias, r0_... if bidirectional, l1_... and so on.
     """
 
-    _gates, _mode = 3, "gru"
-
-    def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        input_size: int = 0,
-        i2h_weight_initializer: InitializerLike | None = None,
-        h2h_weight_initializer: InitializerLike | None = None,
-        i2h_bias_initializer: InitializerLike = "zeros",
-        h2h_bias_initializer: InitializerLike = "zeros",
-        dtype: DTypeLike | None = "float32",
-        use_sequence_length: bool = False,
-        **kwargs: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        inits = _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        )
-        sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
-        self._make(*sizes, inits, dtype, use_sequence_length)
-
-    def _cell(self, prefix: str, input_size: int) -> GRUCell:
-        return GRUCell(self._hidden_size, **self._cell_options(prefix, input_size))
+    _gates, _mode, _cell_type = 3, "gru", GRUCell
