@@ -251,7 +251,7 @@ class HybridBlock(Block):
         trace = tracing.current()
         neutral = self._graphs.pinned_for(spec, *_inlined_types(trace, leaves))
         if trace is not None:
-            trace.observed += neutral.guard.places
+            trace.observed += neutral.observation.places
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))

@@ -309,7 +309,7 @@ def explain(net: Block, *inputs: object) -> Explanation:
             made = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
             row.programs = [program for program, _ in made]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
-            row.recompiled = cache.history.recompiles
+            row.recompiled = cache.compiled.recompiles
             found = [item.program for item in tuple(cache.compilations) if item.program.engine == "triton"]
             on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in found[-1:]]
         rows.append(row)
@@ -333,13 +333,13 @@ def _updates(net: Block) -> list[str]:
 
 
 def _graph_row(neutral: NeutralGraph) -> GraphRow:
-    guard, parts = neutral.guard, []
-    if guard.types is not None:
-        parts.append("the shapes " + ", ".join(str(shape) for shape, _ in guard.types))
-    if guard.training is not None:
-        parts.append("training" if guard.training else "prediction")
-    if guard.recording is not None:
-        parts.append("recorded calls" if guard.recording else "calls that are not recorded")
+    observation, parts = neutral.observation, []
+    if observation.types is not None:
+        parts.append("the shapes " + ", ".join(str(shape) for shape, _ in observation.types))
+    if observation.training is not None:
+        parts.append("training" if observation.training else "prediction")
+    if observation.recording is not None:
+        parts.append("recorded calls" if observation.recording else "calls that are not recorded")
     count = len(neutral.graph.operators)
     return GraphRow(describe(neutral.in_spec), count, neutral.source, " and ".join(parts), repr(neutral.graph))
 

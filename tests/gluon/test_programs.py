@@ -9,7 +9,7 @@ import pytest
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized import program_cache
 from hybrid_lab.gluon.hybridized.recompiles import MANY
 from hybrid_lab.log import logger
 
@@ -110,7 +110,7 @@ def test_many_recompiles_are_a_warning_with_the_remedy(messages):
     for size in range(MANY + 3, 2 * MANY + 2):
         net(nd.ones((size, 3)))
     assert len([text for level, text in messages if level == "WARNING"]) == 2
-    assert net._graphs.history.recompiles == 2 * MANY
+    assert net._graphs.compiled.recompiles == 2 * MANY
 
 
 def test_a_changing_number_is_named(messages):
@@ -126,7 +126,7 @@ def test_a_changing_number_is_named(messages):
 
 
 def test_programs_called_last_stay(monkeypatch):
-    monkeypatch.setattr(cached_graph, "MAX_PROGRAMS", 3)
+    monkeypatch.setattr(program_cache, "MAX_PROGRAMS", 3)
     net = make()
 
     def call(size):

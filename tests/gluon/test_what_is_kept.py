@@ -7,7 +7,7 @@ import numpy as np
 
 from hybrid_lab import explain, nd
 from hybrid_lab.gluon import HybridBlock, nn
-from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized import cached_graph, program_cache
 
 
 def test_old_weights_go_when_there_are_new_ones():
@@ -31,7 +31,7 @@ def test_old_weights_go_when_there_are_new_ones():
 
 
 def test_programs_that_made_room_hold_no_arrays(monkeypatch):
-    monkeypatch.setattr(cached_graph, "MAX_PROGRAMS", 2)
+    monkeypatch.setattr(program_cache, "MAX_PROGRAMS", 2)
     net = nn.Dense(4, in_units=4)
     net.initialize()
     net.hybridize(engine="numpy")

@@ -30,6 +30,8 @@ class Interrupt:
     def __call__(self, frame, event, argument):
         # A signal is handled between two instructions; the start of a call is one of these places.
         if event == "call" and "hybrid_lab" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename:
+            if frame.f_code is tape.Mode.__exit__.__code__:
+                return  # nothing that is written in Python can leave `with autograd.record():` before this has begun
             self.count += 1
             if self.count == self.at:
                 sys.setprofile(None)

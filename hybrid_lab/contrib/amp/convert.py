@@ -70,7 +70,7 @@ def convert_hybrid_block(
                 types=neutral.types,
                 in_spec=neutral.in_spec,
                 out_spec=neutral.out_spec,
-                guard=neutral.guard,
+                observation=neutral.observation,
             )
         ]
     )

@@ -103,7 +103,7 @@ class Examples:
             return
         whole = list(neutral.types or ())
         tries = [whole]
-        if neutral.guard.types is None and all(shape for shape, _ in whole):
+        if neutral.observation.types is None and all(shape for shape, _ in whole):
             tries = [[((1, *shape[1:]), dtype) for shape, dtype in whole], whole]
         for types in tries:
             if types and sum(math.prod(shape) * dtype_of(dtype).itemsize for shape, dtype in types) <= limit:
@@ -117,7 +117,8 @@ class Examples:
             return None
         graph = Graph(neutral.graph.inputs, outputs, draws=neutral.graph.draws)
         try:
-            return run(graph, [*inputs, *(array for array in owners if array is not None)], neutral.guard.training)
+            values = [*inputs, *(array for array in owners if array is not None)]
+            return run(graph, values, neutral.observation.training)
         except (HybridLabError, ValueError, IndexError, ArithmeticError):
             return None  # such inputs do not suit the model; there is no example then
 
@@ -144,7 +145,7 @@ def check(saved: SavedGraph, values: Mapping[str, np.ndarray], tensors: Mapping[
     if not inputs or any(key not in values for key in saved.parameters):
         return None
     try:
-        found = run(saved.graph, [*inputs, *(values[key] for key in saved.parameters)], saved.guard.training)
+        found = run(saved.graph, [*inputs, *(values[key] for key in saved.parameters)], saved.observation.training)
     except (HybridLabError, ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
         return f"its example cannot be run: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
     if len(found) != len(expected):

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.gluon.hybridized.neutral import UNGUARDED, Guard, NeutralGraph
+from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
 from hybrid_lab.gluon.hybridized.structure import Spec, count_leaves, from_json, plain, to_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -51,7 +51,7 @@ class SavedGraph:
     in_spec: Spec
     out_spec: Spec
     parameters: list[str]
-    guard: Guard = UNGUARDED
+    observation: Observation = NOTHING_OBSERVED
     types: tuple[Any, ...] | None = None
     nested: bool = False
     named: bool = False
@@ -66,7 +66,7 @@ class SavedGraph:
         graph = Graph(self.graph.inputs, self.graph.outputs, draws=self.graph.draws, name=name)
         owners = tuple(parameters[key] for key in self.parameters)
         origin = () if self.nested else None
-        return NeutralGraph(graph, self.in_spec, self.out_spec, owners, self.guard, "file", self.types, origin)
+        return NeutralGraph(graph, self.in_spec, self.out_spec, owners, self.observation, "file", self.types, origin)
 
 
 def write(
@@ -98,12 +98,12 @@ def write(
         structure["named"] = True
     if types is not None:
         structure["types"] = [[list(shape), dtype] for shape, dtype in types]
-    guard = neutral.guard
-    if (guard.types, guard.training, guard.recording) != (None, None, None):
-        held = None if guard.types is None else [[list(shape), dtype] for shape, dtype in guard.types]
-        structure["guard"] = {"types": held, "training": guard.training}
-        if guard.recording is not None:
-            structure["guard"]["recording"] = guard.recording
+    observation = neutral.observation
+    if (observation.types, observation.training, observation.recording) != (None, None, None):
+        held = None if observation.types is None else [[list(shape), dtype] for shape, dtype in observation.types]
+        structure["guard"] = {"types": held, "training": observation.training}
+        if observation.recording is not None:
+            structure["guard"]["recording"] = observation.recording
     constants: dict[str, np.ndarray] = {}
     attrs = {STRUCTURE: ["str", json.dumps(structure, ensure_ascii=False, allow_nan=False)]}
     text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
@@ -138,14 +138,14 @@ def parse(
         names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
         types = _types(structure.get("types"))
         held = structure.get("guard") or {}
-        guard = _guard(_types(held.get("types")), held.get("training"), held.get("recording"))
+        observation = _observation(_types(held.get("types")), held.get("training"), held.get("recording"))
         variables = {value.node.name: value for value in graph.inputs}
         ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
         good = (
             type(draws) is int
             and draws >= graph.draws
-            and (guard.training is None or type(guard.training) is bool)
-            and (guard.recording is None or type(guard.recording) is bool)
+            and (observation.training is None or type(observation.training) is bool)
+            and (observation.recording is None or type(observation.recording) is bool)
             and len(names) == count_leaves(in_spec)
             and len(graph.outputs) == count_leaves(out_spec)
             and (types is None or len(types) == len(names))
@@ -161,7 +161,7 @@ def parse(
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=draws, name=member)
     nested, named = structure.get("nested") is True, structure.get("named") is True
-    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), guard, types, nested, named)
+    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), observation, types, nested, named)
 
 
 def count_operators(container: Container, member: str) -> int:
@@ -186,13 +186,13 @@ def _depth(data: object) -> int:
     return depth
 
 
-def _guard(types: tuple[object, ...] | None, training: bool | None, recording: bool | None) -> Guard:
+def _observation(types: tuple[object, ...] | None, training: bool | None, recording: bool | None) -> Observation:
     if types is None and training is None and recording is None:
-        return UNGUARDED
+        return NOTHING_OBSERVED
     places = [("shape", None)] if types is not None else []
     places += [("mode", None)] if training is not None else []
     places += [("recording", None)] if recording is not None else []
-    return Guard(types, training, tuple(places), recording)
+    return Observation(types, training, tuple(places), recording)
 
 
 def _types(data: Any) -> tuple[Any, ...] | None:

@@ -229,15 +229,15 @@ class _Loading:
         if isinstance(block, SymbolBlock):
             candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
         for neutral in candidates:
-            if neutral.guard == saved.guard:
+            if neutral.observation == saved.observation:
                 return neutral
         if isinstance(block, SymbolBlock):
             raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
         if saved.named:
             return None
-        types = saved.guard.types or saved.types
+        types = saved.observation.types or saved.types
         if types is None:
             if access.style(block) == "2.x":
                 return None
             types = tuple(((), "float32") for _ in range(saved.num_data))
-        return trace(block, saved.in_spec, types, bool(saved.guard.training), bool(saved.guard.recording))
+        return trace(block, saved.in_spec, types, bool(saved.observation.training), bool(saved.observation.recording))

@@ -6,8 +6,7 @@ import copy
 import itertools
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +14,18 @@ from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.diagnostics.frames import hide_own_frames
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
-from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, code_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
-from hybrid_lab.gluon.hybridized.neutral import Guard, NeutralGraph, trace_block
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.program import Program
+from hybrid_lab.gluon.hybridized.program_cache import Call, ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
-from hybrid_lab.gluon.hybridized.recompiles import Compilation, History, Signature, reason_for
-from hybrid_lab.gluon.hybridized.shared import Shared
+from hybrid_lab.gluon.hybridized.recompiles import Compilation
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
@@ -44,8 +43,6 @@ _modes = tape.state
 _link = tape.link
 _ARRAYS = {NDArray}
 
-#: How many programs of one Block are kept before the one goes that was not called for longest.
-MAX_PROGRAMS = 64
 #: How many graphs of one Block's code are kept before the one goes that was not compiled for longest.
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
@@ -72,7 +69,7 @@ _of_the_parent: list[Any] = []
 def _forked() -> None:
     if registry.left_behind:
         for cache in (*_compiled, *traced):
-            _of_the_parent.append((dict(cache.programs), cache._latest, cache._shared, cache.history))
+            _of_the_parent.append(cache.compiled)
             cache.forget_programs()
 
 
@@ -91,12 +88,11 @@ def _same(one: list[Block], two: list[Block]) -> bool:
 
 
 class GraphCache:
-    """Everything that hybridization made of one block.
+    """Everything that hybridization made of one block: its neutral graphs, and the programs compiled from them.
 
     variants : graphs by input structure; pinned : graphs that a file brought, which win over the code
     _used : for each of the variants a number that grows with its latest use
-    programs : by Signature, the one called last at the end; history : of all compilations
-    _current : Signature of the program for calls of one kind as things are now, by all of it but the requests
+    compiled : the programs
     """
 
     def __init__(self, block: HybridBlock):
@@ -106,12 +102,7 @@ class GraphCache:
         self._used: dict[NeutralGraph, int] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
         self._pinned_tree: list[weakref.ref[Block]] = []
-        self.programs: OrderedDict[Any, Program] = OrderedDict()
-        self._current: dict[Any, Signature] = {}
-        self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
-        self.history = History()
-        self._latest: Program | None = None
-        self._shared: Shared | None = None  # made by the first compile
+        self.compiled = ProgramCache(self._lock)
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.called_at = -1  # `changes.count` at that call
         self.code: tuple[Any, ...] | None = None  # what the graphs were traced from, and with which values
@@ -135,21 +126,6 @@ class GraphCache:
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
         return GraphCache, (self.block,)
 
-    def _new_shared(self) -> Shared:
-        history = self.history
-
-        def note(program: Program, seconds: float, kind: str, reason: str) -> None:
-            history.note(program.block_name, Compilation(None, reason, seconds, program, capture(), kind))
-
-        def switch(old: Program, new: Program) -> None:
-            with self._lock:
-                for key in [key for key, program in self.programs.items() if program is old]:
-                    self.programs[key] = new
-                if self._latest is old:
-                    self._latest = new
-
-        return Shared(note, switch, self._lock)
-
     # -- graphs ----------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
@@ -172,18 +148,18 @@ class GraphCache:
             if and_dtypes:
                 self._reported = False
                 for spec, graphs in list(self.variants.items()):
-                    self.variants[spec] = [item for item in graphs if not item.guard.observed("dtype")]
-            self._latest = None
-            self.programs.clear()
-            self._current.clear()
-            self._outdated.clear()
-            self.history = History()
-            self._shared = None
+                    self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
+            self.compiled = ProgramCache(self._lock)
+
+    @property
+    def programs(self) -> Mapping[Any, Program]:
+        """The compiled programs by Signature, the one called last at the end."""
+        return self.compiled.programs
 
     @property
     def compilations(self) -> list[Compilation]:
         """The first compile and the latest ones, in order."""
-        return self.history.kept
+        return self.compiled.compilations
 
     def kind_of_call(self, args: tuple[object, ...]) -> tuple[Spec, tuple[Any, ...]] | None:
         """Structure and types of an eager call: a block that was never hybridized is traced for them when saved."""
@@ -233,7 +209,7 @@ class GraphCache:
         with self._lock:
             self.pinned = {}
             self.clear()
-            self.pinned = {(item.in_spec, item.guard): item for item in graphs}
+            self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
 
     def changed(self, reads: Reads | None = None) -> list[str]:
@@ -272,17 +248,19 @@ class GraphCache:
     def snapshot(self) -> dict[str, Any]:
         """What is cached now, to be put back by `restore`."""
         with self._lock:
-            names = ("code", "values", "failure", "_reported", "_pinned_tree", "_shared", "history")
+            names = ("code", "values", "failure", "_reported", "_pinned_tree")
             state = {name: getattr(self, name) for name in names}
-            state |= {name: getattr(self, name).copy() for name in ("pinned", "programs", "_current")}
-            return state | {"variants": {spec: list(graphs) for spec, graphs in self.variants.items()}}
+            state |= {"pinned": self.pinned.copy(), "compiled": self.compiled}
+            state |= {"variants": {spec: list(graphs) for spec, graphs in self.variants.items()}}
+            return state | {"_programs": self.compiled.snapshot()}
 
-    def restore(self, held: dict[str, object]) -> None:
+    def restore(self, held: dict[str, Any]) -> None:
         """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
         with self._lock:
-            self._latest = None
             for name, value in held.items():
-                setattr(self, name, value)
+                if name != "_programs":
+                    setattr(self, name, value)
+            self.compiled.restore(held["_programs"])
 
     def _live_pinned_tree(self) -> list[Block]:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
@@ -292,15 +270,16 @@ class GraphCache:
 
         types : (shape, dtype name) of the input tensors, or None where they are not known
         """
+        recording = bool(_modes.recording)
         for neutral in self.pinned.values():
-            if neutral.in_spec == plain(spec) and neutral.guard.holds(types or (), training, bool(_modes.recording)):
+            if neutral.in_spec == plain(spec) and neutral.observation.holds(types or (), training, recording):
                 return neutral
-        known = ", ".join(f"{describe(item.in_spec)}{item.guard.describe()}" for item in self.pinned.values())
-        guards = [neutral.guard for neutral in self.pinned.values()]
-        asked = Guard(
-            types if any(guard.types is not None for guard in guards) else None,
-            training if any(guard.training is not None for guard in guards) else None,
-            recording=bool(_modes.recording) if any(guard.recording is not None for guard in guards) else None,
+        known = ", ".join(f"{describe(item.in_spec)}{item.observation.describe()}" for item in self.pinned.values())
+        observations = [neutral.observation for neutral in self.pinned.values()]
+        asked = Observation(
+            types if any(each.types is not None for each in observations) else None,
+            training if any(each.training is not None for each in observations) else None,
+            recording=recording if any(each.recording is not None for each in observations) else None,
         )
         raise MissingGraphError(
             f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
@@ -322,7 +301,7 @@ class GraphCache:
         if self.pinned:
             return self.pinned_for(spec, types, training)
         for candidate in self.variants.get(spec, ()):
-            if candidate.guard.holds(types, training, bool(_modes.recording)):
+            if candidate.observation.holds(types, training, bool(_modes.recording)):
                 self._used[candidate] = next(_uses)
                 return candidate
         try:
@@ -334,7 +313,7 @@ class GraphCache:
             raise
         self.failure = None
         self.note(graph)
-        for what, location in graph.guard.places:
+        for what, location in graph.observation.places:
             if (what, location) in self._warned:
                 continue
             self._warned.add((what, location))
@@ -361,7 +340,7 @@ class GraphCache:
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: the program of the last call, where it is for arrays like this one."""
-        program, view = self._latest, leaf.host_view
+        program, view = self.compiled.latest, leaf.host_view
         if (
             program is not None
             and program.checked == changes.count
@@ -378,7 +357,7 @@ class GraphCache:
     def _find(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
         """The program for such a call as things are now, compiled if there is none."""
         recording, training = bool(_modes.recording), bool(_modes.training)
-        key = (
+        call = (
             spec,
             tuple([(leaf.host_view.shape, leaf.host_view.dtype) for leaf in leaves]),
             training,
@@ -386,37 +365,12 @@ class GraphCache:
             tuple([recording and tape.link(leaf) is not None for leaf in leaves]),
             leaves[0].buffer.context if leaves else None,
         )
-        current = self._current.get(key)
-        program = None if current is None else self.programs.get(current)
-        if program is None or not program.still_valid():
-            return self._compile(key, leaves)
-        if program is not self._latest:
-            with self._lock:
-                if self.programs.get(current) is program:
-                    self.programs.move_to_end(current)
-                    self._latest = program
-        return program
+        program = self.compiled.find(call)
+        return self._compile(call, leaves) if program is None else program
 
     def program(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
         """The program of a call with these arrays, in the mode of now; it does not run."""
         return self._find(spec, leaves)
-
-    def _known(self, key: tuple[Any, ...]) -> Program | None:
-        """A valid program for calls of this kind: the one of the last such call - perhaps of another thread - or one
-        for the gradients that the parameters ask for now.
-        """
-        current = self._current.get(key)
-        program = None if current is None else self.programs.get(current)
-        if program is None or program.still_valid():
-            return program
-        signature = Signature(*key)._replace(requests=program.requests_now())
-        program_now = self.programs.get(signature)
-        if program_now is None or not program_now.still_valid():
-            return None
-        self._current[key] = signature
-        self.programs.move_to_end(signature)
-        self._latest = program_now
-        return program_now
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""
@@ -435,54 +389,29 @@ class GraphCache:
             if not above and block is not self.block:
                 block._graphs._tell_of_hooks(self.block)
 
-    def _compile(self, short: tuple[Any, ...], leaves: Sequence[NDArray]) -> Program:
+    def _compile(self, call: Call, leaves: Sequence[NDArray]) -> Program:
         location = capture()
         with self._lock, without_collecting():
-            known = self._known(short)
+            known = self.compiled.find(call)  # of another thread
             if known is not None:
                 return known
-            key = Signature(*short)
+            spec, _, training, recording, *_ = call
             start = time.perf_counter()
             self._drop_stale()
-            neutral = self.neutral(key.spec, leaves)
-            for block in _below(self.block):
-                self._tell_of_hooks(block)
+            neutral = self.neutral(spec, leaves)
+            block, compiled = self.block, self.compiled
+            for each in _below(block):
+                self._tell_of_hooks(each)
             if any(parameter._array is None for parameter in neutral.parameters):
-                self.block._complete_from(neutral, leaves)
-            block = self.block
-            if self._shared is None:
-                self._shared = self._new_shared()
-            program = program_for(block.name, block._flags, neutral, leaves, key.training, key.recording, self._shared)
+                block._complete_from(neutral, leaves)
+            program = program_for(block.name, block._flags, neutral, leaves, training, recording, compiled)
             seconds = time.perf_counter() - start
-            self._keep(short, program, seconds, location)
+            compiled.add(call, program, seconds, location)
+            _compiled.add(self)
+            block.__dict__["_last_outputs"] = program.output_types
+            if not self._reported:
+                self._reported = True
+                logger.info(program.headline(seconds))
+            else:
+                logger.debug(f"{block.name}: recompiled in {seconds:.2f} s: {compiled.compilations[-1]}")
             return program
-
-    def _retire(self, key: Signature) -> None:
-        program = self.programs.pop(key)
-        program.retire()
-        self.history.retire(program)
-        if self._current.get(key[:-1]) == key:
-            del self._current[key[:-1]]
-
-    def _keep(self, short: tuple[Any, ...], program: Program, seconds: float, place: Location | None) -> None:
-        """Make a program the one for its key, say so, and let the one go that was not called for longest."""
-        key = Signature(*short)._replace(requests=program.requests)
-        kind, reason = reason_for(key, self.compilations, key in self.programs or key in self._outdated)
-        self._outdated.discard(key)
-        if key in self.programs:  # parameters got other arrays: let the old ones go
-            self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {key}
-            for other in (key, *self._outdated):
-                self._retire(other)
-        self.programs[key] = self._latest = program
-        self._current[short] = key
-        _compiled.add(self)
-        self.programs.move_to_end(key)
-        if len(self.programs) > MAX_PROGRAMS:
-            self._retire(next(iter(self.programs)))
-        self.block.__dict__["_last_outputs"] = program.output_types
-        self.history.note(self.block.name, Compilation(key, reason, seconds, program, place, kind))
-        if not self._reported:
-            self._reported = True
-            logger.info(program.headline(seconds))
-        else:
-            logger.debug(f"{self.block.name}: recompiled in {seconds:.2f} s: {self.compilations[-1]}")

@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics.errors import EngineUnavailable
 from hybrid_lab.engines.memory import is_tensor, to_device
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.shared import Shared
+from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.structure import unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.ndarray import tape
@@ -41,7 +41,7 @@ def program_for(
     leaves: Sequence[NDArray],
     training: bool,
     recording: bool,
-    shared: Shared | None = None,
+    cache: ProgramCache,
 ) -> Program:
     """A Program, on the device of the engine where it has one.
 
@@ -58,7 +58,7 @@ def program_for(
         if context.device_id:
             raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
     kind = Program if engine.device is None else DeviceProgram
-    return kind(name, flags, neutral, leaves, training, recording, shared)
+    return kind(name, flags, neutral, leaves, training, recording, cache)
 
 
 class DeviceProgram(Program):

@@ -41,19 +41,19 @@ class HeadSets:
         Calls run it from now on if this is the first backward, or if the current program was not the right one for
         these outputs before: a loop that alternates between two sets keeps both programs, and one of them runs.
         """
-        shared = program._shared
-        with shared.compiling:
+        cache = program.cache
+        with cache.compiling:
             right_program = self.programs.get(heads)
             if right_program is None:
                 start = time.perf_counter()
                 with without_collecting():
                     right_program = self.programs[heads] = program.differentiating(heads)
-                shared.note(right_program, time.perf_counter() - start, "heads", _reason(heads, program))
+                cache.note_further(right_program, time.perf_counter() - start, "heads", _reason(heads, program))
             if program is self.current:
                 if self._guessed or self._missed == heads:
                     self.current, self._guessed, self._missed = right_program, False, None
-                    shared.heads[program.neutral] = heads
-                    shared.switch(program, right_program)
+                    cache.heads[program.neutral] = heads
+                    cache.switch(program, right_program)
                 else:
                     self._missed = heads
             if len(self.programs) > MAX_SETS:

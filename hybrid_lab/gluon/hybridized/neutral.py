@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Guard:
-    """What the traced code observed; the graph holds only where it is the same again.
+class Observation:
+    """What the traced code observed; the graph holds only for calls in which it would observe the same.
 
     types : (shape, dtype name) of every input tensor, or None; training : the mode, or None; recording : whether calls
     were recorded, or None
@@ -45,7 +45,7 @@ class Guard:
         mode = {True: " in training", False: " in prediction", None: ""}[self.training]
         return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 
-    def observed(self, what: str) -> bool:
+    def includes(self, what: str) -> bool:
         """Whether the code asked for this: "shape", "dtype", "mode" or "recording"."""
         return any(kind == what for kind, _ in self.places)
 
@@ -55,7 +55,7 @@ class Guard:
         return self.training in (None, training) and self.recording in (None, recording)
 
 
-UNGUARDED = Guard()
+NOTHING_OBSERVED = Observation()
 """Of code that observed nothing: its graph always holds."""
 
 
@@ -77,7 +77,7 @@ class NeutralGraph:
     in_spec: Spec
     out_spec: Spec
     parameters: tuple[Parameter, ...]
-    guard: Guard = UNGUARDED
+    observation: Observation = NOTHING_OBSERVED
     source: str = "code"
     types: tuple[Any, ...] | None = None
     origin: tuple[Value, ...] | None = None
@@ -134,11 +134,11 @@ def trace_block(
     variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     refuse_leaks(graph)
-    guard = _guard(trace.observed, types, training, recording)
+    observation = _observation(trace.observed, types, training, recording)
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
     for nested, nested_graph in trace.nested.values() if keep else ():
         nested._graphs.note(nested_graph)
-    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), guard, types=known)
+    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known)
 
 
 def run_traced(block: HybridBlock, trace: tracing.Trace, passed: Passed, path: str) -> Any:
@@ -203,14 +203,14 @@ def spread(item: Any) -> Any:
     return item
 
 
-def _guard(
+def _observation(
     observed: Sequence[tuple[str, Location | None]], types: Sequence[tuple[Any, Any]], training: bool, recording: bool
-) -> Guard:
+) -> Observation:
     if not observed:
-        return UNGUARDED
+        return NOTHING_OBSERVED
     kinds = {what for what, _ in observed}
     observed_types = tuple((tuple(shape), dtype.name) for shape, dtype in types) if kinds & {"shape", "dtype"} else None
-    return Guard(
+    return Observation(
         observed_types,
         training if "mode" in kinds else None,
         tuple(observed),
@@ -234,7 +234,7 @@ def extract_nested(
     types = [trace.types.get(value, (None, None)) for value in values]
     seen = trace.observed[observed:]
     if any(shape is None for shape, _ in types) and any(what in ("shape", "dtype") for what, _ in seen):
-        return None  # it read shapes that are not known here, so there is nothing to guard the graph with
-    guard = _guard(seen, types, bool(trace.training), bool(modes.recording))
+        return None  # it read shapes that are not known here, so it is not known for which calls the graph holds
+    observation = _observation(seen, types, bool(trace.training), bool(modes.recording))
     parameters = tuple(owner for owner in owners if owner is not None)
-    return NeutralGraph(graph, spec, out_spec, parameters, guard, origin=tuple(values))
+    return NeutralGraph(graph, spec, out_spec, parameters, observation, origin=tuple(values))

@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
 from hybrid_lab.gluon.hybridized.higher_order import gradient_graph, one_step
-from hybrid_lab.gluon.hybridized.shared import Prologue, Shared
+from hybrid_lab.gluon.hybridized.program_cache import ProgramCache, Prologue
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.graph.differentiate import led_to
@@ -54,6 +54,7 @@ _NO_DRAWS = (0, 0)
 class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
 
+    cache : the programs of the same Block
     precision : the mixed precision it computes in, or None
     together : forward and backward of a recorded call, where something is kept from one to the other
     shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
@@ -71,7 +72,7 @@ class Program:
         leaves: Sequence[NDArray],
         training: bool,
         recording: bool,
-        shared: Shared | None = None,
+        cache: ProgramCache,
     ):
         self.neutral = neutral
         self.block_name, self._flags = name, flags
@@ -84,7 +85,7 @@ class Program:
         self.shape: Any = None if one is None else one.shape
         self.dtype: Any = None if one is None else one.dtype
         self.checked = changes.count
-        self._shared = Shared() if shared is None else shared
+        self.cache = cache
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self.requests = self.requests_now()
@@ -101,7 +102,7 @@ class Program:
         reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
-        self.differentiated = self._shared.heads.get(neutral, self._leading) & self._leading or self._leading
+        self.differentiated = self.cache.heads.get(neutral, self._leading) & self._leading or self._leading
         self._compile(
             flags, self._specialize([array.shape for array in inputs], [array.host_view.dtype for array in inputs], wrt)
         )
@@ -114,7 +115,7 @@ class Program:
         arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
             return specialize(*arguments, bound=True, **options)
-        return self._shared.specializations.specialize(*arguments, **options)
+        return self.cache.specializations.specialize(*arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
@@ -144,7 +145,7 @@ class Program:
         if special.prologue is not None:
             first = len(self.neutral.graph.inputs) - len(self._arrays)
             arrays = [self._arrays[index - first] for index in special.prologue_sources]
-            self.prologue = self._shared.prologue(special.prologue, arrays, engine, options)
+            self.prologue = self.cache.prologue(special.prologue, arrays, engine, options)
 
     def _bind(self, num_data: int) -> None:
         """Look up once what every call needs."""
@@ -436,13 +437,13 @@ class Program:
                 graph, present = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
                 name, compiled = f"{self.block_name} (gradient)", None
                 if present:
-                    compiled = type(self)(name, self._flags, graph, inputs, self.training, True, self._shared)
+                    compiled = type(self)(name, self._flags, graph, inputs, self.training, True, self.cache)
             except AutogradError:
                 self._gradients[key] = None, wrt
             else:
                 self._gradients[key] = compiled, present
                 if compiled is not None:
-                    self._shared.note(compiled, time.perf_counter() - start, "second", "gradients of gradients")
+                    self.cache.note_further(compiled, time.perf_counter() - start, "second", "gradients of gradients")
         program, present = self._gradients[key]
         return program if program is None or program.head_sets is None else program.head_sets.current, present
 
@@ -468,22 +469,22 @@ class Program:
         self._quiet += 1
         if self._quiet < self._patience:
             return
-        shared, serial = self._shared, self.prologue.serial if self.prologue is not None else None
-        with shared.lock:
+        cache, serial = self.cache, self.prologue.serial if self.prologue is not None else None
+        with cache.lock:
             if self._held[0] != versions or self._packed:
                 return
-            while len(shared.packed) >= MAX_PACKED:
-                shared.packed[0]._unpack()
-            self.forward.pack(inputs, (shared.serial, serial, self.special.forward_sources, tuple(versions)))
-            shared.packed.append(self)
+            while len(cache.packed) >= MAX_PACKED:
+                cache.packed[0]._unpack()
+            self.forward.pack(inputs, (cache.serial, serial, self.special.forward_sources, tuple(versions)))
+            cache.packed.append(self)
             self._packed = True
 
     def _unpack(self) -> None:
-        with self._shared.lock:
+        with self.cache.lock:
             if self._packed:
                 self._packed, self._quiet = False, 0
                 self._patience = min(2 * self._patience, MAX_PATIENCE)
-                self._shared.packed.remove(self)
+                self.cache.packed.remove(self)
                 self.forward.unpack()
 
     def reads(self) -> list[int]:

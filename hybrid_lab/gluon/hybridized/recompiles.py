@@ -1,8 +1,7 @@
-"""Recompiles: why each program of a Block was compiled, which call asked for it, a warning when there are many."""
+"""Recompiles: why each program of a Block was compiled, which call asked for it, and what helps against many."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +10,6 @@ from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon.hybridized.structure import Spec, describe
-from hybrid_lab.log import logger
 from hybrid_lab.ops.framework.precision import Precision
 
 if TYPE_CHECKING:
@@ -155,7 +153,7 @@ def reason_for(key: Signature, before: Sequence[Compilation], stale: bool) -> tu
     return nearest[0][0], ", ".join(words for _, words in nearest)
 
 
-_REMEDIES = {
+REMEDIES = {
     "shape": "Each shape needs its own program: use few shapes, by padding or cutting (bucketing), or a DataLoader "
     "with last_batch='discard'",
     "dtype": "Cast the inputs to one dtype before the call",
@@ -164,38 +162,3 @@ _REMEDIES = {
     "grad_req": "Each set of parameters that need a gradient has its own program: use only a few such sets",
     "evicted": "There are more signatures than the cache keeps programs: use fewer shapes",
 }
-
-
-class History:
-    """The compilations of one Block: all counted, the first and the latest kept."""
-
-    def __init__(self) -> None:
-        self.kept: list[Compilation] = []
-        self.kinds: Counter[str] = Counter()
-        self._warn_at = MANY
-
-    @property
-    def recompiles(self) -> int:
-        """How often the Block was compiled again."""
-        return self.kinds.total() - self.kinds["first"]
-
-    def retire(self, program: Program) -> None:
-        """Nobody calls it any more: remember no more than what it was."""
-        gone = [program, *program.companions()]
-        for item in self.kept:
-            if any(item.program is each for each in gone):
-                item.program = Retired.of(item.program)  # type: ignore[arg-type]
-
-    def note(self, name: str, item: Compilation) -> None:
-        """Count a compile of the Block `name`, and warn where there have been many. Modes and recording are not
-        blamed: they are few.
-        """
-        self.kept.append(item)
-        if len(self.kept) > KEPT:
-            del self.kept[1]  # the first and the latest tell most
-        self.kinds[item.kind] += 1
-        avoidable = sum(self.kinds[kind] for kind in _REMEDIES)
-        if avoidable >= self._warn_at:
-            self._warn_at *= 2
-            kind = max(_REMEDIES, key=lambda kind: self.kinds[kind])
-            logger.warning(f"{name} was compiled again {avoidable} times, now because of {item}. {_REMEDIES[kind]}")

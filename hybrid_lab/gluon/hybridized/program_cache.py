@@ -1,0 +1,191 @@
+"""ProgramCache: the programs of one Block, why each was compiled, and what they share, such as the Prologue."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import Counter, OrderedDict
+from operator import is_not
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hybrid_lab import forks
+from hybrid_lab.diagnostics.location import Location, capture
+from hybrid_lab.engines import memory
+from hybrid_lab.gluon.hybridized import recompiles
+from hybrid_lab.gluon.hybridized.recompiles import REMEDIES, Compilation, Retired, Signature, reason_for
+from hybrid_lab.graph.equal import equal
+from hybrid_lab.graph.specializations import Specializations
+from hybrid_lab.log import logger
+from hybrid_lab.ndarray.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from hybrid_lab.engines.engine import Engine, Executable
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+    from hybrid_lab.gluon.hybridized.program import Program
+    from hybrid_lab.graph.graph import Graph
+
+_serial = itertools.count()
+_NO_DRAWS = (0, 0)
+
+#: How many programs of one Block are kept before the one goes that was not called for longest.
+MAX_PROGRAMS = 64
+#: A Signature without its requests.
+Call = tuple[Any, ...]
+
+
+class ProgramCache:
+    """The programs of one Block, and what they have in common.
+
+    programs : by Signature, the one called last at the end; latest : the program of the last call
+    compilations : the first compile and the latest ones, in order; kinds : how many there were of each kind
+    specializations : the graphs of earlier calls, for those of other sizes
+    heads : per neutral graph, the outputs that the backwards of its calls differentiated of late
+    packed : the few programs whose engine keeps copies of the parameters; lock : held to change them and the prologues
+    compiling : held while one of the programs is compiled: the lock of the GraphCache
+    """
+
+    def __init__(self, compiling: Any) -> None:
+        self.compiling = compiling
+        self.programs: OrderedDict[Signature, Program] = OrderedDict()
+        self.latest: Program | None = None
+        self.compilations: list[Compilation] = []
+        self.kinds: Counter[str] = Counter()
+        self._warn_at = recompiles.MANY
+        self._current: dict[Call, Signature] = {}  # of the program for such calls as things are now
+        self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
+        self.specializations = Specializations()
+        self.heads: weakref.WeakKeyDictionary[NeutralGraph, frozenset[int]] = weakref.WeakKeyDictionary()
+        self.serial = next(_serial)
+        self.lock = forks.rlock()
+        self._prologues: weakref.WeakSet[Prologue] = weakref.WeakSet()
+        self.packed: list[Program] = []
+
+    # -- programs --------------------------------------------------------------------------------------------
+
+    def find(self, call: Call) -> Program | None:
+        """The program for such calls as things are now: that of the last such call, or one for the gradients that the
+        parameters ask for now. None if there is none.
+        """
+        signature = self._current.get(call)
+        program = None if signature is None else self.programs.get(signature)
+        if program is not None and not program.still_valid():
+            signature = Signature(*call)._replace(requests=program.requests_now())
+            program = self.programs.get(signature)
+        if signature is None or program is None or not program.still_valid():
+            return None
+        if program is not self.latest:
+            with self.compiling:
+                if self.programs.get(signature) is program:
+                    self.programs.move_to_end(signature)
+                    self.latest, self._current[call] = program, signature
+        return program
+
+    def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
+        """Keep a program as the one for such calls, and let the one go that was not called for longest."""
+        signature = Signature(*call)._replace(requests=program.requests)
+        stale = signature in self.programs or signature in self._outdated
+        kind, reason = reason_for(signature, self.compilations, stale)
+        self._outdated.discard(signature)
+        if signature in self.programs:  # parameters got other arrays: let the old ones go
+            self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {signature}
+            for other in (signature, *self._outdated):
+                self._retire(other)
+        self.programs[signature] = self.latest = program
+        self._current[call] = signature
+        if len(self.programs) > MAX_PROGRAMS:
+            self._retire(next(iter(self.programs)))
+        self.note(Compilation(signature, reason, seconds, program, place, kind))
+
+    def _retire(self, signature: Signature) -> None:
+        """Nobody calls the program any more: give up what others hold of it, and remember no more than what it was."""
+        program = self.programs.pop(signature)
+        program.retire()
+        gone = [program, *program.companions()]
+        for item in self.compilations:
+            if any(item.program is each for each in gone):
+                item.program = Retired.of(item.program)  # type: ignore[arg-type]
+        if self._current.get(signature[:-1]) == signature:
+            del self._current[signature[:-1]]
+
+    def switch(self, old: Program, new: Program) -> None:
+        """From now on calls run another program of the same signature."""
+        with self.compiling:
+            for signature in [signature for signature, program in self.programs.items() if program is old]:
+                self.programs[signature] = new
+            if self.latest is old:
+                self.latest = new
+
+    def snapshot(self) -> tuple[OrderedDict[Signature, Program], dict[Call, Signature]]:
+        """The programs as they are now, to be put back by `restore`."""
+        return self.programs.copy(), self._current.copy()
+
+    def restore(self, state: tuple[OrderedDict[Signature, Program], dict[Call, Signature]]) -> None:
+        self.latest = None
+        self.programs, self._current = state[0].copy(), state[1].copy()
+
+    # -- why they were compiled ------------------------------------------------------------------------------
+
+    def note_further(self, program: Program, seconds: float, kind: str, reason: str) -> None:
+        """Count a program that another program compiled."""
+        self.note(Compilation(None, reason, seconds, program, capture(), kind))
+
+    def note(self, item: Compilation) -> None:
+        """Count a compile, and warn where there have been many. Modes and recording are not blamed: they are few."""
+        self.compilations.append(item)
+        if len(self.compilations) > recompiles.KEPT:
+            del self.compilations[1]  # the first and the latest tell most
+        self.kinds[item.kind] += 1
+        avoidable = sum(self.kinds[kind] for kind in REMEDIES)
+        if avoidable >= self._warn_at:
+            self._warn_at *= 2
+            kind = max(REMEDIES, key=lambda kind: self.kinds[kind])
+            name = item.program.block_name
+            logger.warning(f"{name} was compiled again {avoidable} times, now because of {item}. {REMEDIES[kind]}")
+
+    @property
+    def recompiles(self) -> int:
+        """How often the Block was compiled again."""
+        return self.kinds.total() - self.kinds["first"]
+
+    # -- what they have in common ----------------------------------------------------------------------------
+
+    def prologue(self, graph: Graph, arrays: list[NDArray], engine: Engine, options: dict[str, bool]) -> Prologue:
+        """The prologue of another program where it is the same one, compiled otherwise."""
+        with self.lock:
+            for known in self._prologues:
+                if known.serves(graph, arrays):
+                    return known
+            prologue = Prologue(graph, arrays, engine.compile(graph, **options))
+            self._prologues.add(prologue)
+            return prologue
+
+
+class Prologue:
+    """What a Block computes from its parameters alone, in prediction: held until one of them is written to.
+
+    arrays : the parameters it reads
+    """
+
+    def __init__(self, graph: Graph, arrays: list[NDArray], executable: Executable):
+        self.graph, self.arrays, self.executable = graph, arrays, executable
+        self.serial = next(_serial)
+        self._held: tuple[list[int], list[np.ndarray]] | None = None
+
+    def serves(self, graph: Graph, arrays: list[NDArray]) -> bool:
+        """Whether it gives the values of this graph for these arrays."""
+        same = len(arrays) == len(self.arrays) and not any(map(is_not, arrays, self.arrays))
+        return same and equal(graph, self.graph)
+
+    def values(self) -> list[np.ndarray]:
+        """The outputs for the parameters as they are now."""
+        versions = [array.buffer.version for array in self.arrays]
+        held = self._held
+        if held is None or held[0] != versions or any(array.buffer.exported for array in self.arrays):
+            device = self.executable.device
+            results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
+            if device is not None and not self.arrays:  # made of constants: called without a tensor, it gives arrays
+                results = [memory.to_device(result, device) for result in results]
+            held = self._held = versions, results
+        return held[1]
