@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy
 
@@ -78,14 +78,17 @@ class EvalMetric:
     overrides `update(labels, preds)`.
     """
 
+    default_name: ClassVar[str]
+    """The name that stands for None."""
+
     def __init__(
         self,
-        name: str,
+        name: str | None,
         output_names: Names = None,
         label_names: Names = None,
         **kwargs: Any,
     ) -> None:
-        self.name = str(name)
+        self.name = str(self.default_name if name is None else name)
         self.output_names = output_names
         self.label_names = label_names
         self._has_global_stats = kwargs.pop("has_global_stats", True)
@@ -154,6 +157,13 @@ class EvalMetric:
     def get_global_name_value(self) -> list[tuple[str, float]]:
         """`get_global()` as a list of pairs."""
         return _pairs(*self.get_global())
+
+
+class PlainMetric(EvalMetric):
+    """Base of the metrics without settings."""
+
+    def __init__(self, name: str | None = None, output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names, label_names)
 
 
 def _pairs(name: object, value: object) -> list[tuple[str, float]]:

@@ -9,7 +9,7 @@ import numpy
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, check_label_shapes, host, register
 
 
 @register
@@ -66,7 +66,11 @@ class _TwoClasses(EvalMetric):
     """
 
     def __init__(
-        self, name: str, output_names: Names = None, label_names: Names = None, average: str = "macro"
+        self,
+        name: str | None = None,
+        output_names: Names = None,
+        label_names: Names = None,
+        average: str = "macro",
     ) -> None:
         check_choice("average", average, ("macro", "micro"))
         self.average = average
@@ -114,10 +118,7 @@ class F1(_TwoClasses):
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(
-        self, name: str = "f1", output_names: Names = None, label_names: Names = None, average: str = "macro"
-    ) -> None:
-        super().__init__(name, output_names, label_names, average)
+    default_name = "f1"
 
     def score(self, counts: Array) -> float:
         hits, false_alarms, misses, _ = counts
@@ -133,10 +134,7 @@ class MCC(_TwoClasses):
     average : 'macro' averages the score over the calls of `update`; 'micro' is the score of all samples together
     """
 
-    def __init__(
-        self, name: str = "mcc", output_names: Names = None, label_names: Names = None, average: str = "macro"
-    ) -> None:
-        super().__init__(name, output_names, label_names, average)
+    default_name = "mcc"
 
     def score(self, counts: Array) -> float:
         hits, false_alarms, misses, rejected = counts
@@ -146,15 +144,14 @@ class MCC(_TwoClasses):
 
 
 @register
-class PCC(EvalMetric):
+class PCC(PlainMetric):
     """The correlation of predicted and true classes, any number of them, over all samples (Gorodkin 2004); with two
     classes MCC. nan where all predictions or all labels are of one class.
 
     preds : (batch, classes), or class numbers shaped as the labels
     """
 
-    def __init__(self, name: str = "pcc", output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names=output_names, label_names=label_names)
+    default_name = "pcc"
 
     def reset(self) -> None:
         self._global_table = numpy.zeros((0, 0))  # by predicted and by true class
@@ -203,7 +200,11 @@ class _LogProbability(EvalMetric):
     """-log of the probability given to the label. preds : (batch, classes) probabilities; labels : class numbers."""
 
     def __init__(
-        self, eps: float = 1e-12, name: str = "", output_names: Names = None, label_names: Names = None
+        self,
+        eps: float = 1e-12,
+        name: str | None = None,
+        output_names: Names = None,
+        label_names: Names = None,
     ) -> None:
         super().__init__(name, eps=eps, output_names=output_names, label_names=label_names)
         self.eps = eps
@@ -221,10 +222,7 @@ class _LogProbability(EvalMetric):
 class CrossEntropy(_LogProbability):
     """Mean of -log(probability of the label + eps). preds : (batch, classes) probabilities."""
 
-    def __init__(
-        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(eps, name, output_names, label_names)
+    default_name = "cross-entropy"
 
 
 @register
@@ -232,10 +230,7 @@ class CrossEntropy(_LogProbability):
 class NegativeLogLikelihood(_LogProbability):
     """As CrossEntropy, under its other name."""
 
-    def __init__(
-        self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(eps, name, output_names, label_names)
+    default_name = "nll-loss"
 
 
 @register

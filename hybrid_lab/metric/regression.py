@@ -7,10 +7,10 @@ from typing import Any
 import numpy
 
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.metric.base import Array, EvalMetric, Names, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, check_label_shapes, host, register
 
 
-class _Error(EvalMetric):
+class _Error(PlainMetric):
     """A mean error per batch, averaged over the batches."""
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
@@ -26,8 +26,7 @@ class _Error(EvalMetric):
 class MAE(_Error):
     """Mean absolute error, averaged over the batches."""
 
-    def __init__(self, name: str = "mae", output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names=output_names, label_names=label_names)
+    default_name = "mae"
 
     def error(self, difference: Array) -> numpy.floating:
         return numpy.abs(difference).mean()
@@ -37,8 +36,7 @@ class MAE(_Error):
 class MSE(_Error):
     """Mean squared error, averaged over the batches."""
 
-    def __init__(self, name: str = "mse", output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names=output_names, label_names=label_names)
+    default_name = "mse"
 
     def error(self, difference: Array) -> numpy.floating:
         return numpy.square(difference).mean()
@@ -48,8 +46,7 @@ class MSE(_Error):
 class RMSE(_Error):
     """Root of the mean squared error, averaged over the batches."""
 
-    def __init__(self, name: str = "rmse", output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names=output_names, label_names=label_names)
+    default_name = "rmse"
 
     def error(self, difference: Array) -> numpy.floating:
         return numpy.sqrt(numpy.square(difference).mean())
@@ -124,11 +121,10 @@ class _Spread:
 
 
 @register
-class Loss(EvalMetric):
+class Loss(PlainMetric):
     """The mean of the predictions, which are losses; labels are not used."""
 
-    def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names=output_names, label_names=label_names)
+    default_name = "loss"
 
     def update(self, labels: object, preds: object) -> None:
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:

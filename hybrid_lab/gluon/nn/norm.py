@@ -21,8 +21,30 @@ if TYPE_CHECKING:
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
+class _Norm(HybridBlock):
+    """What the layers share: their settings, and the parameters per channel."""
+
+    gamma: Parameter
+    _kwargs: dict[str, Any]
+
+    def _add_parameter(self, name: str, size: int, init: InitializerLike, learned: bool, **options: Any) -> None:
+        options["grad_req"] = "write" if learned else "null"
+        setattr(self, name, self.params.get(name, shape=(size,), init=init, allow_deferred_init=True, **options))
+
+    def _shown(self) -> list[str]:
+        return [f"{key}={value!r}" for key, value in self._kwargs.items()]
+
+    @property
+    def _size(self) -> int:
+        """The number of channels, 0 before it is known."""
+        return self.gamma.shape[0] if self.gamma.shape else 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._shown())})"
+
+
 @layer
-class BatchNorm(HybridBlock):
+class BatchNorm(_Norm):
     """y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel (arXiv 1502.03167).
 
     In train mode mean and variance are the batch's, and the running ones move towards them:
@@ -36,8 +58,6 @@ class BatchNorm(HybridBlock):
 
     x : any shape with that axis -> the same
     """
-
-    gamma: Parameter
 
     def __init__(
         self,
@@ -70,15 +90,7 @@ class BatchNorm(HybridBlock):
             ("running_mean", running_mean_initializer, False),
             ("running_var", running_variance_initializer, False),
         ):
-            parameter = self.params.get(
-                name,
-                grad_req="write" if learned else "null",
-                shape=(in_channels,),
-                init=init,
-                allow_deferred_init=True,
-                differentiable=learned,
-            )
-            setattr(self, name, parameter)
+            self._add_parameter(name, in_channels, init, learned, differentiable=learned)
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Statistics stay float32 where the model becomes float16 or bfloat16."""
@@ -89,9 +101,8 @@ class BatchNorm(HybridBlock):
     ) -> Tensor:
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma) or None})"
+    def _shown(self) -> list[str]:
+        return [*super()._shown(), f"in_channels={self._size or None}"]
 
 
 @layer
@@ -106,28 +117,22 @@ class BatchNormReLU(BatchNorm):
         )
 
 
-class _Affine(HybridBlock):
-    """What the norms without running statistics share: gamma and beta."""
-
-    gamma: Parameter
+class _Affine(_Norm):
+    """What the layers without running statistics share: gamma and beta."""
 
     def _set_up(
         self,
+        settings: dict[str, Any],
         size: int,
         center: bool,
         scale: bool,
         beta_initializer: InitializerLike,
         gamma_initializer: InitializerLike,
     ) -> None:
-        for name, init, learned in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center)):
-            parameter = self.params.get(
-                name,
-                grad_req="write" if learned else "null",
-                shape=(size,),
-                init=init,
-                allow_deferred_init=True,
-            )
-            setattr(self, name, parameter)
+        self._settings = settings  # the operator's attributes
+        self._kwargs = {**settings, "center": center, "scale": scale}
+        self._add_parameter("gamma", size, gamma_initializer, scale)
+        self._add_parameter("beta", size, beta_initializer, center)
 
 
 @layer
@@ -140,8 +145,6 @@ class LayerNorm(_Affine):
 
     x : any shape -> the same
     """
-
-    gamma: Parameter
 
     def __init__(
         self,
@@ -156,17 +159,13 @@ class LayerNorm(_Affine):
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        self._axis = axis
-        self._epsilon = epsilon
-        self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
+        self._set_up({"eps": epsilon, "axis": axis}, in_channels, center, scale, beta_initializer, gamma_initializer)
 
     def hybrid_forward(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
+        return F.LayerNorm(data, gamma=gamma, beta=beta, **self._settings)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma)})"
+    def _shown(self) -> list[str]:
+        return [*super()._shown(), f"in_channels={self._size}"]
 
 
 @layer
@@ -192,17 +191,11 @@ class GroupNorm(_Affine):
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
-        self._num_groups = num_groups
-        self._epsilon = epsilon
-        self._set_up(num_groups, center, scale, beta_initializer, gamma_initializer)
+        settings = {"eps": epsilon, "num_groups": num_groups}
+        self._set_up(settings, num_groups, center, scale, beta_initializer, gamma_initializer)
 
     def hybrid_forward(self, F: Functions, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown})"
+        return F.GroupNorm(data, gamma=gamma, beta=beta, **self._settings)
 
 
 @layer
@@ -229,21 +222,14 @@ class InstanceNorm(_Affine):
         **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        self._axis = axis
-        self._epsilon = epsilon
-        self._set_up(in_channels, center, scale, beta_initializer, gamma_initializer)
+        self._set_up({"eps": epsilon, "axis": axis}, in_channels, center, scale, beta_initializer, gamma_initializer)
 
     def hybrid_forward(self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        if self._axis == 1:
-            return F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
-        turned = F.SwapAxis(x, dim1=1, dim2=self._axis)
-        return F.SwapAxis(F.InstanceNorm(turned, gamma, beta, name="fwd", eps=self._epsilon), dim1=1, dim2=self._axis)
+        eps, axis = self._settings["eps"], self._settings["axis"]
+        if axis == 1:
+            return F.InstanceNorm(x, gamma, beta, name="fwd", eps=eps)
+        turned = F.SwapAxis(x, dim1=1, dim2=axis)
+        return F.SwapAxis(F.InstanceNorm(turned, gamma, beta, name="fwd", eps=eps), dim1=1, dim2=axis)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({shown}, in_channels={_size(self.gamma)})"
-
-
-def _size(parameter: Parameter) -> int:
-    return parameter.shape[0] if parameter.shape else 0
+    def _shown(self) -> list[str]:
+        return [*super()._shown(), f"in_channels={self._size}"]
