@@ -147,24 +147,29 @@ class Trainer:
         Raises StaleGradientError for such a parameter otherwise; then nothing is updated. An interrupt (Ctrl-C, the
         stop button) during the update arrives when it is complete.
         """
-        self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
-        self._allreduce_grads()
-        with boundary.lock, boundary.interrupts:
-            self._update(ignore_stale_grad)
-        boundary.passed()
+        self.allreduce_grads()
+        self._update(batch_size, ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
         """Sum the gradients of every parameter over its contexts, as `step` does; `update` may follow."""
-        self._allreduce_grads()
+        if len(self._contexts) < 2:
+            return
+        for parameter in self._params:
+            if parameter.grad_req == "null" or parameter._data is None:
+                continue
+            gradients = parameter.list_grad()
+            total = gradients[0].raw().copy()
+            for each in gradients[1:]:
+                total += each.raw()
+            for each in gradients:
+                np.copyto(each.raw(), total)
+                each.written()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """As `step`, without summing gradients over contexts."""
-        self._optimizer.rescale_grad = self._scale / batch_size
         self._check_fresh(ignore_stale_grad)
-        with boundary.lock, boundary.interrupts:
-            self._update(ignore_stale_grad)
-        boundary.passed()
+        self._update(batch_size, ignore_stale_grad)
 
     def _check_fresh(self, ignore_stale_grad: bool) -> None:
         if ignore_stale_grad:
@@ -179,27 +184,17 @@ class Trainer:
                 if not array._fresh_grad:
                     raise StaleGradientError(
                         f"the gradient of Parameter {parameter.name!r} on {array.ctx} was not written by a backward "
-                        f"pass since the "
-                        "last step: this iteration did not use it. If that is meant, step(batch_size, "
-                        "ignore_stale_grad=True) "
-                        "leaves such parameters as they are"
+                        "pass since the last step: this iteration did not use it. If that is meant, "
+                        "step(batch_size, ignore_stale_grad=True) leaves such parameters as they are"
                     )
 
-    def _allreduce_grads(self) -> None:
-        if len(self._contexts) < 2:
-            return
-        for parameter in self._params:
-            if parameter.grad_req == "null" or parameter._data is None:
-                continue
-            gradients = parameter.list_grad()
-            total = gradients[0].raw().copy()
-            for each in gradients[1:]:
-                total += each.raw()
-            for each in gradients:
-                np.copyto(each.raw(), total)
-                each.written()
+    def _update(self, batch_size: float, ignore_stale_grad: bool) -> None:
+        self._optimizer.rescale_grad = self._scale / batch_size
+        with boundary.lock, boundary.interrupts:
+            self._update_arrays(ignore_stale_grad)
+        boundary.passed()
 
-    def _update(self, ignore_stale_grad: bool) -> None:
+    def _update_arrays(self, ignore_stale_grad: bool) -> None:
         steps = [self._arrays(number, ignore_stale_grad) for number in range(len(self._updaters))]
         scaler = self._amp_loss_scaler
         skip = scaler is not None and scaler.overflowed([each for step in steps for each in step[1]])

@@ -436,12 +436,12 @@ def grad(
     return results
 
 
-class _GradientOf(Entry):
-    """y = gradient, of variables that it need not depend on: they get zeros, as in MXNet."""
+class Identity(Entry):
+    """y = x. There may be further inputs, on which y does not depend: they get zeros, as in MXNet."""
 
     __slots__ = ()
 
-    name = "a gradient"
+    name = "an identity"
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         return [*douts, *[None] * (len(needed) - 1)]
@@ -452,7 +452,7 @@ class _GradientOf(Entry):
 def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
     """The gradient as a step of these variables, so that one which is constant can be differentiated too."""
     result = type(gradient).view_of(gradient.buffer, gradient.host_view)
-    note(_GradientOf(), (gradient, *variables), (result,))
+    note(Identity(), (gradient, *variables), (result,))
     return result
 
 

@@ -6,22 +6,9 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from hybrid_lab.ndarray.backward import run_backward
+from hybrid_lab.ndarray.backward import Identity, run_backward
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Entry, Mode, Node, Output, link, note
-
-
-class _Pass(Entry):
-    """y = x: cuts what comes before x off from what is differentiated with respect to y."""
-
-    __slots__ = ()
-
-    name = "a pass"
-
-    def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return douts
-
-    backward_recorded = backward
 
 
 class _Outputs(Entry):
@@ -80,9 +67,10 @@ def replay(
     stop: list[Node] = []
     for index, item in enumerate(inputs):
         if isinstance(item, NDArray):
-            # Those that are not needed too: the gradients that come out depend on them.
+            # A step of its own, at which the backward pass stops; also for inputs whose gradient is not needed, because
+            # the gradients of the others depend on them.
             starts[index] = NDArray.view_of(item.buffer, item.host_view)
-            node = note(_Pass(), (item,), (starts[index],))
+            node = note(Identity(), (item,), (starts[index],))
             if node is not None:
                 stop.append(node)
     with Mode(True, None):

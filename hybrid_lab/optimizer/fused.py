@@ -32,6 +32,7 @@ from hybrid_lab.graph.node import input_node
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.precision import SINGLE
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -39,17 +40,19 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 
+@lru_cache(maxsize=512)
 def update_graph(
     kind: type[Optimizer],
     op: Operator,
-    dtype: Any,
+    dtype: np.dtype,
     numbers: tuple[str, ...],
     size: int = BLOCK,
     half: np.dtype | None = None,
 ) -> Graph:
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
-    size : of the block, in values. Decay and rescaling that are not among `numbers` are left out.
+    numbers : learning rate, decay and the like; decay and rescaling that are not among them are left out
+    size : of the block, in values
     dtype : of the arrays; float16 and bfloat16 are updated in float32, with numbers of float32, and rounded
     half : of weights with copies in `dtype`: the copy stands for the weight, the gradient comes in `half`, and the
         weight itself is one more input behind the states, written to
@@ -84,18 +87,6 @@ def update_graph(
 def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Blockwise:
     """The compiled step; Trainers with the same settings share it."""
     return write_blockwise(update_graph(kind, op, dtype, numbers))
-
-
-@lru_cache(maxsize=256)
-def _mixed_graph(kind: type[Optimizer], op: Operator, half: np.dtype, numbers: tuple[str, ...]) -> Graph:
-    """The step through float32 copies, for a device."""
-    return update_graph(kind, op, np.dtype("float32"), numbers, half=half)
-
-
-@lru_cache(maxsize=256)
-def _narrow_graph(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Graph:
-    """The step of weights of half precision without copies, for a device."""
-    return update_graph(kind, op, dtype, numbers)
 
 
 @lru_cache(maxsize=256)
@@ -214,10 +205,8 @@ class _Arrays:
 
 
 def _group(kind: object, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
-    if half is not None:
-        return _Group(_mixed_graph(kind, op, half, numbers), None)
-    if is_narrow(dtype):
-        return _Group(_narrow_graph(kind, op, dtype, numbers), None)
+    if half is not None or is_narrow(dtype):
+        return _Group(update_graph(kind, op, dtype, numbers, half=half), None)
     program = _program(kind, op, dtype, numbers)
     return _Group(program.graph, program)
 
@@ -406,8 +395,8 @@ class FusedUpdate:
 
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
         kind: Any = type(self.optimizer)
-        graphs = [_mixed_graph(kind, held.op, half, names) for half in set(held.halves) - {None}]
-        graphs += [_narrow_graph(kind, held.op, dtype, names) for dtype in held.narrow]
+        graphs = [update_graph(kind, held.op, SINGLE, names, half=half) for half in set(held.halves) - {None}]
+        graphs += [update_graph(kind, held.op, dtype, names, half=None) for dtype in held.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[int]) -> list[tuple[float, float, int]]:
