@@ -101,6 +101,26 @@ def test_the_program_works_in_place_where_a_value_dies():
     assert node.op.program.source.count("out=t") == 3
 
 
+@pytest.mark.parametrize("read", [(0,), (1, 2), (2,)])
+@pytest.mark.parametrize("name", ["LayerNorm", "BatchNorm"])
+def test_gradients_of_a_normalization_that_nobody_reads_are_not_computed(name, read):
+    def net(F, x, dy):
+        column = F.sum(F.square(x), axis=0)
+        if name == "LayerNorm":
+            gradients = F._layer_norm_grad(dy, x, column, *F.LayerNorm(x, column, column, output_mean_var=True)[1:])
+        else:
+            statistics = F.BatchNorm(x, column, column, column, column, fix_gamma=False, output_mean_var=True)[1:]
+            gradients = F._batch_norm_grad(dy, x, column, *statistics, fix_gamma=False)
+        return [gradients[index] for index in read]
+
+    graph, arrays = graph_of(net, (6, 5), (6, 5)), uniform((6, 5), (6, 5))
+    executable = engines.get("torch").compile(graph)
+    (node,) = executable.graph.operators
+    assert f"need={[index in read for index in range(3)]}" in node.op.program.source
+    for got, wanted in zip(executable(arrays), evaluate(graph, arrays), strict=True):
+        assert close(got, wanted, 1e-4)
+
+
 def test_dropout_masks_come_from_numpy_and_equal_eager():
     x = input_node("x", shape=(50, 4), dtype="float32")
     dropout = operator("Dropout").bind(p=0.5).bind_mode(True)
@@ -287,6 +307,30 @@ def test_threads_of_a_torch_that_the_user_imported_are_the_users(imported, monke
     engine.set_threads()
     engine.set_threads()
     assert calls == ([] if imported else [engine.thread_count()])
+
+
+@pytest.mark.parametrize("channels", [1, images.MANY_CHANNELS])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        {"kernel": (2, 2), "stride": (2, 2)},
+        {"kernel": (3, 2), "stride": (1, 2), "pad": (1, 0)},
+        {"kernel": (3, 3), "stride": (2, 2), "pooling_convention": "full"},
+        {"kernel": (1, 1), "stride": (3, 2)},
+    ],
+    ids=["disjoint", "padded", "rounded up", "single elements"],
+)
+def test_the_first_of_equal_maxima_takes_the_gradient(windows, channels):
+    def net(F, x):
+        y = F.Pooling(x, **windows)
+        return y, F._max_pool_grad(F.exp(y), x, y, **windows)
+
+    x = np.random.RandomState(0).randint(-3, 3, (2, channels, 6, 6)).astype("float32")
+    graph = graph_of(net, x.shape)
+    executable = engines.get("torch").compile(graph)
+    assert executable.report.operators["numpy"] == 0
+    for got, wanted in zip(executable([x]), evaluate(graph, [x]), strict=True):
+        assert close(got, wanted)
 
 
 @pytest.mark.parametrize(

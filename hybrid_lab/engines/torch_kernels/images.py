@@ -112,10 +112,8 @@ def _pooling(torch: ModuleType, node: RuleNode) -> Kernel:
     kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
     if op.pool_type == "max" and op.global_pool:
         return lambda x: torch.amax(x, (2, 3), True)
-    if op.pool_type == "max" and not any(pad) and not ceil:
-        return _sweep(torch, node)
     if op.pool_type == "max":
-        return lambda x: torch.max_pool2d(x, kernel, stride, pad, 1, ceil)
+        return _max_pool(torch, node)
     needs(op.pool_type != "lp", "pool_type='lp'")
     if op.global_pool:
         reduce = torch.mean if op.pool_type == "avg" else torch.sum
@@ -126,54 +124,54 @@ def _pooling(torch: ModuleType, node: RuleNode) -> Kernel:
     return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
 
 
-def _sweep(torch: ModuleType, node: RuleNode) -> Kernel:
-    """The maximum over windows, one axis after the other: on whole slices, which torch's own loop is slower than."""
-    windows = node.op.windows(shape_of(node, 0)[2:])
-    cuts = []
-    for axis in (0, 1):
-        size, step, count = windows.kernel[axis], windows.stride[axis], windows.output[axis]
-        parts = [slice(at, at + (count - 1) * step + 1, step) for at in range(size)]
-        cuts.append([(..., part, slice(None)) if axis == 0 else (..., part) for part in parts])
+def _max_pool(torch: ModuleType, node: RuleNode) -> Kernel:
+    """The maximum over windows, one axis after the other, on whole slices: 3 to 30 times as fast as torch.max_pool2d,
+    which looks at every element of every window.
+    """
+    size = shape_of(node, 0)[2:]
+    windows = node.op.windows(size)
+    border = [
+        width
+        for pad, reach, length in zip(windows.pad, windows.reach, size, strict=True)
+        for width in (max(0, reach - length - pad), pad)
+    ][::-1]
+    rows, columns = (
+        [slice(at, at + (count - 1) * step + 1, step) for at in range(length)]
+        for length, step, count in zip(windows.kernel, windows.stride, windows.output, strict=True)
+    )
+
+    def largest(parts: list[Tensor]) -> Tensor:
+        result = torch.maximum(parts[0], parts[1]) if len(parts) > 1 else parts[0].clone()
+        for part in parts[2:]:
+            torch.maximum(result, part, out=result)
+        return result
 
     def pool(x: Tensor) -> Tensor:
-        for places in cuts:
-            made = torch.maximum(x[places[0]], x[places[1]]) if len(places) > 1 else x[places[0]].clone()
-            for place in places[2:]:
-                torch.maximum(made, x[place], out=made)
-            x = made
-        return x
+        if any(border):
+            x = torch.nn.functional.pad(x, border, value=-math.inf)
+        x = largest([x[..., part, :] for part in rows])
+        return largest([x[..., part] for part in columns])
 
     return pool
 
 
+#: From so many channels on, max_pool2d_with_indices is two to four times as fast with the channels as the last axis in
+#: memory, copies included: there torch compares all channels of a pixel at once.
+MANY_CHANNELS = 4
+
+
 @rule("_max_pool_grad")
 def _max_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
-    windows = node.op.windows(shape_of(node, 1)[2:])
-    if not any(pad) and not ceil and windows.disjoint and math.prod(kernel) <= 9:
-        return _disjoint_max_pool_grad(torch, windows)
+    data = shape_of(node, 1)
+    kernel, stride, pad, ceil = _window(node, data)
+    layout = torch.channels_last if data[1] >= MANY_CHANNELS else torch.contiguous_format
     forward = torch.ops.aten.max_pool2d_with_indices
     backward = torch.ops.aten.max_pool2d_with_indices_backward
 
     def gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        _, places = forward(x, kernel, stride, pad, (1, 1), ceil)
+        _, places = forward(x.contiguous(memory_format=layout), kernel, stride, pad, (1, 1), ceil)
         # No place holds a maximum that is NaN; torch would choose one.
-        return backward(dy.masked_fill(y != y, 0), x, kernel, stride, pad, (1, 1), ceil, places)
-
-    return gradient
-
-
-def _disjoint_max_pool_grad(torch: ModuleType, windows: Any) -> Kernel:
-    """Where windows do not overlap: each place of a window takes what is left of dy where it holds the maximum."""
-    places = [(..., *where) for where in windows.places()]
-
-    def gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        made, rest, zero = x.new_zeros(x.shape), dy.clone(), dy.new_zeros(())
-        for place in places:
-            hit = x[place] == y
-            made[place] = torch.where(hit, rest, zero)
-            rest.masked_fill_(hit, 0)  # the first maximum takes all
-        return made
+        return backward(dy.masked_fill(y != y, 0), x, kernel, stride, pad, (1, 1), ceil, places.contiguous())
 
     return gradient
 
@@ -231,23 +229,23 @@ def _layer_norm(torch: ModuleType, node: RuleNode) -> Kernel:
     return normalize
 
 
-@rule("_batch_norm_grad")
+@rule("_batch_norm_grad", need=True)
 def _batch_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     fixed = node.op.fix_gamma
     needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
-    backward, all_three = torch.ops.aten.native_batch_norm_backward, [True] * 3
-    return lambda dy, x, gamma, mean, inverse: backward(
-        dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, all_three
+    backward = torch.ops.aten.native_batch_norm_backward
+    return lambda dy, x, gamma, mean, inverse, need=(True, True, True): backward(
+        dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, need
     )
 
 
-@rule("_layer_norm_grad")
+@rule("_layer_norm_grad", need=True)
 def _layer_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     shape = shape_of(node, 0)
     needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
-    backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3
-    return lambda dy, x, gamma, mean, deviation: backward(
-        dy, x, shape[-1:], mean, deviation.reciprocal(), gamma, gamma, all_three
+    backward = torch.ops.aten.native_layer_norm_backward
+    return lambda dy, x, gamma, mean, deviation, need=(True, True, True): backward(
+        dy, x, shape[-1:], mean, deviation.reciprocal(), gamma, gamma, need
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.engines.memory import plain
-from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, rule_of
+from hybrid_lab.engines.torch_kernels.rules import NEED, OUT, SHARED, rule_of
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.printer import format_origin
@@ -121,6 +121,8 @@ class TorchProgram:
                     if not any(user.op.name in SHARED for user in users[item]):
                         operands.append(f"out={self._names[item]}")
                         break
+        if node.op.name in NEED:
+            operands.append(f"need={[value in kept or value in last_use for value in node.outputs]}")
         for position, value in enumerate(node.outputs):
             self._names[value] = f"t{index}" if len(node.outputs) == 1 else f"t{index}_{position}"
             self._origins[value] = value

@@ -29,6 +29,8 @@ TABLE: dict[str, Rule] = {}
 OUT: set[str] = set()
 #: Operators whose result may be a view of an input, or the same tensor in every call.
 SHARED: set[str] = set()
+#: Operators whose kernel takes `need=`, which of the outputs somebody reads. The others may be None.
+NEED: set[str] = set()
 #: Operator -> positions of inputs that need not be floating.
 WHOLE: dict[str, tuple[int, ...]] = {}
 #: Operators of which nothing need be floating: their results are positions, or elements of any data.
@@ -36,7 +38,12 @@ WHOLE_RESULTS: set[str] = set()
 
 
 def rule(
-    *names: str, out: bool = False, shared: bool = False, whole: tuple[int, ...] = (), whole_results: bool = False
+    *names: str,
+    out: bool = False,
+    need: bool = False,
+    shared: bool = False,
+    whole: tuple[int, ...] = (),
+    whole_results: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Enter a rule under these names."""
 
@@ -46,6 +53,8 @@ def rule(
             WHOLE[name] = whole
             if out:
                 OUT.add(name)
+            if need:
+                NEED.add(name)
             if shared:
                 SHARED.add(name)
             if whole_results:
