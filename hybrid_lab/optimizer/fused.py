@@ -7,7 +7,7 @@ a schedule never makes a new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from operator import is_not
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 
-@lru_cache(maxsize=512)
 def update_graph(
     kind: type[Optimizer],
     op: Operator,
@@ -81,6 +80,9 @@ def update_graph(
         effects.append((arrays[-1].value, builder.Cast(new[0], dtype=half.name).value))
     inputs = [each.value for each in (*arrays, *given.values())]
     return Graph(inputs, (), effects, name=op.name)
+
+
+_cached_graph: Callable[..., Graph] = lru_cache(maxsize=256)(update_graph)
 
 
 @lru_cache(maxsize=256)
@@ -206,7 +208,7 @@ class _Arrays:
 
 def _group(kind: object, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
     if half is not None or is_narrow(dtype):
-        return _Group(update_graph(kind, op, dtype, numbers, half=half), None)
+        return _Group(_cached_graph(kind, op, dtype, numbers, half=half), None)
     program = _program(kind, op, dtype, numbers)
     return _Group(program.graph, program)
 
@@ -395,8 +397,8 @@ class FusedUpdate:
 
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
         kind: Any = type(self.optimizer)
-        graphs = [update_graph(kind, held.op, SINGLE, names, half=half) for half in set(held.halves) - {None}]
-        graphs += [update_graph(kind, held.op, dtype, names, half=None) for dtype in held.narrow]
+        graphs = [_cached_graph(kind, held.op, SINGLE, names, half=half) for half in set(held.halves) - {None}]
+        graphs += [_cached_graph(kind, held.op, dtype, names, half=None) for dtype in held.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[int]) -> list[tuple[float, float, int]]:
