@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from hybrid_lab import temporary
+
+LARGE = 64 << 20
+"""So many bytes keep a disk busy for longer than a few more system calls take."""
+_PIECE = 16 << 20
 
 
 def _create(path: str) -> BinaryIO:
@@ -41,3 +46,28 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     directory = os.path.dirname(target)
     _sync_directory(directory)
     temporary.remove_stale(directory, target)
+
+
+def write_early(file: BinaryIO, chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:
+    """Write chunks of `size` bytes in all at the file's position; gives each piece of them once it is written.
+
+    The disk begins with a large file while the rest is still being written, so that the fsync at the end finds little
+    to do. Room for all bytes is reserved first, and each piece is sent to the disk without waiting for it. This is done
+    on Linux; elsewhere the chunks are written and no more.
+    """
+    position = sent = file.tell()
+    large = size >= LARGE and sys.platform == "linux"
+    if large:
+        with contextlib.suppress(OSError):  # a full disk is an error of the write that finds it
+            os.posix_fallocate(file.fileno(), position, size)
+    for chunk in chunks:
+        for start in range(0, len(chunk), _PIECE):
+            piece = chunk[start : start + _PIECE]
+            file.write(piece)
+            position += len(piece)
+            if large and position - sent >= _PIECE:
+                with contextlib.suppress(OSError):
+                    # Linux begins to write pages that it is told to drop, and keeps them until they are on the disk.
+                    os.posix_fadvise(file.fileno(), sent, position - sent, os.POSIX_FADV_DONTNEED)
+                sent = position
+            yield piece

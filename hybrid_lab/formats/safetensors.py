@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike, fspath
@@ -23,7 +23,6 @@ from ..diagnostics import ArchiveError, DTypeError
 from ..ops.framework.dtypes import BFLOAT16, bfloat16
 from . import strict_json
 from .atomic import atomic_write
-from .background import Begin
 from .source import Source
 
 HEADER_LIMIT = 100_000_000
@@ -109,23 +108,21 @@ class SafetensorsFile:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """The tensor as an array of its own in native byte order; KeyError if there is none of that name."""
-        return self._checked(self._read(name), name)
+        return self._read(name)[0]
 
-    def with_digest(self, name: str) -> tuple[np.ndarray, str]:
-        """The tensor, and the SHA-256 of its dtype, shape and bytes in hexadecimal."""
-        array = self._read(name)
-        digest = tensor_digest(array.dtype, array.shape, _bytes(array))
-        return self._checked(array, name), digest
+    def with_digest(self, name: str) -> tuple[np.ndarray, memoryview | bytes, str]:
+        """The tensor, its bytes in the file, and the SHA-256 of its dtype, shape and bytes in hexadecimal."""
+        array, raw = self._read(name)
+        return array, raw, tensor_digest(array.dtype, array.shape, raw)
 
-    def _read(self, name: str) -> np.ndarray:
-        """The tensor as it lies in the file: in little-endian order."""
+    def _read(self, name: str) -> tuple[np.ndarray, memoryview | bytes]:
         info = self.infos[name]
-        return self._source.array(len(self.header) + info.start, info.shape, info.dtype)
-
-    def _checked(self, array: np.ndarray, name: str) -> np.ndarray:
-        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        array = self._source.array(len(self.header) + info.start, info.shape, info.dtype)
+        raw = _bytes(array)
+        if info.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self._error(f"tensor {name!r} has bool elements other than 0 and 1")
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
+        native = info.dtype if info.dtype.isnative else info.dtype.newbyteorder("=")
+        return array.astype(native, copy=False), raw
 
     @property
     def size(self) -> int:
@@ -233,12 +230,9 @@ class Encoded:
         for _, array in self.tensors:
             yield little_bytes(array)
 
-    def digests(self, begin: Begin) -> dict[str, Callable[[], str]]:
-        """SHA-256 of every tensor (see `tensor_digest`), started by `begin` (see `background`)."""
-        return {name: begin(_digest, array) for name, array in self.tensors}
 
-
-def _digest(array: np.ndarray) -> str:
+def digest_of(array: np.ndarray) -> str:
+    """SHA-256 of a tensor (see `tensor_digest`)."""
     return tensor_digest(array.dtype, array.shape, little_bytes(array))
 
 

@@ -1,7 +1,9 @@
 """Archives of many Blocks and of large ones: work that grows with the number of Blocks, memory for one model only."""
 
+import os
 import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.formats import background
+from hybrid_lab.formats import atomic, background
+from hybrid_lab.formats.archive.container import Container, ContainerWriter
 from hybrid_lab.gluon import nn
 
 
@@ -103,8 +106,6 @@ def test_saving_and_loading_hold_the_model_once(tmp_path, layers):
 
 
 def test_arrays_that_are_not_in_order_are_copied_one_by_one(tmp_path):
-    from hybrid_lab.formats.archive.container import Container, ContainerWriter
-
     arrays = {str(index): np.arange(1 << 20, dtype="f8").reshape(1024, 1024).T + 0.0 for index in range(8)}
     arrays = {name: array.T for name, array in arrays.items()}
     tracemalloc.start()
@@ -127,6 +128,7 @@ def test_threads_write_the_same_bytes_and_find_the_same_damage(tmp_path, monkeyp
     net(mx.nd.ones((1, 3)))
     plain = net.save(tmp_path / "plain.hlab")
     monkeypatch.setattr(background, "WORTH_THREADS", 0)
+    monkeypatch.setattr(background, "WORTH_A_TASK", 0)
     threads = net.save(tmp_path / "threads.hlab")
     data = (tmp_path / "plain.hlab").read_bytes()
     assert plain != threads and (tmp_path / "threads.hlab").read_bytes() == data
@@ -136,3 +138,46 @@ def test_threads_write_the_same_bytes_and_find_the_same_damage(tmp_path, monkeyp
         (tmp_path / "bad.hlab").write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         with pytest.raises(ArchiveError):
             net.load(tmp_path / "bad.hlab")
+
+
+@pytest.mark.parametrize("order", ["followed", "refused"])
+def test_large_files_are_sent_to_the_disk_early_and_have_the_same_bytes(order, tmp_path, monkeypatch):
+    net = model(2)
+    net(mx.nd.ones((1, 3)))
+    data = Path(net.save(tmp_path / "whole.hlab")).read_bytes()
+    monkeypatch.setattr(atomic, "LARGE", 0)
+    monkeypatch.setattr(atomic, "_PIECE", 10)
+    sent = []
+
+    def order_to_disk(descriptor, start, size, *advice):
+        if order == "refused":
+            raise OSError(95, "Operation not supported")
+        sent.append(size)
+
+    monkeypatch.setattr(os, "posix_fadvise", order_to_disk, raising=False)
+    if order == "refused":
+        monkeypatch.setattr(os, "posix_fallocate", order_to_disk, raising=False)
+    assert Path(net.save(tmp_path / "pieces.hlab")).read_bytes() == data
+    assert order == "refused" or sys.platform != "linux" or (min(sent) >= 10 and sum(sent) > len(data) / 10)
+
+
+def test_small_tensors_of_a_large_archive_are_left_to_the_caller_s_thread(tmp_path, monkeypatch):
+    """Handing each of them to a thread took longer than its work, six times as long for 20,000 tensors of a KiB."""
+    monkeypatch.setattr(background, "WORTH_THREADS", 1 << 20)
+    tasks = []
+
+    class Pool(background.ThreadPoolExecutor):
+        def submit(self, *arguments):
+            tasks.append(arguments)
+            return super().submit(*arguments)
+
+    monkeypatch.setattr(background, "ThreadPoolExecutor", Pool)
+    arrays = {str(index): np.full((64,), index, "f4") for index in range(5000)}
+    arrays |= {"large": np.ones((background.WORTH_A_TASK // 8,), "f8")}
+    with open(tmp_path / "a", "w+b") as file:
+        writer = ContainerWriter(file)
+        writer.add_tensors("w", arrays)
+        writer.finish({})
+    assert len(tasks) == 1
+    found = Container.open(tmp_path / "a").read_tensors("w")
+    assert found.keys() == arrays.keys() and all(np.array_equal(found[name], arrays[name]) for name in arrays)

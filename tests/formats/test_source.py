@@ -63,6 +63,7 @@ def test_a_file_cut_off_before_any_read_of_its_bytes(name, in_threads, files, tm
     """Before its first read, its second one, and so on until a load needs no more reads."""
     if in_threads:
         monkeypatch.setattr("hybrid_lab.formats.background.WORTH_THREADS", 0)
+        monkeypatch.setattr("hybrid_lab.formats.background.WORTH_A_TASK", 0)
         monkeypatch.setattr("hybrid_lab.formats.archive.container.WORTH_THREADS", 0)
     path, refused, real = tmp_path / name, 0, source._File._read
     net, trainer = model()

@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any, BinaryIO
 
@@ -20,11 +20,12 @@ import numpy as np
 
 from ...diagnostics import ArchiveError
 from .. import strict_json
-from ..background import WORTH_THREADS, background, forcing
+from ..atomic import write_early
+from ..background import WORTH_THREADS, in_threads
 from ..kinds import other_kind
-from ..safetensors import SafetensorsFile, encode, little_bytes
+from ..safetensors import SafetensorsFile, digest_of, encode
 from ..source import Source
-from .zip_layout import Entry, LayoutError, check_name, layout, local_header, read_layout
+from .zip_layout import ZIP64, Entry, LayoutError, check_name, directory, local_header, read_layout
 
 MANIFEST = "manifest.json"
 FORMAT = "hlab"
@@ -40,13 +41,13 @@ class ContainerWriter:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._members: list[tuple[str, int, int]] = []
+        self._entries: list[Entry] = []
         self._records: dict[str, dict[str, Any]] = {}
-        self._position = 0
 
     def add(self, name: str, content: bytes) -> None:
         """Add a member of these bytes. Raises ArchiveError for a bad or repeated name."""
-        self._stream(name, len(content), (content,), lambda: zlib.crc32(content), _record(content))
+        self._write(name, content)
+        self._records[name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def add_json(self, name: str, value: object) -> None:
         """Add a member holding `value` as deterministic JSON."""
@@ -56,16 +57,33 @@ class ContainerWriter:
         self, name: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
     ) -> None:
         """Add a safetensors member; its tensors start at a multiple of 64 in the file and get digests of their own."""
-        start = self._position + len(local_header(self._entry(name, 0, 0)))
-        encoded = encode(arrays, metadata, position=start)
-        if len(local_header(self._entry(name, 0, encoded.size))) != start - self._position:
-            start = self._position + len(local_header(self._entry(name, 0, encoded.size)))
-            encoded = encode(arrays, metadata, position=start)
-        record: dict[str, Any] = {"size": encoded.size, "header": hashlib.sha256(encoded.header).hexdigest()}
-        with background(encoded.size) as begin, forcing(self._file, encoded.size):
-            crc, digests = begin(_crc, encoded.chunks()), encoded.digests(begin)
-            self._stream(name, encoded.size, encoded.chunks(), crc, record)
-            record["tensors"] = {tensor: digest() for tensor, digest in digests.items()}
+        encoded = encode(arrays, metadata, position=self._entry(name, 0, 0).start)
+        if encoded.size >= ZIP64:  # the header before the member is longer then
+            encoded = encode(arrays, metadata, position=self._entry(name, 0, encoded.size).start)
+        entry = self._entry(name, 0, encoded.size)
+        self._file.write(local_header(entry))
+        names, tensors = zip(*encoded.tensors) if encoded.tensors else ((), ())
+        with in_threads(digest_of, tensors, [array.nbytes for array in tensors]) as digests:
+            crc = written = 0
+            for piece in write_early(self._file, encoded.chunks(), encoded.size):
+                crc = zlib.crc32(piece, crc)
+                written += len(piece)
+            record = {
+                "size": encoded.size,
+                "header": hashlib.sha256(encoded.header).hexdigest(),
+                "tensors": dict(zip(names, digests, strict=True)),
+            }
+        if written != encoded.size:
+            raise ArchiveError(
+                f"{written} bytes were written, but {encoded.size} were announced; did the data change while saving?",
+                member=name,
+            )
+        entry = self._entry(name, crc, encoded.size)
+        self._file.seek(entry.offset)
+        self._file.write(local_header(entry))
+        self._file.seek(entry.stop)
+        self._entries.append(entry)
+        self._records[name] = record
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Write the manifest (the container's own fields first, then `fields`) and the directory."""
@@ -77,59 +95,25 @@ class ContainerWriter:
             "members": self._records,
         }
         content = strict_json.render(manifest)
-        self._stream(MANIFEST, len(content), (content,), lambda: zlib.crc32(content), {})
-        comment = _COMMENT + hashlib.sha256(content).hexdigest().encode()
-        self._file.write(self._checked(lambda: layout(self._members, comment))[1])
+        self._write(MANIFEST, content)
+        try:
+            self._file.write(directory(self._entries, _COMMENT + hashlib.sha256(content).hexdigest().encode()))
+        except LayoutError as error:
+            raise ArchiveError(str(error)) from None
+
+    def _write(self, name: str, content: bytes) -> None:
+        entry = self._entry(name, zlib.crc32(content), len(content))
+        self._file.write(local_header(entry) + content)
+        self._entries.append(entry)
 
     def _entry(self, name: str, crc: int, size: int) -> Entry:
-        return Entry(self._checked(lambda: check_name(name)), crc, size, self._position)
-
-    @staticmethod
-    def _checked(make: Any) -> Any:
-        try:
-            return make()
-        except LayoutError as error:
-            raise ArchiveError(str(error), member=error.member) from None
-
-    def _stream(
-        self,
-        name: str,
-        size: int,
-        chunks: Iterable[bytes | memoryview],
-        crc_of_all: Callable[[], int],
-        record: dict[str, object],
-    ) -> None:
+        """The next member. Raises ArchiveError for a bad or repeated name."""
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
-        header = local_header(self._entry(name, 0, size))
-        self._file.write(header)
-        written = 0
-        for chunk in chunks:
-            self._file.write(chunk)
-            written += len(chunk)
-        if written != size:
-            raise ArchiveError(
-                f"{written} bytes were written, but {size} were announced; did the data change while saving?",
-                member=name,
-            )
-        crc = crc_of_all()
-        self._file.seek(self._position)
-        self._file.write(local_header(self._entry(name, crc, size)))
-        self._position += len(header) + size
-        self._file.seek(self._position)
-        self._members.append((name, crc, size))
-        self._records[name] = record
-
-
-def _crc(chunks: Iterable[bytes | memoryview]) -> int:
-    crc = 0
-    for chunk in chunks:
-        crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def _record(content: bytes) -> dict[str, Any]:
-    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        try:
+            return Entry(check_name(name), crc, size, self._entries[-1].stop if self._entries else 0)
+        except LayoutError as error:
+            raise ArchiveError(str(error), member=error.member) from None
 
 
 class Container:
@@ -207,7 +191,7 @@ class Container:
 
     def check_tensors(self, file: SafetensorsFile, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Some tensors of `tensors(...)` as arrays of their own, checked against their digests."""
-        return dict(self._checked(file, names))
+        return {name: array for name, array, _ in self._checked(file, names)}
 
     def read_tensors(self, name: str) -> dict[str, np.ndarray]:
         """All tensors of a member as arrays of their own, checked against their digests and the member's CRC."""
@@ -227,23 +211,22 @@ class Container:
             content = Source(content[:])  # one read instead of one for each tensor
         file = self._safetensors(name, content)
         crc = zlib.crc32(file.header)
-        for tensor, array in self._checked(file, file):
-            crc = zlib.crc32(little_bytes(array), crc)
+        for tensor, array, raw in self._checked(file, file):
+            crc = zlib.crc32(raw, crc)
             yield tensor, array
         self._check_crc(name, crc)
 
-    def _checked(self, file: SafetensorsFile, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-        """Tensors in the given order, read and compared with their digests in threads where that is worth it."""
-        digests = self._digests(file.member or "")
-        with background(file.size) as begin:
-            reading = deque((name, begin(file.with_digest, name)) for name in names)
-            while reading:
-                name, result = reading.popleft()
-                array, digest = result()
+    def _checked(
+        self, file: SafetensorsFile, names: Iterable[str]
+    ) -> Iterator[tuple[str, np.ndarray, memoryview | bytes]]:
+        """Tensors in the given order and their bytes, read and compared with their digests."""
+        names, digests = list(names), self._digests(file.member or "")
+        sizes = [file.infos[name].stop - file.infos[name].start for name in names]
+        with in_threads(file.with_digest, names, sizes) as results:
+            for name, (array, raw, digest) in zip(names, results, strict=True):
                 if digest != digests.get(name):
                     raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
-                del result
-                yield name, array
+                yield name, array, raw
 
     def _part(self, name: str) -> Source:
         if name not in self._records:

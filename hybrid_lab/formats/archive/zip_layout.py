@@ -270,14 +270,9 @@ def _check_local(data: bytes | Source, entry: Entry, limit: int) -> None:
         raise LayoutError(f"the member of {entry.size} bytes reaches into the central directory", entry.name)
 
 
-def layout(members: Sequence[tuple[str, int, int]], comment: bytes) -> tuple[list[Entry], bytes]:
-    """Entries for (name, crc, size) in order, and all bytes that follow the last member's contents."""
-    entries: list[Entry] = []
-    offset = 0
-    for name, crc, size in members:
-        entries.append(Entry(check_name(name), crc, size, offset))
-        offset = entries[-1].stop
+def directory(entries: Sequence[Entry], comment: bytes) -> bytes:
+    """All bytes that follow the last member's contents."""
     if len(entries) > MEMBER_LIMIT:
         raise LayoutError(f"{len(entries)} members; an archive holds at most {MEMBER_LIMIT}")
-    directory = b"".join(central_header(entry) for entry in entries)
-    return entries, directory + end_records(len(entries), offset, len(directory), comment)
+    headers = b"".join(central_header(entry) for entry in entries)
+    return headers + end_records(len(entries), entries[-1].stop, len(headers), comment)
