@@ -71,7 +71,7 @@ __all__ = ["__version__", *_ROOMS]
 _provided.register({
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
     "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
-    "findings_of": ("hybrid_lab.lint.at_trace", "findings_of"),
+    "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),
     "load_archive": ("hybrid_lab.formats.archive", "load"),

@@ -6,12 +6,12 @@ import html
 import logging
 import sys
 import threading
-from typing import Any
+from typing import TextIO
 
 logger = logging.getLogger("hybrid_lab")
 
 
-class _StandardError(logging.StreamHandler[Any]):
+class _StandardError(logging.StreamHandler[TextIO]):
     """Writes to whatever sys.stderr is at the time: notebooks replace it for every cell.
 
     A notebook shows standard error as if something had gone wrong, in red. So what is for information only becomes an
@@ -37,7 +37,7 @@ class _StandardError(logging.StreamHandler[Any]):
         return True
 
     @property
-    def stream(self) -> Any:
+    def stream(self) -> TextIO:
         return sys.stderr
 
     @stream.setter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,11 +63,12 @@ def run_inspect(arguments: Namespace) -> int:
 
 def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
     """An archive in lines of text: its header, the tree of blocks, the graphs, the tensors."""
+    from ..engines.report import format_bytes
     from ..formats.archive import graphs, layout, tree
 
     blocks = tree.from_json(archive.read_json(layout.TREE), archive.path)
     size = sum(record["size"] for record in archive.manifest["members"].values())
-    yield f"{archive.path}: schema {archive.manifest['schema']}, {len(archive.names)} members, {_bytes(size)}"
+    yield f"{archive.path}: schema {archive.manifest['schema']}, {len(archive.names)} members, {format_bytes(size)}"
     for key, value in archive.manifest.items():
         if key not in ("format", "schema", "reader", "members") and isinstance(value, str | int | float):
             yield f"  {key}: {value}"
@@ -85,7 +87,7 @@ def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
     for member in archive.names:
         if member.endswith(".safetensors"):
             tensors = archive.tensors(member)
-            values = sum(_product(info.shape) for info in tensors.infos.values())
+            values = sum(math.prod(info.shape) for info in tensors.infos.values())
             yield f"{member}: {count(len(tensors), 'tensor')}, {count(values, 'value')}"
             if with_tensors:
                 for name, info in tensors.infos.items():
@@ -99,21 +101,6 @@ def _block(path: str, block: BlockRecord, shared: bool) -> str:
     notes += [f"shared with {block.path or 'the root'}"] if shared else []
     notes += [count(len(block.graphs), "graph")] if block.graphs else []
     return f"{name}: {block.class_name} ({', '.join(notes)})"
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 def run_verify(arguments: Namespace) -> int:

@@ -7,7 +7,10 @@ import importlib.metadata
 import importlib.util
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from ..gluon import Block
 
 #: What `ArgumentParser.add_subparsers` returns: each file of this room adds its commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
@@ -37,6 +40,20 @@ def archive_file(path: Path) -> Path:
     near = get_close_matches(path.stem, [item.stem for item in path.parent.glob(f"*{SUFFIX}")], n=1, cutoff=0.75)
     meant = f"; did you mean {path.with_name(near[0] + SUFFIX)}?" if near else ""
     raise CommandError(f"there is no file {path}{meant}")
+
+
+def block_in(archive: Path, root: Block, path: str) -> Block:
+    """The Block at a path of the model in an archive. Raises CommandError where there is none."""
+    from ..gluon import access
+
+    block = root
+    for name in filter(None, path.split(".")):
+        children = access.children(block)
+        if name not in children:
+            there = ", ".join(children) or "none"
+            raise CommandError(f"{archive} has no block {path!r}; at {name!r} the children are: {there}")
+        block = children[name]
+    return block
 
 
 def has_module(name: str) -> bool:

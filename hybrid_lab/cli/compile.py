@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics.words import count
 from .archive import printable
-from .command import CommandError, Commands, archive_file
+from .command import CommandError, Commands, archive_file, block_in
 
 if TYPE_CHECKING:
-    from ..gluon import HybridBlock
+    from ..gluon import Block, HybridBlock
     from ..insight.compiled import CompiledModel
+    from ..ndarray.ndarray import NDArray
 
 
 def add_commands(commands: Commands) -> None:
@@ -90,20 +91,12 @@ def run_compile(arguments: Namespace) -> int:
     return int(any(kernel.problem for made in found for kernel in made.kernels))
 
 
-def _blocks(root: Any, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
+def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
     """The outermost blocks with a graph. Raises CommandError where there is none."""
     from ..gluon import HybridBlock, access
 
-    block = root
-    for name in filter(None, arguments.block.split(".")):
-        if name not in access.children(block):
-            children = ", ".join(access.children(block)) or "none"
-            raise CommandError(
-                f"{arguments.archive} has no block {arguments.block!r}; at {name!r} the children are: {children}"
-            )
-        block = access.children(block)[name]
     found: list[tuple[str, HybridBlock]] = []
-    waiting = [(arguments.block, block)]
+    waiting = [(arguments.block, block_in(arguments.archive, root, arguments.block))]
     for path, each in waiting:
         if isinstance(each, HybridBlock) and access.graphs(each).first() is not None:
             found.append((path, each))
@@ -139,7 +132,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in re.split("[x,]", text))
 
 
-def _with_batch(item: Any, batch: int) -> object:
+def _with_batch(item: NDArray | tuple[int, ...], batch: int) -> object:
     """The shape, or zeros of the array's type, with another first axis."""
     import numpy as np
 

@@ -6,9 +6,9 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .command import CommandError, Commands
+from .command import CommandError, Commands, block_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,16 +97,9 @@ def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
 def _archive_to_mxnet(arguments: Namespace) -> list[str]:
     """One block's graph as MXNet's two files."""
     from ..formats.archive import load
-    from ..gluon import HybridBlock, access
+    from ..gluon import HybridBlock
 
-    block: Any = load(arguments.source)
-    for name in filter(None, arguments.block.split(".")):
-        if name not in access.children(block):
-            children = ", ".join(access.children(block)) or "none"
-            raise CommandError(
-                f"{arguments.source} has no block {arguments.block!r}; at {name!r} the children are: {children}"
-            )
-        block = access.children(block)[name]
+    block = block_in(arguments.source, load(arguments.source), arguments.block)
     if not isinstance(block, HybridBlock):
         raise CommandError(
             f"{arguments.source}: {arguments.block or 'the top-level block'} is not hybrid, so it has no graph; "

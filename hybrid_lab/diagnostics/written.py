@@ -113,7 +113,7 @@ class _Site:
     def _locals(self) -> dict[str, Any]:
         return self.frame.f_locals
 
-    def value(self, node: ast.AST) -> Any:
+    def value(self, node: ast.AST) -> object:
         """The value of a name, constant or plain attribute; UNKNOWN of everything that runs code."""
         if isinstance(node, ast.Constant):
             return node.value
@@ -227,7 +227,7 @@ def _call(code: str, site: _Site, call: ast.Call) -> Written:
         facts = {"call": spelled, "rewrite": instead_of(name, call, tensor, site.text)}
         return Written("HL162", tensor, facts)
     if getattr(function, "__module__", None) == "math":
-        spelled = f"math.{function.__name__}"
+        spelled = f"math.{getattr(function, '__name__', name)}"
     return Written(code, site.name(chosen), {"call": spelled} if code == "HL125" else {})
 
 

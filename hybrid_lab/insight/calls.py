@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -256,7 +256,9 @@ def run_eager(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[l
         return _run(compiled, heads, lambda args: block(*args))
 
 
-def _run(compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Any) -> tuple[list[np.ndarray], list[object]]:
+def _run(
+    compiled: Compiled, heads: Sequence[np.ndarray] | None, call: Callable[[tuple[Any, ...]], object]
+) -> tuple[list[np.ndarray], list[object]]:
     leaves = compiled.call.tracked() if compiled.recording else compiled.call.leaves
     with tape.Mode(compiled.recording, compiled.training):
         result = call(compiled.call.arguments(leaves))

@@ -173,7 +173,7 @@ class Comparison(Report):
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers; an infinite difference (another shape) is None."""
-        return _plain({"equal": self.equal} | asdict(self))
+        return {"equal": self.equal} | {key: _plain(value) for key, value in asdict(self).items()}
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
@@ -280,7 +280,7 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
     """Outputs and gradients of the real calls."""
     runs: dict[int, Any] = {}
 
-    def again(index: int, change: int) -> Any:
+    def again(index: int, change: int) -> tuple[Any, Any] | None:
         if change not in runs:
             arrays = [changed(array, change) for array in compiled.arrays]
             pair = (_run_again(compiled, list(map(in_float64, arrays))), _run_again(compiled, arrays))
@@ -415,7 +415,7 @@ def _amount(number: float) -> str:
     return "0" if number == 0 else "other" if number == float("inf") else f"{number:.1e}"
 
 
-def _plain(item: object) -> Any:
+def _plain(item: object) -> object:
     """Data that JSON can hold."""
     if isinstance(item, dict):
         return {key: _plain(value) for key, value in item.items()}

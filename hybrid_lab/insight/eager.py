@@ -43,7 +43,7 @@ class _Listener:
     _scopes: list[tuple[Block, str]] = field(default_factory=list)
     _inside: int = 0
 
-    def __call__(self, frame: FrameType, event: str, result: Any) -> None:
+    def __call__(self, frame: FrameType, event: str, result: object) -> None:
         code = frame.f_code
         if code in _CALLS:
             self._block(frame, event)

@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import Fallback
 from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.report import Report as EngineReport
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -386,11 +387,8 @@ def _needs_numbers(special: Specialized) -> list[str]:
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
-def _choice(engine: str, asked: str | None, report: Any) -> str:
+def _choice(engine: str, asked: str | None, report: EngineReport) -> str:
     """Why this engine."""
     if asked:
         return f"{engine}, as hybridize(engine={asked!r}) asked"
-    if report.choice:
-        choice: str = report.choice
-        return choice
-    return f"{engine}, the default here"
+    return report.choice or f"{engine}, the default here"

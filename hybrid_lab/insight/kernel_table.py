@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import format_bytes
@@ -27,9 +27,15 @@ class Kernels(list["FusedKernel"]):
         super().__init__(kernels)
         self.none = none
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> FusedKernel: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Kernels: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> FusedKernel | Kernels:
         found = super().__getitem__(index)
-        return Kernels(found, self.none) if isinstance(index, slice) else found
+        return Kernels(found, self.none) if isinstance(found, list) else found
 
     def lines(self, indent: str = "") -> list[str]:
         """The table as text, of very many kernels those that take longest; or why there are none."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+import numpy as np
+
 from hybrid_lab.engines import Executable
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Node, Value
@@ -16,7 +18,7 @@ from hybrid_lab.insight.reference import Values, all_values, difference, graph_v
 
 
 def first_untrue(
-    compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[object]
+    compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[np.ndarray]
 ) -> tuple[Node, str] | None:
     """The first node of the traced graph whose value the code does not compute, with what is known of it.
 
@@ -176,5 +178,5 @@ def _bound(compiled: Compiled) -> Graph:
     return bound
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: object, wanted: np.ndarray) -> bool:
     return nearness(found, wanted, 10 * tolerance(wanted.dtype, False)).agrees

@@ -93,7 +93,7 @@ class Nearness(NamedTuple):
     rounding: float | None = None
 
 
-def nearness(found: object, wanted: Any, allowed: float, again: Again | None = None) -> Nearness:
+def nearness(found: object, wanted: np.ndarray, allowed: float, again: Again | None = None) -> Nearness:
     """How near `found` is to `wanted`.
 
     again : asked where the difference is larger than `allowed`. Sums that cancel have few correct digits in eager
@@ -177,7 +177,7 @@ def operands_of(node: Node, values: Values) -> list[Any]:
     return [values[item] if isinstance(item, Value) else item for item in node.inputs]
 
 
-def changed(array: object, change: int) -> Any:
+def changed(array: object, change: int) -> object:
     """The same array with its floating numbers a little different, another way for each `change`; 0 leaves them."""
     if not change or not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return array
@@ -185,6 +185,6 @@ def changed(array: object, change: int) -> Any:
     return (array * factor).astype(array.dtype)
 
 
-def in_float64(array: object) -> Any:
+def in_float64(array: object) -> object:
     """The same numbers in double precision, where they are floating."""
     return array.astype(np.float64) if isinstance(array, np.ndarray) and is_floating(array.dtype) else array

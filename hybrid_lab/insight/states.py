@@ -48,6 +48,14 @@ def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:
     return [(path, block) for path, block in blocks_below(net) if isinstance(block, HybridBlock)]
 
 
+def block_at(net: Block, path: str) -> Block:
+    """The Block at a path of attribute names, "" for the top. Raises KeyError with the first name that is not there."""
+    block = net
+    for name in path.split(".") if path else ():
+        block = access.children(block)[name]
+    return block
+
+
 def class_name(block: Block) -> str:
     """The name of a Block's class; of a Block from an archive that of the class it was saved from."""
     return getattr(block, "archived_class", None) or type(block).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -16,12 +16,11 @@ from hybrid_lab.engines import Executable
 from hybrid_lab.engines import registry as engines
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.insight.calls import Compiled
+from hybrid_lab.insight.calls import Compiled, gradients
 from hybrid_lab.insight.checking import alone
 from hybrid_lab.insight.reference import operands_of, region_in
 from hybrid_lab.insight.table import OperatorRow, count, row_of
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ndarray.backward import run_backward
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 
@@ -83,7 +82,7 @@ def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, i
 Times = dict[tuple[str, Node], float]
 
 
-def eager_times(compiled: Compiled, heads: Sequence[object] | None, runs: int) -> Times:
+def eager_times(compiled: Compiled, heads: Sequence[np.ndarray] | None, runs: int) -> Times:
     """Median time of each operator of the traced graph, run eagerly; with the tape where the call is recorded."""
     graph = compiled.neutral.graph
     nodes = [node for node in graph.nodes if not isinstance(node.op, (Input, Constant))]
@@ -121,25 +120,24 @@ def eager_times(compiled: Compiled, heads: Sequence[object] | None, runs: int) -
 
 
 def _backward_times(
-    outputs: Sequence[NDArray], heads: Sequence[object], nodes: Sequence[Node], values: Any, times: np.ndarray
+    outputs: Sequence[NDArray],
+    heads: Sequence[np.ndarray],
+    nodes: Sequence[Node],
+    values: Mapping[Value, Any],
+    times: np.ndarray,
 ) -> None:
     """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
-    entries: dict[Any, int] = {}
     for index, node in enumerate(nodes):
         held = values[node.outputs[0]].tape_link
-        if isinstance(held, tape.Output):
-            entries[id(held.node.entry)] = index
+        if isinstance(held, tape.Output) and held.node.entry is not None:
             held.node.entry = _Timed(held.node.entry, times, index)
-    pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
-    if pairs:
-        links, given = zip(*pairs, strict=True)
-        run_backward(links, [NDArray.wrap(np.array(head)) for head in given], None, False, False)
+    gradients(outputs, heads, ())
 
 
 class _Timed(tape.Entry):
     """An entry of the tape that notes how long its backward takes."""
 
-    def __init__(self, inner: Any, times: np.ndarray, index: int):
+    def __init__(self, inner: tape.Entry, times: np.ndarray, index: int):
         self.inner, self.times, self.index, self.name = inner, times, index, inner.name
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:

@@ -135,7 +135,7 @@ def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[S
     return program.special, arrays, {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
 
 
-def _filled(array: object) -> Any:
+def _filled(array: object) -> object:
     """Random numbers in the place of zeros, which stand for a shape: engines are held against each other's numbers."""
     if not isinstance(array, nd.NDArray) or np.dtype(array.dtype).kind != "f" or array.asnumpy().any():
         return array

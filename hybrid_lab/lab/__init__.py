@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.lab.widget import View
 
 
-def view(net: Block, name: str | None = None) -> Any:
+def view(net: Block, name: str | None = None) -> View:
     """The lab's widget for a model: block tree beside the cached graph, findings, Save, Reload and Undo.
 
     net : any Block; before its first call the tree and the neutral graph are shown
@@ -29,10 +33,11 @@ def view(net: Block, name: str | None = None) -> Any:
         lab = lab_of(shell)
         assert lab is not None
         session = lab.session
-    return _view_module().make_view(net, session, name)
+    made: View = _view_module().make_view(net, session, name)
+    return made
 
 
-def _view_module() -> Any:
+def _view_module() -> ModuleType:
     from hybrid_lab.diagnostics.errors import HybridLabError
 
     try:
@@ -48,7 +53,7 @@ def _view_module() -> Any:
     return widget
 
 
-def load_ipython_extension(shell: object) -> None:
+def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext hybrid_lab`: what `import hybrid_lab` does under IPython, aloud."""
     from hybrid_lab._version import __version__
     from hybrid_lab.lab.hooks import register

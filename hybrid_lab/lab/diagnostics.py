@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import cast
 
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import code_of
 from hybrid_lab.insight.states import blocks_below, hybrid_blocks
-from hybrid_lab.lab.messages import CellSource, Diagnostic
+from hybrid_lab.lab.messages import CellSource, Diagnostic, Edit
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
@@ -27,6 +28,8 @@ def diagnostic(finding: Finding, located: bool) -> Diagnostic:
     located : give the place in the user's files too (findings of a model), not only within the cell
     """
     fix = finding.fix
+    edits: list[Edit] = [] if fix is None else [cast(Edit, asdict(edit)) for edit in fix.edits]
+    span = finding.line, finding.col, finding.end_line, finding.end_col
     return {
         "code": finding.code,
         "name": finding.name,
@@ -40,25 +43,8 @@ def diagnostic(finding: Finding, located: bool) -> Diagnostic:
         "col": finding.col,
         "end_line": finding.end_line,
         "end_col": finding.end_col,
-        "location": place(finding.file, finding.line, finding.col, finding.end_line, finding.end_col)
-        if located
-        else None,
-        "fix": None
-        if fix is None
-        else {
-            "title": fix.title,
-            "safe": fix.safe,
-            "edits": [
-                {
-                    "line": edit.line,
-                    "col": edit.col,
-                    "end_line": edit.end_line,
-                    "end_col": edit.end_col,
-                    "text": edit.text,
-                }
-                for edit in fix.edits
-            ],
-        },
+        "location": place(finding.file, *span) if located else None,
+        "fix": None if fix is None else {"title": fix.title, "safe": fix.safe, "edits": edits},
     }
 
 

@@ -17,9 +17,9 @@ from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.insight.silent import silent
-from hybrid_lab.insight.states import class_name
+from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.messages import Form, GraphReply
-from hybrid_lab.lab.picture import Picture, state_names
+from hybrid_lab.lab.picture import Picture
 from hybrid_lab.lab.units import units_of
 
 
@@ -30,13 +30,13 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
         children = [name for name, child in access.children(block).items() if isinstance(child, HybridBlock)]
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
         kind = class_name(block)
-        return _missing(path, form, f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}.")
+        return _reply(path, form, missing=f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}.")
     cache = access.graphs(block)
     graphs = cache.graphs()
     if not graphs:
         found = neutral_without_inputs(block)
         if isinstance(found, str):
-            return _missing(path, form, found)
+            return _reply(path, form, missing=found)
         graphs = [found]
     compiled = cache.compilations[-1].program if cache.compilations else None
     if form == "compiled" and compiled is not None:
@@ -48,7 +48,8 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
         if prologue is not None:
             units.add_prologue(prologue, compiled.engine)
             once = f"{len(prologue.operators)} more when parameters change, "
-        scope, states = root_scope(net, path, graph), state_names(neutral.graph)
+        states = frozenset(value.node.name for value in neutral.graph.states)
+        scope = root_scope(net, path, graph)
         picture = Picture(graph, neutral.num_data, None, path, scope, units, prologue, states)
         summary = f"{count(len(graph.operators), 'operator')}, {several}{once}{compiled.where}"
     else:
@@ -56,32 +57,32 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
         graph = with_shapes(neutral.graph, compiled)
         picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph))
         summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
+    return _reply(path, form, picture, repr(graph), summary, len(graphs), compiled is not None)
+
+
+def _reply(
+    path: str,
+    form: Form,
+    picture: Picture | None = None,
+    text: str = "",
+    summary: str = "",
+    variants: int = 0,
+    has_compiled: bool = False,
+    missing: str = "",
+) -> GraphReply:
+    """The reply with a picture, or with the reason why there is none."""
+    forms = ["neutral"] * (picture is not None) + ["compiled"] * has_compiled
     return {
         "path": path,
         "form": form,
-        "forms": ["neutral"] + (["compiled"] if compiled is not None else []),
-        "dot": picture.dot(),
-        "missing": "",
-        "nodes": picture.nodes,
-        "groups": picture.groups,
-        "text": repr(graph),
+        "forms": forms,
+        "dot": picture.dot() if picture is not None else "",
+        "missing": missing,
+        "nodes": picture.nodes if picture is not None else [],
+        "groups": picture.groups if picture is not None else [],
+        "text": text,
         "summary": summary,
-        "variants": len(graphs),
-    }
-
-
-def _missing(path: str, form: Form, why: str) -> GraphReply:
-    return {
-        "path": path,
-        "form": form,
-        "forms": [],
-        "dot": "",
-        "missing": why,
-        "nodes": [],
-        "groups": [],
-        "text": "",
-        "summary": "",
-        "variants": 0,
+        "variants": variants,
     }
 
 
@@ -98,14 +99,6 @@ def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:
         return infer(graph, shapes, {value: same.dtype for value, same in found.items()})
     except HybridLabError:  # another variant of the graph was compiled
         return graph
-
-
-def block_at(net: Block, path: str) -> Block:
-    """The Block at a path of attribute names. Raises KeyError."""
-    block = net
-    for name in path.split(".") if path else ():
-        block = access.children(block)[name]
-    return block
 
 
 def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:

@@ -19,6 +19,9 @@ from hybrid_lab.lab.messages import TARGET
 from hybrid_lab.lab.places import cell_ids, running_cell
 
 if TYPE_CHECKING:
+    from comm.base_comm import BaseComm
+    from IPython.core.interactiveshell import InteractiveShell
+
     from hybrid_lab.lab.comm import Comms
     from hybrid_lab.lab.lifecycle import Redefinitions
     from hybrid_lab.lab.registry import Registry
@@ -47,7 +50,7 @@ def _quiet(hook: Callable[..., object]) -> Callable[..., object]:
 class Lab:
     """The lab of one IPython shell. session and comms are made when they are first needed."""
 
-    def __init__(self, shell: Any):
+    def __init__(self, shell: InteractiveShell):
         self.shell = shell
         self._kernel = getattr(shell, "kernel", None)
         self._lock = threading.Lock()
@@ -102,11 +105,11 @@ class Lab:
 
         self._magics = HybridMagics(self.shell, self)
         self.shell.register_magics(self._magics)
-        self.shell.extension_manager.loaded.add(TARGET)  # so that %unload_ext works after a plain import, too
+        self._extensions().add(TARGET)  # so that %unload_ext works after a plain import, too
 
     def unregister(self) -> None:
         """Take everything back."""
-        self.shell.extension_manager.loaded.discard(TARGET)
+        self._extensions().discard(TARGET)
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
             if function in self.shell.events.callbacks[event]:
                 self.shell.events.unregister(event, function)
@@ -122,7 +125,12 @@ class Lab:
             for name in names:
                 self.shell.magics_manager.magics[kind].pop(name, None)
 
-    def _opened(self, comm: Any, message: Any) -> None:
+    def _extensions(self) -> set[str]:
+        """The extensions that IPython counts as loaded."""
+        loaded: set[str] = getattr(self.shell.extension_manager, "loaded", set())
+        return loaded
+
+    def _opened(self, comm: BaseComm, message: object) -> None:
         self.comms.opened(comm, message)
 
     # -- cells --------------------------------------------------------------------------------------------------------
@@ -142,7 +150,7 @@ class Lab:
 
             self._tell(drop_stale(values=False))
 
-    def _name(self, info: Any) -> None:
+    def _name(self, info: object) -> None:
         """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
         cell = getattr(info, "raw_cell", None)
         if self._kernel is not None and isinstance(cell, str):
@@ -158,7 +166,7 @@ class Lab:
         """Name the cells that ran before the hooks were there, and the one that imports this package just now."""
         if self._kernel is None:
             return
-        for number, cell in enumerate(self.shell.history_manager.input_hist_raw):
+        for number, cell in enumerate(getattr(self.shell.history_manager, "input_hist_raw", ())):
             if number and cell:
                 self._name_file(cell, number, None)
         if self._running:
@@ -243,7 +251,7 @@ def lab_of(shell: object) -> Lab | None:
     return _labs.get(id(shell))
 
 
-def register(shell: object) -> bool:
+def register(shell: InteractiveShell) -> bool:
     """Register once; False where it was registered already."""
     if id(shell) in _labs:
         return False

@@ -6,12 +6,20 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 from hybrid_lab.lab.places import running_cell
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from hybrid_lab.formats.archive import LoadReport
+    from hybrid_lab.gluon.block import Block
+    from hybrid_lab.insight import Comparison, Explanation, Profile
+    from hybrid_lab.lab.hooks import Lab
 
 _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
@@ -34,9 +42,9 @@ class CellFailed(Exception):  # noqa: N818 - it stands for the error that was sh
 class HybridMagics(Magics):
     """Registered by the hooks."""
 
-    shell: Any
+    shell: InteractiveShell
 
-    def __init__(self, shell: Any, lab: Any):
+    def __init__(self, shell: InteractiveShell, lab: Lab):
         super().__init__(shell)
         self._lab = lab
 
@@ -60,7 +68,7 @@ class HybridMagics(Magics):
             return save_cached_graphs(net, path)
 
     @line_magic
-    def hybrid_load(self, line: str) -> Any:
+    def hybrid_load(self, line: str) -> LoadReport:
         """`%hybrid_load net [path] [--graphs code|file]`: load what %hybrid_save wrote into a model; gives the report.
 
         --graphs file lets the file's graphs win over the code.
@@ -84,7 +92,7 @@ class HybridMagics(Magics):
         return report
 
     @line_magic
-    def hybrid_explain(self, line: str) -> Any:
+    def hybrid_explain(self, line: str) -> Explanation:
         """`%hybrid_explain net [x ...]`: what hybridization made of a model; with inputs it is called on them first."""
         from hybrid_lab.insight import explain
 
@@ -95,7 +103,7 @@ class HybridMagics(Magics):
             return explain(net, *inputs)
 
     @line_magic
-    def hybrid_profile(self, line: str) -> Any:
+    def hybrid_profile(self, line: str) -> Profile:
         """`%hybrid_profile net x [x ...] [--train]`: time every step of a hybrid call beside eager.
 
         --train measures a recorded call in training mode and its backward.
@@ -107,7 +115,7 @@ class HybridMagics(Magics):
             return profile(net, *inputs, train=train)
 
     @line_magic
-    def hybrid_compare(self, line: str) -> Any:
+    def hybrid_compare(self, line: str) -> Comparison:
         """`%hybrid_compare net x [x ...] [--train]`: eager and hybrid side by side; names the first node that differs.
 
         --train compares training mode and its gradients only; else prediction is compared too.
@@ -146,7 +154,7 @@ class HybridMagics(Magics):
         whole = raw[-1].rstrip() if raw else ""
         return whole[: -len(cell.rstrip())].count("\n") if whole.endswith(cell.rstrip()) and cell.strip() else 1
 
-    def _net_and_inputs(self, line: str, usage: str) -> tuple[Any, list[Any], bool]:
+    def _net_and_inputs(self, line: str, usage: str) -> tuple[Block, list[object], bool]:
         """A model, what to call it on, and whether --train was given."""
         name, rest = _words(line, usage)
         train = "--train" in rest
@@ -158,7 +166,7 @@ class HybridMagics(Magics):
             raise UsageError(f"give inputs to call {name} on: {usage}")
         return self._block(name, usage), [self._value(word, usage) for word in rest], train
 
-    def _block(self, name: str, usage: str) -> Any:
+    def _block(self, name: str, usage: str) -> Block:
         from hybrid_lab.gluon.block import Block
 
         block = self._value(name, usage)
@@ -166,12 +174,12 @@ class HybridMagics(Magics):
             raise UsageError(f"{name} is a {type(block).__name__}, not a Block: {usage}")
         return block
 
-    def _value(self, name: str, usage: str) -> Any:
+    def _value(self, name: str, usage: str) -> object:
         """The value of a variable, or of an attribute of one: `net`, `net.features`."""
         first, *rest = name.split(".")
         if first not in self.shell.user_ns:
             raise UsageError(f"there is no variable {first}: {usage}")
-        value = self.shell.user_ns[first]
+        value: object = self.shell.user_ns[first]
         for attribute in rest:
             try:
                 value = getattr(value, attribute)
@@ -192,9 +200,10 @@ def _words(line: str, usage: str) -> tuple[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _numbered(shell: Any) -> Iterator[None]:
+def _numbered(shell: InteractiveShell) -> Iterator[None]:
     """Give code that is run now the number of the cell that runs: IPython 9 would name it after the next one."""
-    number, compiler = running_cell(shell), shell.compile
+    number = running_cell(shell)
+    compiler: Any = shell.compile
     cache = compiler.cache
 
     def named(transformed_code: str, number_: int = 0, raw_code: str | None = None) -> str:

@@ -44,7 +44,7 @@ class Picture:
         self.graph, self.block, self.path, self.root = graph, block, path, root
         self._units = units or Units(graph)
         self._prologue = prologue
-        self._states = state_names(graph) if states is None else states
+        self._states = frozenset(value.node.name for value in graph.states) if states is None else states
         self.nodes: list[GraphNode] = []
         self._parameters = set(graph.inputs[num_data:])
         self._calls = self._nested_calls()
@@ -217,16 +217,6 @@ class Picture:
             lines.append(f'  {source} -> {target} [label="{_escape(label)}"];' if label else f"  {source} -> {target};")
         lines.append("}")
         return "\n".join(lines)
-
-
-def state_names(graph: Graph) -> frozenset[str]:
-    """The names of the inputs that operators read as auxiliary states."""
-    return frozenset(
-        item.node.name
-        for node in graph.operators
-        for name, item in zip(node.op.signature.inputs, node.inputs, strict=False)
-        if name in node.op.signature.aux and isinstance(item, Value) and item.is_input
-    )
 
 
 def _escape(text: str) -> str:

@@ -14,6 +14,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.states import blocks_below
+from hybrid_lab.ndarray.ndarray import NDArray
 
 
 @dataclass
@@ -117,13 +118,13 @@ def _put_back(held: _Values) -> bool:
     return True
 
 
-def _same(now: Any, old: np.ndarray) -> bool:
+def _same(now: NDArray, old: np.ndarray) -> bool:
     """Bit for bit: 0.0 is not -0.0, and a NaN is itself."""
     values = now.asnumpy()
     return values.shape == old.shape and values.dtype == old.dtype and values.tobytes() == old.tobytes()
 
 
-def _numbers(array: Any) -> str:
+def _numbers(array: NDArray | np.ndarray) -> str:
     size = int(np.prod(array.shape))
     return f"{size} number{'s' if size != 1 else ''}"
 

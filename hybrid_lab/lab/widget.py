@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files as resources
 from typing import Any
 
@@ -86,17 +87,16 @@ class View(anywidget.AnyWidget):
             pass
 
     @traitlets.validate("svg")
-    def _check_svg(self, proposal: Any) -> str:
+    def _check_svg(self, proposal: Mapping[str, str]) -> str:
         return clean_svg(proposal["value"])
 
-    def _repr_mimebundle_(self, **keywords: Any) -> Any:
+    def _repr_mimebundle_(self, **keywords: dict[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The widget, and beside it the static tree and text for places that show no widgets."""
-        found = super()._repr_mimebundle_(**keywords)
-        data, *more = found if isinstance(found, tuple) else (found,)
+        bundle = super()._repr_mimebundle_(**keywords)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         net = self._entry.reference()
-        data = dict(data or {}) | {"text/html": self._static_html()}
-        data["text/plain"] = f"view of {self._entry.name}" if net is None else repr(net)
-        return (data, *more) if more else data
+        text = f"view of {self._entry.name}" if net is None else repr(net)
+        return data | {"text/html": self._static_html(), "text/plain": text}, metadata
 
     def _static_html(self) -> str:
         net = self._entry.reference()

@@ -19,6 +19,7 @@ _ON_SELF = {
 
 
 def lookup(walk: Walk, name: str) -> Value:
+    """The value of a name: of the frame, those around it, the module, Python's builtins, or by convention."""
     frame: Frame | None = walk.frame
     while frame is not None:
         if name in frame.env:
@@ -37,6 +38,7 @@ def lookup(walk: Walk, name: str) -> Value:
 
 
 def attribute_of(walk: Walk, owner: Value, name: str) -> Value:
+    """The value of `owner.name`."""
     if owner.kind is Kind.SELF:
         return _self_attribute(walk, owner, name)
     if owner.kind is Kind.MODULE:
@@ -104,6 +106,7 @@ def _tensor_attribute(owner: Value, name: str) -> Value:
 
 
 def subscript_of(owner: Value, index: ast.expr) -> Value:
+    """The value of `owner[index]`."""
     if owner.kind is Kind.TENSOR:
         return owner.but(like=None, fresh=False)
     if owner.kind is Kind.OUTPUTS:

@@ -40,6 +40,7 @@ def _(node: ast.Call, walk: Walk) -> Value:
 
 
 def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    """What a call returns, by the kind of the function. keywords: `**` stands for a dict that is unpacked."""
     everything = [*arguments, *keywords.values()]
     match function.kind:
         case Kind.FUNCTION:
@@ -72,6 +73,7 @@ def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], ke
 def call_method(
     walk: Walk, node: ast.Call, name: str, owner: Value, arguments: list[Value], keywords: dict[str, Value]
 ) -> Value:
+    """What `owner.name(...)` returns."""
     everything = [*arguments, *keywords.values()]
     match owner.kind:
         case Kind.TENSOR | Kind.OUTPUTS:

@@ -45,6 +45,7 @@ class Function:
 
     @property
     def name(self) -> str:
+        """Its name in the source."""
         return getattr(self.node, "name", "<lambda>")
 
     @property

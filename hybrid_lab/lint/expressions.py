@@ -38,6 +38,7 @@ def _(node: ast.BinOp, walk: Walk) -> Value:
 
 
 def arithmetic(op: ast.operator, left: Value, right: Value) -> Value:
+    """The value of a binary operation."""
     kinds = {left.kind, right.kind}
     if Kind.TENSOR in kinds:
         return _tensor_arithmetic(op, left, right)
@@ -175,21 +176,8 @@ def _(node: ast.NamedExpr, walk: Walk) -> Value:
 
 
 @value_of.register
-def _(node: ast.Await, walk: Walk) -> Value:
+def _(node: ast.Await | ast.Starred, walk: Walk) -> Value:
     return evaluate(walk, node.value)
-
-
-@value_of.register
-def _(node: ast.Yield, walk: Walk) -> Value:
-    if node.value is not None:
-        evaluate(walk, node.value)
-    return OTHER
-
-
-@value_of.register
-def _(node: ast.YieldFrom, walk: Walk) -> Value:
-    evaluate(walk, node.value)
-    return OTHER
 
 
 # Indexing
@@ -200,14 +188,6 @@ def _(node: ast.Subscript, walk: Walk) -> Value:
     owner = evaluate(walk, node.value)
     evaluate(walk, node.slice)
     return subscript_of(owner, node.slice)
-
-
-@value_of.register
-def _(node: ast.Slice, walk: Walk) -> Value:
-    for part in (node.lower, node.upper, node.step):
-        if part is not None:
-            evaluate(walk, part)
-    return OTHER
 
 
 # Containers and comprehensions
@@ -231,11 +211,6 @@ def _(node: ast.Tuple | ast.List | ast.Set, walk: Walk) -> Value:
     if open_ended:
         return sequence(element=element_of(sequence(tuple(items))) if items else None)
     return sequence(tuple(items))
-
-
-@value_of.register
-def _(node: ast.Starred, walk: Walk) -> Value:
-    return evaluate(walk, node.value)
 
 
 @value_of.register
@@ -288,11 +263,3 @@ def _(node: ast.JoinedStr, walk: Walk) -> Value:
         if isinstance(part, ast.FormattedValue):
             evaluate(walk, part)
     return constant("")
-
-
-@value_of.register
-def _(node: ast.FormattedValue, walk: Walk) -> Value:
-    evaluate(walk, node.value)
-    if node.format_spec is not None:
-        evaluate(walk, node.format_spec)
-    return OTHER

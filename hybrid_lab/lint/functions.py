@@ -13,6 +13,7 @@ _DEPTH = 12
 
 
 def call_function(walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    """What a function of the source returns; equal arguments are walked once."""
     everything = [*arguments, *keywords.values()]
     if walk.constructing is None and walk.frames[0].function is None and len(walk.frames) == 1:
         return unknown_result(everything)  # module level: what a call returns does not matter there

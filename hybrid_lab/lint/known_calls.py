@@ -14,6 +14,7 @@ from .walk import Walk
 
 
 def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    """What a call of the function with this dotted name returns."""
     everything = [*arguments, *keywords.values()]
     root, _, rest = name.partition(".")
     if root == "builtins":

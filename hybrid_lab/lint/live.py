@@ -70,6 +70,7 @@ class Live:
         return self._files[key]
 
     def lookup_in(self, namespace: dict[str, object]) -> Callable[[str], Value | None]:
+        """The lookup of a Module whose other names are in a live namespace."""
         def lookup(name: str) -> Value | None:
             return self.value_of(namespace[name]) if name in namespace else None
 
@@ -163,6 +164,7 @@ class Live:
 
 
 def in_package(cls: type) -> bool:
+    """Whether a class is this package's own."""
     return (cls.__module__ or "").partition(".")[0] == _PACKAGE
 
 
@@ -172,6 +174,7 @@ def is_a(thing: object, name: str) -> bool:
 
 
 def is_hybrid(cls: type) -> bool:
+    """Whether a class is a HybridBlock."""
     return any(base.__name__ == "HybridBlock" and in_package(base) for base in cls.__mro__)
 
 

@@ -88,12 +88,6 @@ PERHAPS_MULTIPLE = {
     "Custom", "random.multinomial", "sample_multinomial", "unique", "contrib.requantize", "contrib.quantized_conv",
 }  # fmt: skip
 
-SOURCES = {  # operators that make a tensor of nothing
-    "zeros", "ones", "full", "arange", "eye", "empty", "linspace", "array", "random.uniform", "random.normal",
-    "random_uniform", "random_normal", "random.randn", "random.exponential", "random.gamma", "random.poisson",
-    "random.randint", "uniform", "normal",
-}  # fmt: skip
-
 # The shape of the result is that of the first tensor.
 ELEMENTWISE = {
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "cbrt", "square",

@@ -42,6 +42,7 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
+        """The lines of the text."""
         # As the parser splits them: a form feed or other Unicode separators are no line ends.
         return re.split(r"\r\n|\r|\n", self.text)
 
@@ -84,9 +85,11 @@ class Source:
         )
 
     def edit(self, node: ast.AST, text: str) -> Edit:
+        """The edit that puts `text` in place of a node."""
         return Edit(*self.span(node), text)
 
     def insertion(self, line: int, byte: int, text: str) -> Edit:
+        """The edit that puts `text` at a position as `ast` counts it."""
         col = self.characters(line, byte)
         return Edit(line, col, line, col, text)
 

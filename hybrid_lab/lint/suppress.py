@@ -25,6 +25,7 @@ class Suppression:
     used: set[str] = field(default_factory=set)
 
     def covers(self, code: str, line: int, end_line: int) -> bool:
+        """Whether it silences a finding of this rule on these lines."""
         return (not self.codes or code in self.codes) and self.line in (line, end_line)
 
 

@@ -34,6 +34,7 @@ def bind(walk: Walk, target: ast.expr, value: Value) -> None:
 
 
 def store_on_self(walk: Walk, target: ast.AST, name: str, value: Value) -> None:
+    """Note what the constructor under way assigns to `self.name`."""
     if walk.constructing is None:
         return
     if value.site is not None:
@@ -61,6 +62,7 @@ def grow(walk: Walk, container: ast.expr, owner: Value, value: Value) -> None:
 
 
 def unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:
+    """The values that the targets of `a, *b = value` get."""
     count = len(targets)
     starred = next((i for i, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
     if value.items is not None and starred is None and len(value.items) == count:
@@ -78,6 +80,7 @@ def unpacked(value: Value, targets: list[ast.expr]) -> list[Value]:
 
 
 def load_target(walk: Walk, target: ast.expr) -> Value:
+    """The value of a target before an assignment such as `x += y`."""
     if isinstance(target, ast.Name):
         return lookup(walk, target.id)
     if isinstance(target, ast.Attribute):

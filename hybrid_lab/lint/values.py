@@ -61,6 +61,7 @@ class Value:
 
     @property
     def is_one_tensor(self) -> bool:
+        """Surely one tensor, not a list of them."""
         return self.kind is Kind.TENSOR and self.single
 
     @property
@@ -80,6 +81,7 @@ class Value:
         return (self.element,) if self.element is not None else ()
 
     def but(self, **changes: Any) -> Value:
+        """A copy with some fields changed."""
         return replace(self, **changes)
 
 
@@ -88,14 +90,17 @@ NONE = Value(Kind.CONSTANT, ref=("NoneType", None))
 
 
 def constant(value: Hashable) -> Value:
+    """The value of a literal."""
     return Value(Kind.CONSTANT, ref=(type(value).__name__, value))
 
 
 def tensor(name: str | None = None, *, single: bool = True, **details: Any) -> Value:
+    """A tensor of the graph. details: other fields of Value"""
     return Value(Kind.TENSOR, name=name, single=single, **details)
 
 
 def sequence(items: tuple[Value, ...] | None = None, element: Value | None = None) -> Value:
+    """A list or tuple, of known items or of any number of such elements."""
     return Value(Kind.SEQUENCE, items=items, element=element, depends=False)
 
 

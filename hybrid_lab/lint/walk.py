@@ -105,6 +105,7 @@ class Walk:
 
     @property
     def frame(self) -> Frame:
+        """The function being walked."""
         return self.frames[-1]
 
     def look(self, node: ast.AST) -> None:

@@ -12,7 +12,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import lint
 from hybrid_lab.diagnostics import HybridizeError, rules
-from hybrid_lab.lint.examples import as_module
+
+from .examples import as_module
 
 SOURCE = """\
 import numpy as np

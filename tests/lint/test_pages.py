@@ -8,7 +8,8 @@ import pytest
 
 from hybrid_lab import lint
 from hybrid_lab.diagnostics import rules
-from hybrid_lab.lint.examples import as_module
+
+from .examples import as_module
 
 PAGES = Path(rules.__file__).parent
 RECORDS = rules.all()

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.framework.pointwise import Binary, Unary
 
-_KEEP_SHAPE = frozenset(
-    {
-        "Activation",
-        "LeakyReLU",
-        "Dropout",
-        "BatchNorm",
-        "LayerNorm",
-        "InstanceNorm",
-        "GroupNorm",
-        "softmax",
-        "log_softmax",
-    }
-    | {
-        "softmin",
-        "clip",
-        "Cast",
-        "smooth_l1",
-        "BlockGrad",
-        "identity",
-        "zeros_like",
-        "ones_like",
-        "L2Normalization",
-        "LRN",
-    }
-)
+_KEEP_SHAPE = frozenset({
+    "Activation", "LeakyReLU", "Dropout", "BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm", "softmax",
+    "log_softmax", "softmin", "clip", "Cast", "smooth_l1", "BlockGrad", "identity", "zeros_like", "ones_like",
+    "L2Normalization", "LRN",
+})  # fmt: skip
 """Operators whose first output has the shape of their first input."""
 
 
-def shape_classes(graph: Graph) -> dict[Value, Any]:
-    """Value -> a key; equal keys mean equal shapes, whatever the inputs' shapes are. Unequal keys mean nothing."""
-    classes: dict[Value, Any] = {}
-    numbers: dict[Any, int] = {}
+#: Equal keys mean equal shapes.
+Key = Hashable
+Number = Callable[[Key], int]
 
-    def number(key: object) -> int:
+
+def shape_classes(graph: Graph) -> dict[Value, Key]:
+    """Value -> a key; equal keys mean equal shapes, whatever the inputs' shapes are. Unequal keys mean nothing."""
+    classes: dict[Value, Key] = {}
+    numbers: dict[Key, int] = {}
+
+    def number(key: Key) -> int:
         """Keys as small numbers, so that they do not grow with the depth of the graph."""
         return numbers.setdefault(key, len(numbers))
 
@@ -51,7 +37,7 @@ def shape_classes(graph: Graph) -> dict[Value, Any]:
     return classes
 
 
-def _keys(node: Node, classes: dict[Value, Any], number: Any) -> list[Any]:
+def _keys(node: Node, classes: dict[Value, Key], number: Number) -> list[Key]:
     op: Any = node.op
     if isinstance(op, Input):
         shape = node.outputs[0].shape
@@ -60,20 +46,21 @@ def _keys(node: Node, classes: dict[Value, Any], number: Any) -> list[Any]:
     if isinstance(op, Constant):
         return [number(("shape", op.array.shape))]
     inputs = [classes[item] for item in node.inputs if isinstance(item, Value)]
-    own: list[Any] = [number((op, tuple(inputs), index)) for index in range(len(node.outputs))]
+    own: list[Key] = [number((op, tuple(inputs), index)) for index in range(len(node.outputs))]
     if not inputs:
         return own
     if isinstance(op, Unary) or op.name in _KEEP_SHAPE or (isinstance(op, Binary) and len(set(inputs)) == 1):
         own[0] = inputs[0]
     elif op.name in ("Convolution", "Pooling"):
-        own[0] = _image(op, inputs[0], number)
+        own[0] = _image(node, inputs[0], number)
     elif op.name == "FullyConnected":
         own[0] = number(("rows", _rows(inputs[0]) if op.flatten else inputs[0], op.num_hidden))
     return own
 
 
-def _image(op: Any, data: Any, number: Any) -> Any:
+def _image(node: Node, data: Key, number: Number) -> Key:
     """Batch, channels and extent apart: a convolution of another one's output may come back to its shape."""
+    op: Any = node.op
     batch, channels, extent = (
         data if isinstance(data, tuple) else (("batch", data), ("channels", data), ("extent", data))
     )
@@ -93,5 +80,5 @@ def _image(op: Any, data: Any, number: Any) -> Any:
     return (batch, channels, extent)
 
 
-def _rows(data: object) -> Any:
+def _rows(data: Key) -> Key:
     return data[0] if isinstance(data, tuple) else ("batch", data)

@@ -35,6 +35,10 @@ _DTYPES = {str(number): name for name, number in TYPE_FLAGS.items()}
 """The text of a type flag -> the dtype's name."""
 
 
+_Read = tuple[Operator | None, str, dict[str, str], list[Any]]
+"""A node of the file: the operator (None for a variable), the name, all attributes, the inputs as written."""
+
+
 @functools.lru_cache(maxsize=4096)
 def _shape(text: str) -> tuple[int | None, ...] | None:
     """The shape in the attribute `__shape__`, 0 and -1 as None; a model has few different ones."""
@@ -51,14 +55,14 @@ class GraphReader:
 
     def __init__(
         self,
-        document: Any,
+        document: object,
         constants: Mapping[str, np.ndarray] | None = None,
         *,
         path: str | PathLike[str] | None = None,
         member: str | None = None,
         depth: int = 0,
     ) -> None:
-        self.document = document
+        self.document: dict[str, Any] = document if isinstance(document, dict) else {}
         self.depth = depth
         self._decisions: dict[Operator, Graph] = {}
         self.constants = constants or {}
@@ -71,7 +75,7 @@ class GraphReader:
 
     def graph(self, name: str = "") -> Graph:
         """The graph; its inputs are the variables in the file's order."""
-        nodes = self.document.get("nodes") if isinstance(self.document, dict) else None
+        nodes = self.document.get("nodes")
         if not isinstance(nodes, list) or not nodes:
             raise self.error("it has no list of nodes")
         read = [self._node(index, node) for index, node in enumerate(nodes)]
@@ -84,7 +88,7 @@ class GraphReader:
             if op is None:
                 values.append(self._variable(label, attributes, "aux" if index in states else "data"))
                 continue
-            made, missing = self._operator(index, read[index], values, draws)
+            made, missing = self._operator(index, op, read[index], values, draws)
             draws = max(draws, made.draw + 1) if made.draw is not None else draws
             extra += missing
             values.append(made)
@@ -98,8 +102,7 @@ class GraphReader:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def _node(self, index: int, node: Node) -> tuple[Operator | None, str, dict[str, str], list[Any]]:
-        """Operator (None for a variable), name, all attributes, raw inputs."""
+    def _node(self, index: int, node: object) -> _Read:
         if not isinstance(node, dict):
             raise self.error(f"node {index} is not an object")
         kind, name, inputs = node.get("op"), node.get("name"), node.get("inputs", [])
@@ -179,7 +182,7 @@ class GraphReader:
                 if not low <= number <= high:
                     raise self.error(f"node {name!r}: {key}={str(value)[:60]} is out of range")
 
-    def _check_names(self, read: list[Any]) -> None:
+    def _check_names(self, read: list[_Read]) -> None:
         seen: dict[str, str] = {}
         for op, name, _, _ in read:
             if op is not None:
@@ -192,7 +195,7 @@ class GraphReader:
 
     # -- variables ---------------------------------------------------------------------------------------------
 
-    def _states(self, read: list[Any]) -> set[int]:
+    def _states(self, read: list[_Read]) -> set[int]:
         """Indices of the variables that some operator uses as auxiliary state."""
         states: set[int] = set()
         for op, _, _, inputs in read:
@@ -240,8 +243,10 @@ class GraphReader:
 
     # -- operators ---------------------------------------------------------------------------------------------
 
-    def _operator(self, index: int, read: Any, values: list[Node], draws: int) -> tuple[Node, list[Value]]:
-        op, name, attributes, entries = read
+    def _operator(
+        self, index: int, op: Operator, read: _Read, values: list[Node], draws: int
+    ) -> tuple[Node, list[Value]]:
+        _, name, attributes, entries = read
         inputs: list[Any] = [self._value(entry, values, index, f"node {name!r}") for entry in entries]
         if op in self._decisions:
             count = len(self._decisions[op].inputs)
@@ -282,7 +287,7 @@ class GraphReader:
             raise self.error(f"node {name!r} ({op.name}) has {len(inputs)} inputs, needs {', '.join(names) or 'none'}")
         return inputs, missing
 
-    def _value(self, entry: Any, values: list[Node], before: int, reader: str) -> Value:
+    def _value(self, entry: object, values: list[Node], before: int, reader: str) -> Value:
         """The output that an entry [node, output, version] means; only nodes that come earlier can be read."""
         if not isinstance(entry, list) or len(entry) not in (2, 3) or {*map(type, entry)} != {int}:
             raise self.error(f"{reader} has the input {str(entry)[:60]}, which is not [node, output, version]")

@@ -18,7 +18,7 @@ from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.framework.pointwise import is_scalar
 
 from . import control_flow
-from .equal_shapes import shape_classes
+from .equal_shapes import Key, shape_classes
 from .operator_names import ALWAYS_WRITTEN, EQUAL_SHAPE_FORMS, EQUIVALENTS, OUTPUT_COUNTS, REWRITTEN, SCALAR_FORMS
 
 MXNET_VERSION = 10901
@@ -49,7 +49,7 @@ class GraphWriter:
         self._variables: set[str] = set()
 
     @cached_property
-    def _classes(self) -> dict[Value, Any]:
+    def _classes(self) -> dict[Value, Key]:
         return shape_classes(self.graph)
 
     def document(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike, fspath
-from typing import Any
 
 import numpy as np
 
@@ -15,17 +14,6 @@ from hybrid_lab.graph.node import Value
 from ..atomic import atomic_write
 from . import symbol_json
 from .params import read_params, write_params
-
-
-def state_inputs(graph: Graph) -> set[Value]:
-    """The inputs that some operator uses as auxiliary state."""
-    found: set[Value] = set()
-    for node in graph.nodes:
-        if node.op.signature.aux:
-            for name, item in zip(node.op.signature.inputs, node.inputs, strict=False):
-                if name in node.op.signature.aux and isinstance(item, Value):
-                    found.add(item)
-    return found
 
 
 def save_model(
@@ -39,8 +27,8 @@ def save_model(
     symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
     constants: dict[str, np.ndarray] = {}
     text = symbol_json.dumps(graph, constants=constants).encode("utf-8")
-    states = state_inputs(graph)
     arrays: dict[str, np.ndarray] = {}
+    states = graph.states
     for value, array in values.items():
         arrays[f"{'aux' if value in states else 'arg'}:{value.node.name}"] = array
     arrays |= {f"arg:{name}": array for name, array in constants.items()}
@@ -48,12 +36,6 @@ def save_model(
     with atomic_write(symbol_file) as file:
         file.write(text)
     return symbol_file, params_file
-
-
-def load_symbol(path: str | PathLike[str], params: Mapping[str, Any] | None = None) -> Graph:
-    """The graph of a `-symbol.json` file; `params` (name -> array) gives back constants exported as arrays."""
-    with open(path, "rb") as file:
-        return symbol_json.loads(file.read(), params, path=fspath(path))
 
 
 def load_params(path: str | PathLike[str]) -> dict[str, np.ndarray]:

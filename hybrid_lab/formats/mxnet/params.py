@@ -6,6 +6,7 @@ bytes. An array starts with a u32: a magic (V1, V2 or V3), or in the oldest form
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
@@ -81,7 +82,7 @@ class _Cursor:
         shape = struct.unpack(f"<{ndim}{'q' if width == 8 else 'I'}", self.take(ndim * width, what))
         if any(d < 0 for d in shape):
             raise self.error(f"negative dimension in {what} {shape}")
-        if _size(tuple(max(d, 1) for d in shape)) > MAX_ELEMENTS:
+        if math.prod(max(d, 1) for d in shape) > MAX_ELEMENTS:
             raise self.error(f"{what} {shape} is larger than any memory")
         return shape
 
@@ -101,7 +102,7 @@ class _Cursor:
 
     def elements(self, shape: tuple[int, ...], dtype: np.dtype, what: str) -> np.ndarray:
         """The elements as an array of their own in native byte order."""
-        start = self.pass_over(_size(shape) * dtype.itemsize, f"{what} {shape} {dtype}")
+        start = self.pass_over(math.prod(shape) * dtype.itemsize, f"{what} {shape} {dtype}")
         array = self.data.array(start, shape, dtype)
         if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self.error(f"{what} has bool elements other than 0 and 1", start)
@@ -111,13 +112,6 @@ class _Cursor:
 def _flag_of(dtype: np.dtype) -> int | None:
     """The type flag to write, or None where MXNet could not read it."""
     return BFLOAT16_FLAG if dtype.name == BFLOAT16 else WRITABLE.get(dtype.newbyteorder("<"))
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for dim in shape:
-        size *= dim
-    return size
 
 
 def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
@@ -161,10 +155,11 @@ def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray 
     for index in indices:
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise cursor.error(f"{kind} indices of shape {index.shape} and type {index.dtype}", start)
-    if _size(shape) * dtype.itemsize > dense_limit:
+    size = math.prod(shape) * dtype.itemsize
+    if size > dense_limit:
         raise cursor.error(
-            f"a {kind} array of shape {shape} takes {_size(shape) * dtype.itemsize} bytes when dense, more than the "
-            f"limit of {dense_limit}; pass dense_limit= to allow it,",
+            f"a {kind} array of shape {shape} takes {size} bytes when dense, more than the limit of {dense_limit}; "
+            "pass dense_limit= to allow it,",
             start,
         )
     check = _row_sparse_problem if storage == ROW_SPARSE else _csr_problem
@@ -183,7 +178,7 @@ def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray 
 
 
 def _row_sparse_problem(shape: tuple[int, ...], values: np.ndarray, rows: np.ndarray) -> str | None:
-    if rows.size == 0 and _size(values.shape) == 0:
+    if rows.size == 0 and math.prod(values.shape) == 0:
         return None  # MXNet writes a stored shape of its own choice when nothing is stored
     if values.shape != (rows.size, *shape[1:]):
         return f"values of shape {values.shape} for {rows.size} rows"

@@ -65,11 +65,11 @@ def save(path: str | PathLike[str], graph: Graph) -> None:
         file.write(text)
 
 
-def load(path: str | PathLike[str]) -> Graph:
-    """The graph in a `-symbol.json` file. Raises ArchiveError, OSError."""
+def load(path: str | PathLike[str], constants: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph in a `-symbol.json` file; `constants` as in `loads`. Raises ArchiveError, OSError."""
     with open(path, "rb") as file:
         text = file.read()
     other = other_kind(text, "JSON")
     if other is not None:
         raise ArchiveError(f"not a -symbol.json file but {other}", path=path)
-    return loads(text, path=fspath(path))
+    return loads(text, constants, path=fspath(path))
