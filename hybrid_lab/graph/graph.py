@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import forks
-from hybrid_lab.graph.node import Input, Node, Value, input_node
+from hybrid_lab.graph.node import Constant, Input, Node, Value, constant_node, input_node
 from hybrid_lab.graph.printer import format_graph
 
 if TYPE_CHECKING:
-    from hybrid_lab.graph.symbolic import SymbolicGraph
     from hybrid_lab.ops.framework.sizes import Binding
 
 _making = forks.rlock()
@@ -27,15 +26,21 @@ class Graph:
     draws : how many random numbers streams one run uses up (dead draws count too)
     symbolic, binding : the symbolic graph that it was bound from, and the values of its symbols; None where it was made
         of numbers (see graph.symbolic)
+    cache : of a symbolic graph: results of engines that hold for all graphs that are bound from it, under keys of the
+        engines' own
+    needs_numbers : of a symbolic graph: why passes of an engine run again for each batch
     """
 
-    __slots__ = ("__weakref__", "_nodes", "binding", "draws", "effects", "inputs", "name", "outputs", "symbolic")
+    __slots__ = (
+        *("__weakref__", "_nodes", "binding", "cache", "draws", "effects", "inputs", "name", "needs_numbers"),
+        *("outputs", "symbolic"),
+    )
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     effects: tuple[tuple[Value, Value], ...]
     _nodes: tuple[Node, ...] | None
-    symbolic: SymbolicGraph | None
+    symbolic: Graph | None
     binding: Binding | None
 
     def __init__(
@@ -50,12 +55,48 @@ class Graph:
         self.effects, self.draws, self.name = tuple(effects), draws, name
         self._nodes = None
         self.symbolic, self.binding = None, None
+        self.cache: dict[Hashable, Any] = {}
+        self.needs_numbers: list[str] = []
 
-    @classmethod
-    def made_later(cls, draws: int, name: str, symbolic: SymbolicGraph, binding: Binding) -> Graph:
-        """A graph that gets its inputs, outputs, effects and nodes from `symbolic` when one of them is first read."""
-        graph = cls.__new__(cls)
-        graph.draws, graph.name, graph.symbolic, graph.binding = draws, name, symbolic, binding
+    def bind(self, binding: Binding) -> Graph:
+        """This symbolic graph at sizes that satisfy the guards. Inputs, outputs, effects and nodes are made when one of
+        them is first read; the nodes correspond to those of the symbolic graph, in their order.
+        """
+        graph = Graph.__new__(Graph)
+        graph.draws, graph.name, graph.symbolic, graph.binding = self.draws, self.name, self, binding
+        return graph
+
+    def bind_now(self, binding: Binding) -> Graph:
+        """`bind` with everything made at once."""
+        new: dict[Value, Value] = {}
+        nodes: list[Node] = []
+        shape, size = binding.shape, binding.size
+        for node in self.nodes:
+            if isinstance(node.op, Constant) and node.op.sized:
+                copy = constant_node(node.op.at(binding), True, scope=node.scope, location=node.location).node
+            else:
+                copy = Node(
+                    node.op,
+                    [new[item] if type(item) is Value else size(item) for item in node.inputs],
+                    name=node.name,
+                    scope=node.scope,
+                    location=node.location,
+                    draw=node.draw,
+                    attrs=node.attrs,
+                    shapes=tuple([shape(each) for each in node.shapes]),  # type: ignore[union-attr]
+                    dtypes=node.dtypes,
+                    composite=node.composite,
+                )
+            nodes.append(copy)
+            new.update(zip(node.outputs, copy.outputs, strict=True))
+        graph = Graph(
+            [new[value] for value in self.inputs],
+            [new[value] for value in self.outputs],
+            [(new[target], new[value]) for target, value in self.effects],
+            self.draws,
+            self.name,
+        )
+        graph.symbolic, graph.binding, graph._nodes = self, binding, tuple(nodes)
         return graph
 
     if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
@@ -77,7 +118,7 @@ class Graph:
     @property
     def pattern(self) -> Graph:
         """The symbolic graph where there is one, else the graph: both are wired alike."""
-        return self if self.symbolic is None else self.symbolic.graph
+        return self if self.symbolic is None else self.symbolic
 
     @property
     def roots(self) -> tuple[Value, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
     from hybrid_lab.graph.control_flow import ControlFlow
     from hybrid_lab.graph.graph import Graph
+    from hybrid_lab.ops.framework.sizes import Binding
 
 _serial = itertools.count()
 
@@ -214,6 +215,10 @@ class Constant(Operator):
         object.__setattr__(self, "sized", sized)
         object.__setattr__(self, "attributes", {})
         object.__setattr__(self, "inferred", {})
+
+    def at(self, binding: Binding) -> np.ndarray:
+        """The array where symbolic sizes have these values."""
+        return self.array
 
     def infer_shape(self) -> Any:
         return self.array.shape

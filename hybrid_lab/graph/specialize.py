@@ -19,9 +19,10 @@ from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.graph.specialized import Source, Specialized
-from hybrid_lab.graph.split import split
+from hybrid_lab.graph.split import Cutter
 from hybrid_lab.graph.stages import Stage, run_pass
 from hybrid_lab.ops.framework.precision import Precision
+from hybrid_lab.ops.framework.sizes import guards_of
 from hybrid_lab.ops.framework.types import Shape
 
 
@@ -37,7 +38,7 @@ def specialize(
     precision: Precision | None = None,
     heads: Collection[int] | None = None,
 ) -> Specialized:
-    """Run the passes for inputs of these shapes and dtypes (in the order of graph.inputs).
+    """Run the passes for inputs of these shapes, which may be symbolic, and dtypes (in the order of graph.inputs).
 
     train : the mode
     wrt : indices of the inputs that need gradients; empty means that nothing is recorded
@@ -49,60 +50,41 @@ def specialize(
     heads : numbers of the outputs that the backward differentiates; None: all
     """
     stages: list[Stage] | None = [] if keep else None
+    start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
+    straight: tuple[Source, ...] = tuple(("input", index) for index in range(len(start.inputs)))
+    guards = guards_of(shapes)
     if wrt:
         absent: set[int] = set()
-        joint, start = until_split(graph, shapes, dtypes, train, wrt, num_data, bound, precision, stages, heads, absent)
-        parts = run_pass(stages, "split", split, joint, len(start.inputs), len(start.outputs))
-        return Specialized(
+
+        def differentiate(start: Graph) -> Graph:
+            joint, present = differentiate_present(start, [start.inputs[index] for index in wrt], heads)
+            absent.update(index for index, here in zip(wrt, present, strict=True) if not here)
+            return joint
+
+        joint = _simplified(stages, run_pass(stages, "differentiate", differentiate, start))
+        cutter = Cutter(joint, len(start.inputs), len(start.outputs))
+        parts = run_pass(stages, "split", lambda _: cutter.split(None if guards is None else guards.hints), joint)
+        special = Specialized(
             parts.forward,
             parts.backward,
             parts.sources,
             tuple(wrt),
-            forward_sources=_straight(start),
-            given=Graph(start.inputs, ()),
-            stages=tuple(stages or ()),
+            forward_sources=straight,
             heads=None if heads is None else tuple(sorted(heads)),
             absent=frozenset(absent),
+            cutter=None if guards is None else cutter,
         )
-    start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
-    simple = _simplified(stages, start)
-    if train:
-        special = Specialized(simple, forward_sources=_straight(start))
     else:
-        folded = run_pass(stages, "fold_norm", fold_norm, simple)
-        if folded.nodes != simple.nodes:
-            simple = run_pass(stages, "simplify", simplify, folded)
-        special = run_pass(stages, "hoist", hoist, simple)
-    return replace(special, given=Graph(start.inputs, ()), stages=tuple(stages or ()))
-
-
-def until_split(
-    graph: Graph,
-    shapes: Sequence[Shape],
-    dtypes: Sequence[np.dtype],
-    train: bool,
-    wrt: Sequence[int],
-    num_data: int | None = None,
-    bound: bool = False,
-    precision: Precision | None = None,
-    stages: list[Stage] | None = None,
-    heads: Collection[int] | None = None,
-    absent: set[int] | None = None,
-) -> tuple[Graph, Graph]:
-    """The simplified joint graph of a recorded call, and the bound graph that it was made of. Arguments: see above.
-
-    absent : gets those of `wrt` at which no gradient arrives
-    """
-    start = _started(stages, graph, shapes, dtypes, train, num_data, bound, precision)
-
-    def differentiate(start: Graph) -> Graph:
-        joint, present = differentiate_present(start, [start.inputs[index] for index in wrt], heads)
-        if absent is not None:
-            absent.update(index for index, here in zip(wrt, present, strict=True) if not here)
-        return joint
-
-    joint = run_pass(stages, "differentiate", differentiate, start)
-    return _simplified(stages, joint), start
+        simple = _simplified(stages, start)
+        if train:
+            special = Specialized(simple, forward_sources=straight)
+        else:
+            folded = run_pass(stages, "fold_norm", fold_norm, simple)
+            if folded.nodes != simple.nodes:
+                simple = run_pass(stages, "simplify", simplify, folded)
+            special = run_pass(stages, "hoist", hoist, simple)
+    count = None if guards is None else guards.count
+    return replace(special, given=Graph(start.inputs, ()), stages=tuple(stages or ()), guards=count)
 
 
 def _started(
@@ -126,10 +108,6 @@ def _started(
     given_dtypes = dict(zip(graph.inputs, dtypes, strict=True))
     inferred = run_pass(stages, "infer", infer, graph, given_shapes, given_dtypes)
     return inferred if bound else run_pass(stages, "bind_mode", bind_mode, inferred, train)
-
-
-def _straight(start: Graph) -> tuple[Source, ...]:
-    return tuple(("input", index) for index in range(len(start.inputs)))
 
 
 def _simplified(stages: list[Stage] | None, graph: Graph) -> Graph:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.stages import Stage
+from hybrid_lab.ops.framework.sizes import binding_of
+from hybrid_lab.ops.framework.types import Shape
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.split import Cutter
 
 #: Where an input of a graph comes from: its kind, and its number among those of this kind.
 Source = tuple[str, int]
@@ -31,6 +38,8 @@ class Specialized:
     heads : numbers of the outputs that `backward` differentiates; None: all
     absent : indices from `wrt` at which no gradient arrives; `backward` returns zeros for them
     needs_numbers : why some leading sizes of the data are no symbols (see graph.specializations)
+    guards : where sizes are symbolic: how many guards the passes relied on, see `Guards.count`
+    cutter : where sizes of a recorded call are symbolic: what cuts the joint graph for the sizes of another call
     """
 
     forward: Graph
@@ -45,11 +54,32 @@ class Specialized:
     heads: tuple[int, ...] | None = None
     absent: frozenset[int] = frozenset()
     needs_numbers: tuple[str, ...] = ()
+    guards: tuple[int, int] | None = None
+    cutter: Cutter | None = field(default=None, repr=False)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
         """The neutral graph's inputs with their shapes and dtypes, in order."""
         return self.given.inputs
+
+    def bind(self, shapes: Sequence[Shape]) -> Specialized | None:
+        """These graphs, which have symbolic sizes, for inputs of these shapes. None if a guard fails, or a size that is
+        no symbol is another one. The minimum cut is computed again, because it weighs bytes.
+        """
+        binding = binding_of([value.shape for value in self.inputs], shapes)
+        if binding is None or self.guards is None or not binding.satisfies(self.guards):
+            return None
+        parts = self if self.cutter is None else self.cutter.split(binding)
+        return replace(
+            self,
+            forward=parts.forward.bind(binding),
+            backward=None if parts.backward is None else parts.backward.bind(binding),
+            sources=parts.sources,
+            prologue=None if self.prologue is None else self.prologue.bind(binding),
+            given=self.given.bind(binding),
+            guards=None,
+            cutter=None,
+        )
 
     def __str__(self) -> str:
         return str(self.forward) if self.prologue is None else f"{self.prologue}\n\n{self.forward}"

@@ -18,6 +18,7 @@ from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.specialized import Source
 from hybrid_lab.ops.framework.pointwise import Elementwise
+from hybrid_lab.ops.framework.sizes import Binding
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:
     A minimum cut weighted in bytes decides what is saved; see `recompute_price` for what may be computed twice instead.
     The result depends on the graph alone.
     """
-    cutter = Cutter(joint, num_inputs, num_outputs)
-    return cutter.parts(cutter.kept(_nbytes))
+    return Cutter(joint, num_inputs, num_outputs).split()
 
 
 _nbytes = attrgetter("nbytes")
@@ -81,9 +81,21 @@ class Cutter:
         self._vertex: dict[Node | Value, int] = {}
         self._priced: list[tuple[int, Node]] = []
         self._sized: list[tuple[int, Value]] = []
+        self._splits: dict[tuple[Value, ...], Split] = {}
+        self._latest: tuple[tuple[int, ...] | None, Split] | None = None  # values of the symbols
         self._build()
 
-    def parts(self, kept: Sequence[Value]) -> Split:
+    def split(self, binding: Binding | None = None) -> Split:
+        """The cheapest cut, at these values of symbolic sizes. Equal kept Values give the same Split."""
+        values = None if binding is None else binding.values
+        if self._latest is None or self._latest[0] != values:
+            kept = tuple(self._kept(_nbytes if binding is None else binding.nbytes))
+            if kept not in self._splits:
+                self._splits[kept] = self._parts(kept)
+            self._latest = values, self._splits[kept]
+        return self._latest[1]
+
+    def _parts(self, kept: Sequence[Value]) -> Split:
         """Both graphs, where the backward receives these Values."""
         joint, origins = self.joint, dict(self._origins)
         saved = [value for value in kept if value not in origins]
@@ -100,7 +112,7 @@ class Cutter:
         forward = Graph(self.inputs, [*self.outputs, *saved], joint.effects, joint.draws, joint.name)
         return Split(forward, backward, tuple(origins[value] for value in borders))
 
-    def kept(self, nbytes: Callable[[Value], int]) -> list[Value]:
+    def _kept(self, nbytes: Callable[[Value], int]) -> list[Value]:
         """The Values that the backward receives from the forward, in program order. nbytes : of a Value
 
         The network: a vertex per node (on the source side: it runs in the forward only) and per value (on the source
@@ -120,7 +132,7 @@ class Cutter:
         ]
 
     def _build(self) -> None:
-        """The network of `kept`, without what depends on bytes."""
+        """The network of `_kept`, without what depends on bytes."""
         network, vertices = self._network, self._vertex
         for node in self._early:
             again = node in self._forward

@@ -5,9 +5,9 @@ The passes make it (see ops/framework/sizes.py):
     symbolic      y: f32[s0,10] = FullyConnected(%x, %w, num_hidden=10)      %x: f32[s0,4]
     s0 = 8        y: f32[8,10] = FullyConnected(%x, %w, num_hidden=10)       %x: f32[8,4]
 
-All graphs that are bound from one symbolic graph have the same operators on the same inputs in the same order; only
-`Node.shapes` and the constants that depend on sizes differ. They share `graph.symbolic`, so an engine may keep there
-what it decided for one of them (`derived` does so for passes of its own).
+All graphs that are bound from one symbolic graph (`Graph.bind`) have the same operators on the same inputs in the same
+order; only `Node.shapes` and the constants that depend on sizes differ. They share `graph.symbolic`, so an engine may
+keep in its `cache` what it decided for one of them (`derived` does so for passes of its own).
 """
 
 from __future__ import annotations
@@ -19,89 +19,9 @@ import numpy as np
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, SymbolicSize, guards_of, shapes_key
 from hybrid_lab.ops.framework.types import Shape
-
-
-class SymbolicGraph:
-    """graph : with symbolic sizes in its shapes
-    guards : the conditions under which it is the graph of other sizes, too
-    cache : results of engines that hold for all graphs that are bound from this one, under keys of the engines' own
-    needs_numbers : why passes of an engine run again for each batch
-    """
-
-    __slots__ = ("__weakref__", "_derived", "_sizes", "cache", "graph", "guards", "needs_numbers")
-
-    def __init__(self, graph: Graph, guards: Guards):
-        self.graph, self.guards = graph, guards
-        self.cache: dict[Hashable, Any] = {}
-        self.needs_numbers: list[str] = []
-        self._derived: dict[Hashable, tuple[SymbolicGraph, tuple[int, int]] | None] = {}
-        self._sizes: list[SymbolicSize] | None = None
-
-    def bind(self, binding: Binding) -> Graph:
-        """The graph at these sizes, which must satisfy the guards. Its nodes are made when they are first read; they
-        correspond to the nodes of the symbolic graph, in their order.
-        """
-        return Graph.made_later(self.graph.draws, self.graph.name, self, binding)
-
-    def bind_now(self, binding: Binding) -> Graph:
-        """`bind` with all nodes made at once."""
-        old = self.graph
-        new: dict[Value, Value] = {}
-        nodes: list[Node] = []
-        shape, size = binding.shape, binding.size
-        for node in old.nodes:
-            op: Operator = node.op
-            if type(op) is SymbolicConstant:
-                copy = constant_node(op.at(binding), True, scope=node.scope, location=node.location).node
-                nodes.append(copy)
-                new[node.outputs[0]] = copy.outputs[0]
-                continue
-            copy = Node(
-                op,
-                [new[item] if type(item) is Value else size(item) for item in node.inputs],
-                name=node.name,
-                scope=node.scope,
-                location=node.location,
-                draw=node.draw,
-                attrs=node.attrs,
-                shapes=tuple([shape(each) for each in node.shapes]),  # type: ignore[union-attr]
-                dtypes=node.dtypes,
-                composite=node.composite,
-            )
-            nodes.append(copy)
-            for value, other in zip(node.outputs, copy.outputs, strict=True):
-                new[value] = other
-        graph = Graph(
-            [new[value] for value in old.inputs],
-            [new[value] for value in old.outputs],
-            [(new[target], new[value]) for target, value in old.effects],
-            old.draws,
-            old.name,
-        )
-        graph.symbolic, graph.binding, graph._nodes = self, binding, tuple(nodes)
-        return graph
-
-    def ones(self, binding: Binding) -> tuple[bool, ...]:
-        """For each symbolic size in the shapes of the graph, whether it is 1; an axis of size 1 may be broadcast."""
-        if self._sizes is None:
-            shapes = [shape for node in self.graph.nodes for shape in node.shapes or ()]
-            sizes = [size for shape in shapes for size in shape if type(size) is SymbolicSize]
-            self._sizes = list({size.terms: size for size in sizes}.values())
-        return tuple([binding.size(size) == 1 for size in self._sizes])
-
-    def derive(self, key: Hashable, make: Callable[[Graph], Graph]) -> tuple[SymbolicGraph, tuple[int, int]] | None:
-        """(`make(graph)` as a SymbolicGraph, how many guards must hold for it); None if `make` needs numbers."""
-        if key not in self._derived:
-            try:
-                self._derived[key] = SymbolicGraph(make(self.graph), self.guards), self.guards.count
-            except NeedsNumber as need:
-                self._derived[key] = None
-                self.needs_numbers.append(f"{need}; each batch compiles anew")
-        return self._derived[key]
 
 
 def derived(graph: Graph, key: Hashable, make: Callable[[Graph], Graph]) -> Graph:
@@ -112,8 +32,28 @@ def derived(graph: Graph, key: Hashable, make: Callable[[Graph], Graph]) -> Grap
     symbolic, binding = graph.symbolic, graph.binding
     if symbolic is None or binding is None:
         return make(graph)
-    known = symbolic.derive(key, make)
+    key = "derived", key
+    if key not in symbolic.cache:
+        try:
+            symbolic.cache[key] = make(symbolic), binding.guards.count
+        except NeedsNumber as need:
+            symbolic.cache[key] = None
+            symbolic.needs_numbers.append(f"{need}; each batch compiles anew")
+    known: tuple[Graph, tuple[int, int]] | None = symbolic.cache[key]
     return make(graph) if known is None or not binding.satisfies(known[1]) else known[0].bind(binding)
+
+
+def ones(graph: Graph) -> tuple[bool, ...]:
+    """For each symbolic size in the shapes of a bound graph's symbolic graph, whether it is 1; an axis of size 1 may be
+    broadcast.
+    """
+    symbolic, binding = graph.symbolic, graph.binding
+    assert symbolic is not None and binding is not None
+    if "sizes" not in symbolic.cache:
+        shapes = [shape for node in symbolic.nodes for shape in node.shapes or ()]
+        sizes = [size for shape in shapes for size in shape if type(size) is SymbolicSize]
+        symbolic.cache["sizes"] = list({size.terms: size for size in sizes}.values())
+    return tuple([binding.size(size) == 1 for size in symbolic.cache["sizes"]])
 
 
 def with_hints(node: Node) -> Node:

@@ -166,7 +166,6 @@ def test_another_batch_of_a_network_runs_no_passes(name, mode, monkeypatch):
     call = call_of(net, shapes(8), mode)
     sizes = call.shapes[call.num_data :]
     runs = []
-    monkeypatch.setattr(specializations, "until_split", lambda *a, **k: runs.append(a) or _until_split(*a, **k))
     monkeypatch.setattr(specializations, "specialize", lambda *a, **k: runs.append(a) or specialize(*a, **k))
     graphs = {call.check([*shapes(8), *sizes]).forward.symbolic}
     assert len(runs) <= 2, "once, and once more where a rule needs the time as a number"
@@ -178,9 +177,6 @@ def test_another_batch_of_a_network_runs_no_passes(name, mode, monkeypatch):
     for batch in (1, 2, 10, 16, 50):  # what broadcasts, and what is equal to other sizes
         call.check([*shapes(batch), *sizes])
     assert call.seen["numbers"] == 0
-
-
-_until_split = specializations.until_split
 
 
 @pytest.mark.parametrize("first", range(0, 60, 6))
@@ -307,7 +303,7 @@ def test_bound_graphs_share_their_symbolic_graph_and_own_passes_run_once():
     for graph in graphs:
         assert equal(derived(graph, "mine", passes), simplify(graph))
         assert [node.op for node in graph.nodes if node.inputs] == [
-            node.op for node in graph.symbolic.graph.nodes if node.inputs
+            node.op for node in graph.symbolic.nodes if node.inputs
         ]
     assert len(runs) == 1
     plain = Graph(graphs[0].inputs, graphs[0].outputs)
@@ -365,7 +361,7 @@ def test_what_the_triton_engine_lowers_is_what_it_would_lower_anew(name):
         found = call.check([*shapes(batch), *call.shapes[call.num_data :]])
         for graph in (found.forward, found.backward):
             assert equal(derived(graph, "lowered", lowered), lowered(graph)), batch
-            assert graph.symbolic._derived["lowered"] is not None
+            assert graph.symbolic.cache["derived", "lowered"] is not None
 
 
 @each_sample()

@@ -316,6 +316,20 @@ def guards_of(shapes: Sequence[Any]) -> Guards | None:
     return next((size.guards for shape in shapes for size in shape if type(size) is SymbolicSize), None)
 
 
+def binding_of(symbolic: Sequence[Any], shapes: Sequence[Any]) -> Binding | None:
+    """The values with which shapes of numbers and symbols, in the order in which these were made, are `shapes`. None if
+    there are none: a number differs.
+    """
+    guards, values = guards_of(symbolic), list[int]()
+    for one, two in zip(symbolic, shapes, strict=True):
+        for size, value in zip(one, two, strict=True):
+            if type(size) is SymbolicSize:
+                values.append(value)
+            elif size != value:
+                return None
+    return None if guards is None else Binding(guards, values)
+
+
 class Binding:
     """Values for the symbols of some Guards.
 

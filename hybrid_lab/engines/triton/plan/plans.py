@@ -1,6 +1,6 @@
 """Fusion plans: the groups of the first batch are kept for every other batch of the same symbolic graph.
 
-    fused(graph of a batch of 64)      fuses, and keeps a FusionPlan in `SymbolicGraph.cache`
+    fused(graph of a batch of 64)      fuses, and keeps a FusionPlan in `Graph.cache` of the symbolic graph
     fused(graph of a batch of 37)      takes the groups from the FusionPlan, and writes their kernels for 37
 
 Fusing takes half a second for the training step of a ResNet; writing the kernels of its groups takes less than a tenth
@@ -33,7 +33,7 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.graph.symbolic import SymbolicConstant, SymbolicGraph, derived
+from hybrid_lab.graph.symbolic import SymbolicConstant, derived, ones
 from hybrid_lab.ops.framework.sizes import Binding, shapes_key
 
 Kernels = tuple[KernelSource, ...]
@@ -65,7 +65,7 @@ def fused(graph: Graph, precision: str) -> Fusion:
     symbolic, binding = graph.symbolic, graph.binding
     if symbolic is None or binding is None:
         return fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
-    key = "plan", precision, availability.multiplies_float64(), symbolic.ones(binding)
+    key = "plan", precision, availability.multiplies_float64(), ones(graph)
     plan: FusionPlan | None = symbolic.cache.get(key)
     fusion = None if plan is None else plan.at(binding, write)
     if fusion is None:
@@ -106,15 +106,14 @@ class FusionPlan:
     """
 
     def __init__(
-        self, symbolic: SymbolicGraph, binding: Binding, first: Fusion, outcomes: dict[int, tuple[Kernels, Outcomes]]
+        self, symbolic: Graph, binding: Binding, first: Fusion, outcomes: dict[int, tuple[Kernels, Outcomes]]
     ):
         assert first.grouping is not None
-        fusion = fusion_of(first.grouping, views_for_each_reader(symbolic.graph))
+        fusion = fusion_of(first.grouping, views_for_each_reader(symbolic))
         written = [group.sources for group in first.grouping.kernels()]
-        guards = symbolic.guards
         # The graph with a copy of each operator that several groups compute, and the graph before these copies.
-        self._fused, self._given = SymbolicGraph(fusion.graph, guards), SymbolicGraph(fusion.given, guards)
-        self._fusion, self._count = fusion, guards.count
+        self._fused, self._given = fusion.graph, fusion.given
+        self._fusion, self._count = fusion, binding.guards.count
         histories: dict[Any, History] = {}
         self._histories: list[History] = []
         for group, kernels in zip(fusion.groups, written, strict=True):
@@ -148,14 +147,14 @@ class FusionPlan:
     def _bind(self, binding: Binding) -> Fusion:
         """The groups at these sizes, without kernels."""
         graph = self._fused.bind_now(binding)
-        nodes = dict(zip(self._fused.graph.nodes, graph.nodes, strict=True))
+        nodes = dict(zip(self._fused.nodes, graph.nodes, strict=True))
 
         def values(items: Sequence[Value]) -> tuple[Value, ...]:
             return tuple([nodes[item.node].outputs[item.index] for item in items])
 
         def before() -> tuple[Graph, dict[Node, Node]]:
             unfused = self._given.bind(binding)
-            bound = dict(zip(self._given.graph.nodes, unfused.nodes, strict=True))
+            bound = dict(zip(self._given.nodes, unfused.nodes, strict=True))
             copies = self._fusion.copied.items()
             return unfused, {nodes[node]: bound[original] for node, original in copies if node in nodes}
 

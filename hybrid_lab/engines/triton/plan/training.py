@@ -9,8 +9,7 @@ from hybrid_lab.engines.triton.plan.recompute import without_weights
 from hybrid_lab.engines.triton.plan.saved import Source, without_views
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.split import Split
-from hybrid_lab.graph.symbolic import SymbolicGraph
-from hybrid_lab.ops.framework.sizes import NeedsNumber
+from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber
 
 
 def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:
@@ -24,7 +23,7 @@ def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], nu
         return _rewritten(forward, backward, sources, num_outputs)
     key = ("training", other, tuple(sources), num_outputs)
     if key not in symbolic.cache:
-        symbolic.cache[key] = _symbolic(symbolic, other, sources, num_outputs)
+        symbolic.cache[key] = _symbolic(symbolic, other, sources, num_outputs, binding.guards)
     split: _Symbolic | None = symbolic.cache[key]
     if split is None or not binding.satisfies(split.guards):
         return _rewritten(forward, backward, sources, num_outputs)
@@ -39,22 +38,19 @@ def _rewritten(forward: Graph, backward: Graph, sources: Sequence[Source], num_o
 class _Symbolic(NamedTuple):
     """A split of symbolic graphs. guards : how many guards must hold for it"""
 
-    forward: SymbolicGraph
-    backward: SymbolicGraph
+    forward: Graph
+    backward: Graph
     sources: tuple[Source, ...]
     guards: tuple[int, int]
 
 
 def _symbolic(
-    forward: SymbolicGraph, backward: SymbolicGraph, sources: Sequence[Source], num_outputs: int
+    forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int, guards: Guards
 ) -> _Symbolic | None:
     """The symbolic graphs rewritten; None if that takes numbers."""
-    guards = forward.guards
     try:
-        split = _rewritten(forward.graph, backward.graph, sources, num_outputs)
+        split = _rewritten(forward, backward, sources, num_outputs)
     except NeedsNumber as need:
         forward.needs_numbers.append(f"{need}; each batch compiles anew")
         return None
-    if split.forward is not forward.graph:
-        forward, backward = SymbolicGraph(split.forward, guards), SymbolicGraph(split.backward, guards)
-    return _Symbolic(forward, backward, split.sources, guards.count)
+    return _Symbolic(split.forward, split.backward, split.sources, guards.count)
