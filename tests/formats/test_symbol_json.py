@@ -101,13 +101,23 @@ def test_constants_travel_as_numbers_or_as_arrays():
     assert "__init__" not in text and list(beside) == ["table"]
 
 
-def test_draw_numbers_and_scopes_survive_in_archives_only():
-    x = input_node("data")
+def test_scopes_survive_in_archives_only_and_draw_numbers_everywhere():
+    x = input_node("x")
     noise = Node(get("Dropout").bind(p=0.5), [x], name="drop", scope="net0.drop", draw=4)
     graph = Graph([x], [noise.outputs[0]], draws=7)
-    kept = symbol_json.loads(symbol_json.dumps(graph, portable=False)).operators[0]
+    kept = symbol_json.loads(symbol_json.dumps(graph, portable=False)).outputs[0].node
     assert (kept.draw, kept.scope) == (4, "net0.drop")
-    assert "__draw__" not in symbol_json.dumps(graph)
+    exported = symbol_json.loads(symbol_json.dumps(graph)).outputs[0].node
+    assert (exported.draw, exported.scope) == (4, "")
+
+
+def test_files_for_mxnet_hold_a_draw_number_only_where_it_is_not_the_next_one():
+    x = input_node("x")
+    drops = [Node(get("Dropout").bind(p=0.5), [x], name=f"drop{draw}", draw=draw) for draw in range(2)]
+    for order, count in ((drops, 0), (drops[::-1], 1)):
+        text = symbol_json.dumps(Graph([x], [node.outputs[0] for node in order], draws=2))
+        assert text.count("__draw__") == count
+        assert [value.node.draw for value in symbol_json.loads(text).outputs] == [node.draw for node in order]
 
 
 def test_an_operator_that_mxnet_lacks_is_refused_for_export_and_kept_in_archives():

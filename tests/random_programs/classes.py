@@ -8,10 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from tests.random_programs.layers import LAYERS
-from tests.random_programs.operators import ANYWHERE, IN_TRACES, ON_ARRAYS, WITH_ATTRIBUTES
+from tests.random_programs.bodies import KEEPING, LOOPS, WITH_BLOCKS, WITH_PARAMETERS
+from tests.random_programs.bodies import NOT_FINITE as LOOPS_NOT_FINITE
+from tests.random_programs.layers import LAYERS, Layer
+from tests.random_programs.operators import (
+    ANYWHERE,
+    FUNCTIONS,
+    IN_TRACES,
+    NOT_FINITE,
+    ON_ARRAYS,
+    SIZES,
+    WHOLE,
+    WITH_ATTRIBUTES,
+    ZERO_WEIGHTS,
+)
 from tests.random_programs.writing import Body, Chance, tensors_in
 
 HEADER = """import copy
@@ -35,15 +49,26 @@ _HELPER = "def mixed(self, F, x, k=1):\n    return x * k + self.scale"
 
 @dataclass
 class Module:
-    """The classes written so far."""
+    """The classes written so far.
+
+    finite : whether all values are; those that are not meet no sum with weights of 0
+    """
 
     chance: Chance
+    finite: bool = True
     texts: list[str] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         exec(HEADER, self.names)
         self.names["__name__"] = "drafts"
+        for text in FUNCTIONS.values():
+            exec(text, self.names)
+
+    def usable(self, rows: Sequence[Any]) -> list[Any]:
+        """The rows of a table, or layers, that may meet the values of this program."""
+        names = [row.name if isinstance(row, Layer) else row for row in rows]
+        return [row for row, name in zip(rows, names, strict=True) if self.finite or not ZERO_WEIGHTS.search(name)]
 
 
 @dataclass(frozen=True)
@@ -79,7 +104,7 @@ class _Class:
         shown = [
             dict(module.names, self=self.draft, F=mx.nd, **dict(zip(self.names, row, strict=True))) for row in spaces
         ]
-        self.body = Body(self.chance, STYLES[self.style][2], shown, self.names)
+        self.body = Body(self.chance, STYLES[self.style][2], shown, self.names, module.finite)
 
     def _attributes(self) -> None:
         values = {
@@ -101,9 +126,11 @@ class _Class:
 
     def written(self) -> Written:
         parameters, call = self._parameters()
-        moves = [self._layer] * 4 + [self._line] * 5 + [self._again, self._own_parameter, self._stack, self._rows]
-        moves += [self._nested] * 6 if self.depth else []
-        wanted = self.chance.randrange(2, 8)
+        moves = [self._layer] * 8 + [self._line] * 10 + [self._again, self._own_parameter, self._stack, self._rows] * 2
+        moves += [self._loop, self._body_of_blocks, self._sizes] + [self._whole] * (2 if "i" in self._kinds() else 0)
+        moves += [] if self.module.finite else [self._not_finite] * 6
+        moves += [self._nested] * 12 if self.depth else []
+        wanted = self.chance.randrange(2, 7)
         with autograd.train_mode():
             for _ in range(4 * wanted):
                 if wanted and self.chance.one_of(moves)():
@@ -118,11 +145,36 @@ class _Class:
     def _line(self) -> bool:
         tables = [ANYWHERE, ANYWHERE, ANYWHERE, WITH_ATTRIBUTES]
         tables += {"plain": [ON_ARRAYS], "2.x": [IN_TRACES] if self.chance.often(0.1) else []}.get(self.style, [])
-        return self.body.write(self.chance.one_of(self.chance.one_of(tables)))
+        return self._written_row(self.chance.one_of(tables))
+
+    def _written_row(self, rows: Sequence[str]) -> bool:
+        return self.body.write(self.chance.one_of(self.module.usable(rows)))
+
+    def _loop(self) -> bool:
+        return self._written_row(LOOPS)
+
+    def _whole(self) -> bool:
+        return self._written_row(WHOLE)
+
+    def _sizes(self) -> bool:
+        return self._written_row(SIZES)
+
+    def _not_finite(self) -> bool:
+        return self._written_row(self.chance.one_of([NOT_FINITE, NOT_FINITE, LOOPS_NOT_FINITE]))
+
+    def _kinds(self) -> set[str]:
+        """What the arguments are: "f" floating, "i" whole numbers or masks."""
+        shown = [np.dtype(self.body.value(name).dtype).kind for name in self.body.tensors]
+        return {"f" if kind in "fV" else "i" for kind in shown}
 
     def _layer(self) -> bool:
-        layer = self.chance.one_of(LAYERS)
+        layer = self.chance.one_of(self.module.usable(LAYERS))
         return self._child(layer.construct(self.chance), self.chance.one_of(layer.calls), _rank_slot(layer))
+
+    def _body_of_blocks(self) -> bool:
+        """A loop or branch that calls a child."""
+        constructor = self.chance.one_of(self.module.usable(KEEPING))
+        return self._child(constructor, self.chance.one_of(WITH_BLOCKS))
 
     def _child(self, constructor: str, call: str, slot: str = "x") -> bool:
         """A new child, and the line that calls it; sometimes with the parameters of one before it."""
@@ -130,11 +182,13 @@ class _Class:
         twins = [
             other for other, (_, before) in self.children.items() if before.split("(")[0] == constructor.split("(")[0]
         ]
-        if twins and self.chance.often(0.3):
+        if twins and self.chance.often(0.7):
             constructor = f"{constructor[:-1]}, params=self.{self.chance.one_of(twins)}.params)".replace("(, ", "(")
         if not self._make(f"self.{name} = {constructor}", name):
             return False
-        if self.body.write(call.replace("$child", f"self.{name}").replace("$x)", f"${slot})")):
+        if call == "$child($x)":
+            call = f"$child(${slot})"
+        if self.body.write(call.replace("$child", f"self.{name}")):
             self.children[name] = call, constructor
             return True
         self._unmake(name)
@@ -161,21 +215,26 @@ class _Class:
         if not self.children:
             return False
         name = self.chance.one_of(sorted(self.children))
+        if self.chance.often(0.2):  # in a loop or branch
+            return self.body.write(self.chance.one_of(WITH_BLOCKS).replace("$child", f"self.{name}"))
         return self.body.write(self.children[name][0].replace("$child", f"self.{name}"))
 
     def _own_parameter(self) -> bool:
+        """A parameter or a constant."""
         name = f"w{len(self.parameters)}"
         shape = self.chance.one_of([(1,), (1, 1)])
         more = self.chance.one_of(["", ", grad_req='add'", ", grad_req='null'", ", init='ones'", ", lr_mult=0.5"])
         text = f"self.{name} = self.params.get({name!r}, shape={shape}{more})"
+        if self.chance.often(0.3):
+            value = self.chance.one_of(["[0.5]", "[[2.0]]", "np.array([[-1.5]], 'float32')", "nd.array([0.25])", "3.0"])
+            text = f"self.{name} = self.params.get_constant({name!r}, {value})"
         if not self._make(text, name):
             return False
         for space in self.body.spaces:
             space[name] = getattr(self.draft, name).data()
         read = name if self.style == "1.x" else f"self.{name}.data()"
-        if self.body.write(
-            self.chance.one_of(["$F.broadcast_mul($x, $w)", "$F.broadcast_add($x, $w)", "$x * $w"]), {"w": read}
-        ):
+        rows = ["$F.broadcast_mul($x, $w)", "$F.broadcast_add($x, $w)", "$x * $w", self.chance.one_of(WITH_PARAMETERS)]
+        if self.body.write(self.chance.one_of(rows), {"w": read}):
             self.parameters.append(name)
             return True
         self._unmake(name)
@@ -184,7 +243,8 @@ class _Class:
     def _stack(self) -> bool:
         """A container of layers."""
         rank = self.chance.one_of((2, 3, 4))
-        fitting = [layer for layer in LAYERS if rank in layer.ranks and layer.calls == ("$child($x)",)]
+        layers = self.module.usable(LAYERS)
+        fitting = [layer for layer in layers if rank in layer.ranks and layer.calls == ("$child($x)",)]
         inner = ", ".join(
             self.chance.one_of(fitting).construct(self.chance) for _ in range(self.chance.randrange(1, 4))
         )
@@ -202,7 +262,8 @@ class _Class:
     def _rows(self) -> bool:
         """A list of children."""
         name = f"r{sum(line.startswith('self.r') for line in self.init)}"
-        layer = self.chance.one_of(["nn.Dense(3, flatten=False)", "nn.BatchNorm()", "nn.Dropout(0.5)", "nn.PReLU()"])
+        layers = ["nn.Dense(3, flatten=False)", "nn.BatchNorm()", "nn.Dropout(0.5)", "nn.PReLU()"]
+        layer = self.chance.one_of(self.module.usable(layers))
         text = f"self.{name} = [{layer}, {layer}]\nfor block in self.{name}:\n    self.register_child(block)"
         scope = dict(self.module.names, self=self.draft)
         exec(text, scope)

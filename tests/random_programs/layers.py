@@ -122,7 +122,12 @@ LAYERS = [
     Layer("rnn.LSTMCell", (3,), {"hidden_size": (2, 3)}, calls=_UNROLL),
     Layer("rnn.GRUCell", (3,), {"hidden_size": (2, 3)}, calls=_UNROLL),
     Layer("rnn.RNNCell", (3,), {"hidden_size": (2, 3)}, {"activation": ("relu",)}, calls=_UNROLL),
-    Layer("rnn.DropoutCell", (3,), {"rate": (0.3,)}, calls=_UNROLL),
+    Layer(
+        "rnn.DropoutCell",  # without states
+        (3,),
+        {"rate": (0.3,)},
+        calls=("$new1, _ = $child.unroll(${2|4|5}, $x3, layout='NTC', merge_outputs=${True|False})",),
+    ),
     Layer(
         "rnn.ZoneoutCell",
         (3,),

@@ -1,9 +1,11 @@
-"""What programs compute between their layers: a row for each expression or statement.
+"""What programs compute between their layers: a row for each expression or statement; loops are in `bodies`.
 
 The slots are those of `writing.Body.fill`. A row without an assignment becomes a new variable.
 """
 
 from __future__ import annotations
+
+import re
 
 #: In code that can become a graph, and elsewhere.
 ANYWHERE = [
@@ -95,14 +97,69 @@ ANYWHERE = [
     "$new = $x\nfor k in (${0.5, 1.5|2, 3}):\n    $new = $new * k - $same",
     "$new = sum($F.sin($x * k) for k in (1, 2))",
     "$new = $F.add_n(*[$x * k for k in range(1, 4)])",
-    "$new1, $new2 = $F.contrib.foreach(lambda a, b: (a * b, ${a + b|b|$F.tanh(a - b)}), $x, $F.zeros_like($x[0]))",
-    "$new1, $new2 = $F.contrib.foreach(lambda a, b: ([a, a + b[0]], [b[0] + a, b[1] * 0.5]), $x, [$x[0], $x[0]])",
-    "$new1, $new2 = $F.contrib.while_loop(lambda i, s: i < 3, lambda i, s: (s * i, (i + 1, $F.sin(s))), "
-    "($F.zeros((1,)), $x), max_iterations=4)",
-    "$new = $F.contrib.cond($F.sum($x) > ${0|0.5|-1}, lambda: $x * 2, lambda: $F.sqrt($F.abs($x)))",
-    "$new = $F.contrib.cond($F.sum($x) < $F.max($same), lambda: $x + $same, lambda: $x)",
     "def inner(a, b=2):\n    return a * b\n$new = inner($x) - inner($same, b=0.5)",
 ]
+
+#: On whole numbers and masks.
+WHOLE = [
+    "$F.cast($i, dtype='float32') * ${2|0.5}",
+    "$i ${+|-|*} ${1|2|$i}",
+    "$i ${==|>|<=|!=} ${1|0|$i}",
+    "$i ${/|//|%} 2",
+    "$F.one_hot($i, 4)",
+    "$F.where($i ${>|==} 1, $F.cast($i, dtype='float32') * 2, $F.cast($i, dtype='float32') - 1)",
+    "$F.where($i, $i, $F.zeros_like($i))",
+    "$F.take($x, $F.clip($i, 0, 0), axis=0)",
+    "$F.broadcast_mul($x, $F.cast($i, dtype='float32'))",
+    "$F.broadcast_mul($x, $F.mean($F.cast($i, dtype='float32')))",
+    "$F.${sum|max|min|prod}($i, axis=1)",
+    "$F.${sum|max}($i)",
+    "$F.${sort|argsort}($i)",
+    "$F.argmax($i, axis=1)",
+    "$F.${reverse|flip}($i, axis=0)",
+    "$F.logical_not($i)",
+    "$F.${abs|sign|square|relu}($i)",
+    "$F.concat($i, $i, dim=0)",
+    "$F.cast($i, dtype='${int32|int64|uint8|float16|float64|bool}')",
+    "$F.cast($x > 0, dtype='${bool|int32|uint8}')",
+    "$F.SequenceMask($x3, $F.cast($F.sum($i > 1), dtype='float32'), use_sequence_length=True)",
+    "$new1, $new2 = $F.contrib.foreach(lambda a, b: (a + b, b + a), $i, $F.zeros_like($i[0]))",
+    "$new = $F.contrib.cond($F.sum($i) > 2, lambda: $i + 1, lambda: $i * 2)",
+]
+
+#: On arrays of rank 0, and what is large.
+SIZES = [
+    "$F.broadcast_mul($x, $x0)",
+    "$x ${+|*} $x0",
+    "$x0 ${*|-} ${2|$x0}",
+    "$F.${tanh|exp|identity|sum}($x0)",
+    "$F.reshape($F.sum($x), shape=())",
+    "$F.broadcast_add($x, $F.reshape($F.mean($x), shape=()))",
+    "$x * $F.mean($F.sin($F.arange(0, ${3000|5000})))",
+    "$F.broadcast_add($x, $F.slice_axis($F.arange(0, 6000) * 0.5, axis=0, begin=1, end=2))",
+    "$F.sum($F.tile($x, reps=(1, ${300|700})), axis=-1)",
+    "$F.mean($F.tanh($F.broadcast_mul($F.expand_dims($x, axis=-1), $F.ones((1000,)))), axis=-1)",
+]
+
+#: What gives infinities and NaN.
+NOT_FINITE = [
+    "$F.${log|sqrt|rsqrt|arccosh|arcsin|log1p}($x)",
+    "$x / $F.relu($x)",
+    "${1|$x} / $F.floor($x)",
+    "$F.exp($x * 200)",
+    "$F.where($x > 0, $x, $x / 0)",
+    "$x * $F.log($F.abs($same) * 0)",
+    "$F.${sum|max|min|mean|prod}($F.log($x), axis=$axis)",
+    "$F.${softmax|log_softmax}($F.${log|rsqrt}($x), axis=$axis)",
+    "$F.${maximum|minimum}($F.sqrt($x), $same)",
+    "$F.${broadcast_maximum|broadcast_div}($x, $F.log($same))",
+    "$F.clip($F.log($x), -1, 1)",
+    "$F.${sort|argmax|argmin|cumsum}($F.rsqrt($F.relu($x)), axis=$axis)",
+    "$F.dot($F.sqrt($x2), $F.transpose($x2))",
+]
+
+#: Sums with weights of 0, in which NaN and infinities may be lost; docs/differences.md names these operators.
+ZERO_WEIGHTS = re.compile(r"Conv|Pool|LRN|Norm|Resize|linalg|softmax")
 
 #: Where a Block has numbers in attributes.
 WITH_ATTRIBUTES = [
@@ -130,6 +187,8 @@ ON_ARRAYS = [
     "with autograd.predict_mode():\n    $new = nd.Dropout($x, p=0.5)",
     "$new = $x.detach() * $same",
     "$new = $x[$x.argmax(axis=0)[0:1].reshape((-1,)) * 0]",
+    "$new = Scaled()($x)",
+    "$new1, $new2 = Crossed()($x, $same)",
 ]
 
 #: 2.x style in a HybridBlock: shapes may be read, which the graph then holds for.
@@ -139,3 +198,21 @@ IN_TRACES = [
     "if $x.ndim > 2:\n    $new = $x.mean(axis=1)\nelse:\n    $new = $x * 1",
     "if autograd.is_training():\n    $new = $x * 2\nelse:\n    $new = $x - 1",
 ]
+
+#: The classes of autograd.Function that rows and parts name.
+FUNCTIONS = {
+    "Scaled": """class Scaled(autograd.Function):
+    def forward(self, x):
+        self.save_for_backward(x)
+        return x * 2
+
+    def backward(self, dy):
+        (x,) = self.saved_tensors
+        return dy * 2 + x""",
+    "Crossed": """class Crossed(autograd.Function):
+    def forward(self, x, y):
+        return x * 0.5 + y, y - x
+
+    def backward(self, da, db):
+        return da * 0.5 - db, da + db""",
+}

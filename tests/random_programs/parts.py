@@ -1,9 +1,10 @@
 """What sessions do with a net, part by part: a heading with a name and how often, then its lines.
 
-$call calls the net, $wrong with an input of a wrong shape; $x is one of its floating inputs and $xs all of them, $heads
-is what is differentiated, $grads shows all gradients, $batch makes new inputs of another batch size, $attribute sets an
-attribute that the net reads, ${one|other} is one of several texts. A part with a slot that a program cannot fill is
-left out.
+Slots: $call calls the net, $wrong with an input of a wrong shape, $function with one that went through an
+autograd.Function; $x is one of its floating inputs and $xs all of them, $inputs all inputs, $arguments what the net is
+called with; $heads is what is differentiated, $grads shows all gradients, $batch makes new inputs of another batch
+size, $attribute sets an attribute that the net reads, $child is a child of a net that is no HybridBlock, ${one|other} is
+one of several texts. A part with a slot that a program cannot fill is left out. What writes and reads files is in `files`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ with autograd.record():
     y = $call
 run.see('g', autograd.grad($heads, $xs), 'gradient')
 
-# gradients of gradients 3
+# gradients of gradients 4
 with autograd.record():
     y = $call
     g = autograd.grad($heads, $xs, create_graph=True)
@@ -71,6 +72,102 @@ with autograd.record():
 z.backward()
 run.see('z', z, 'gradient')
 $grads
+
+# a gradient penalty 1
+trainer = gluon.Trainer(net.collect_params(), $optimizer)
+for i in range(2):
+    with autograd.record():
+        y = $call
+        g = autograd.grad($heads, $xs, create_graph=True)
+        loss = run.total(y) + run.total([p * p for p in g])
+    loss.backward()
+    trainer.step(2, ignore_stale_grad=True)
+    run.see('loss', loss, 'gradient')
+run.see_net(net)
+
+# gradients of gradients of parameters 1
+with autograd.record():
+    y = $call
+    weights = [p.data() for p in net.collect_params().values() if p.grad_req != 'null']
+    g = autograd.grad($heads, weights, create_graph=True)
+    z = run.total([nd.sin(p) for p in g])
+z.backward()
+run.see('z', z, 'gradient')
+$grads
+
+# a function with a gradient of its own 2
+with autograd.record():
+    y = $call
+    z = ${Scaled()(run.total(y))|Crossed()(run.total(y), run.total(y) * 2)[1]}
+z.backward()
+run.see('z', z)
+$grads
+
+# an input goes through a function with a gradient of its own 1
+with autograd.record():
+    y = $function
+autograd.backward($heads)
+run.see('y', y)
+$grads
+
+# two nets in one record 1
+other = ${nn.Dense(3)|nn.Dense(2, activation='tanh')|nn.BatchNorm(axis=-1)}
+run.initialize(other)
+run.hybridize(other)
+with autograd.record():
+    y = $call
+    z = ${run.total(other(run.leaves(y)[0]))|run.total(other(run.leaves(y)[-1])) * run.total(y)}
+z.backward()
+run.see('z', z)
+run.see_net(other)
+$grads
+
+# two nets of one class in one record 2
+other = type(net)()
+run.initialize(other)
+run.hybridize(other)
+with autograd.record():
+    y = run.total($call)
+    z = run.total($other) * y
+${z.backward()|autograd.backward([y, z])}
+run.see('z', z)
+run.see_net(other)
+$grads
+
+# hooks 2
+first = net.register_forward_pre_hook(lambda block, inputs: run.see('inputs', list(inputs), 'state'))
+second = net.register_forward_hook(lambda block, inputs, outputs: run.see('outputs', outputs))
+${with autograd.record():|with autograd.predict_mode():|if True:}
+    y = $call
+first.detach()
+second.detach()
+run.see('y', $call)
+
+# a hook of a child 1
+with net.$child.register_forward_hook(lambda block, inputs, outputs: run.see('outputs', outputs)):
+    y = $call
+run.see('y', y)
+
+# a hook that raises 1
+def refuse(block, inputs):
+    raise ValueError('by a hook')
+with net.register_forward_pre_hook(refuse):
+    try:
+        run.see('y', $call)
+    except ValueError as error:
+        run.see_error(error)
+run.see('y', $call)
+
+# batches of a data loader 2
+def work(batch):
+    $unpacked = batch if isinstance(batch, list) else [batch]
+    return $call
+data = gluon.data.ArrayDataset($inputs)
+for batch in gluon.data.DataLoader(data, batch_size=${1|2}, last_batch='${keep|discard}', num_workers=${0|0|2}):
+    run.see('y', work(batch))
+
+# a forked process 1
+run.forked(lambda: $call)
 
 # train mode without record 2
 with autograd.train_mode():
@@ -162,7 +259,7 @@ run.see('y', $call)
 run.hybridize(net)
 run.see('y', $call)
 
-# cast 2
+# cast 4
 net.cast('${float16|float64|bfloat16|float32}')
 run.see('y', $call)
 with autograd.record():
@@ -172,37 +269,6 @@ $grads
 
 # another batch 2
 $batch
-run.see('y', $call)
-
-# save and load parameters 2
-net.save_parameters(run.path('net.params'))
-for p in net.collect_params().values():
-    p.set_data(p.data() * 0 + 0.25)
-run.see('y', $call)
-net.load_parameters(run.path('net.params'))
-run.see('y', $call)
-
-# an archive opened without the code 2
-y = $call
-net = run.replaced(net, lambda: run.reopened(net))
-net.collect_params().zero_grad()
-run.hybridize(net)
-run.see('y', $call)
-$grads
-
-# an archive loaded into the net 1
-y = $call
-net.save(run.path('net.hlab'))
-net.load(run.path('net.hlab'))
-run.see('y', $call)
-
-# a copy 1
-net = run.copied(net)
-run.see('y', $call)
-
-# pickled parameters 1
-for p in net.collect_params().values():
-    p.set_data(pickle.loads(pickle.dumps(p.data())))
 run.see('y', $call)
 
 # Ctrl-C 1
@@ -266,11 +332,16 @@ class Part(NamedTuple):
     lines: str
 
 
-PARTS = [
-    Part(heading[1], int(heading[2]), block.partition("\n")[2].rstrip())
-    for block in re.split(r"\n(?=# )", _TEXT.strip())
-    if (heading := re.match(r"# (.*) (\d+)\n", block + "\n")) is not None
-]
+def parts_in(text: str) -> list[Part]:
+    """The parts in a text, each below its heading."""
+    return [
+        Part(heading[1], int(heading[2]), block.partition("\n")[2].rstrip())
+        for block in re.split(r"\n(?=# )", text.strip())
+        if (heading := re.match(r"# (.*) (\d+)\n", block + "\n")) is not None
+    ]
+
+
+PARTS = parts_in(_TEXT)
 
 OPTIMIZERS = [
     "'sgd', {'learning_rate': 0.1}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import pickle
+import signal
 import sys
 import tempfile
 import threading
@@ -33,6 +35,20 @@ class Start(mx.init.Uniform):
         self._init_weight(name, arr)
 
 
+def numbers(seed: int, shape: tuple[int, ...], kind: str) -> Any:
+    """kind : "plain", "ties", "special" (infinite, NaN, 0, large), "whole" (0, 1, 2, 3), "mask" (0 or 1)"""
+    random = np.random.RandomState(seed)
+    if kind in ("whole", "mask"):
+        return random.randint(0, 4 if kind == "whole" else 2, shape)
+    values = random.uniform(-1.5, 1.5, shape)
+    if kind == "ties":
+        values = random.choice([-1.0, 0.0, 0.5, 1.0], shape)
+    if kind == "special":
+        odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
+        values = np.where(random.uniform(size=shape) < 0.2, odd, values)
+    return values
+
+
 class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
@@ -49,7 +65,7 @@ class Run:
         self.errors: list[Exception] = []
         self.said: dict[int, Exception] = {}
         self._label = "start"
-        self._net: Any = None
+        self._nets: list[Any] = []
         self._folder = tempfile.TemporaryDirectory()
         mx.random.seed(11)
 
@@ -63,12 +79,13 @@ class Run:
         """A net that was saved and opened again; the eager run goes on with the one it has, without its gradients: an
         opened net has received none.
         """
-        self._net = net if self.engine is None else make()
-        for parameter in self._net.collect_params().values():
+        opened = net if self.engine is None else make()
+        self._nets = [opened]
+        for parameter in opened.collect_params().values():
             if parameter._array is not None and parameter.grad_req != "null":
                 parameter.zero_grad()
                 parameter.data()._fresh_grad = False
-        return self._net
+        return opened
 
     def reopened(self, net: Any) -> Any:
         """The net that its archive gives, without its code."""
@@ -76,23 +93,44 @@ class Run:
         return gluon.load(self.path("net.hlab"))
 
     def copied(self, net: Any) -> Any:
-        self._net = copy.deepcopy(net)
-        return self._net
+        self._nets = [copy.deepcopy(net)]
+        return self._nets[0]
+
+    def pinned(self, net: Any) -> None:
+        """Load an archive of a net so that its graphs win; the eager run goes on with the code."""
+        if self.engine is not None:
+            net.save(self.path("net.hlab"))
+            net.load(self.path("net.hlab"), graphs="file")
+
+    def exported(self, net: Any, *arguments: Any) -> Any:
+        """The net that `export` wrote for these arguments, imported again; the eager run takes a copy of its own.
+        Called without arguments, it gives its arrays in a list.
+        """
+        self.hybridize(net)
+        numbers = mx.random.get_state()
+        net(*arguments)  # an export needs a graph
+        mx.random.set_state(numbers)
+        if self.engine is None:
+            again = copy.deepcopy(net)
+            return _Flat(again, list(again.collect_params().values()), arguments)
+        symbol, parameters = net.export(self.path("net"))
+        flat = arrays_in(arguments)
+        known = mx.sym.load(symbol).list_inputs()
+        names = ["data"] if len(flat) == 1 else [f"data{index}" for index in range(len(flat))]
+        read = [(name, array) for name, array in zip(names, flat, strict=True) if name in known]
+        block = gluon.SymbolBlock.imports(symbol, [name for name, _ in read], parameters)
+        loaded = block.collect_params()
+        for name, parameter in net.collect_params().items():
+            if name in loaded:
+                loaded[name].grad_req = parameter.grad_req  # which a file does not hold
+        self.hybridize(block)
+        return _Flat(block, [loaded[name] for name in net.collect_params()], [array for _, array in read])
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
     def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
-        """Numbers of that seed. kind : "plain", "ties", "special" (infinite, NaN, 0, large), "whole" (0, 1, 2, 3)"""
-        random = np.random.RandomState(seed)
-        if kind == "whole":
-            return nd.array(random.randint(0, 4, shape), dtype=dtype)
-        values = random.uniform(-1.5, 1.5, shape)
-        if kind == "ties":
-            values = random.choice([-1.0, 0.0, 0.5, 1.0], shape)
-        if kind == "special":
-            odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
-            values = np.where(random.uniform(size=shape) < 0.2, odd, values)
-        return nd.array(values, dtype=dtype)
+        """The numbers of a seed as an array."""
+        return nd.array(numbers(seed, shape, kind), dtype=dtype)
 
     def write(self, array: Any, value: float) -> None:
         """Write to an array between a call and its backward."""
@@ -103,7 +141,7 @@ class Run:
 
     def initialize(self, net: Any, **options: Any) -> None:
         net.initialize(Start(0.6), **options)
-        self._net = net
+        self._nets.append(net)
 
     def path(self, name: str) -> str:
         return os.path.join(self._folder.name, name)
@@ -138,12 +176,16 @@ class Run:
     def see_net(self, net: Any, gradients: bool = True) -> None:
         """Keep its parameters, running statistics and gradients."""
         for name, parameter in net._collect_params_with_prefix().items():
-            if parameter._array is None:
-                self.note("fact", name, "not initialized")
-                continue
-            self.see(name, parameter.data(), "state")
-            if gradients and parameter.grad_req != "null":
-                self.see(f"{name}.grad", parameter.grad(), "gradient")
+            self.see_parameter(name, parameter, gradients)
+
+    def see_parameter(self, name: str, parameter: Any, gradients: bool = True) -> None:
+        """Keep the value of a parameter, and its gradient."""
+        if parameter._array is None:
+            self.note("fact", name, "not initialized")
+            return
+        self.see(name, parameter.data(), "state")
+        if gradients and parameter.grad_req != "null":
+            self.see(f"{name}.grad", parameter.grad(), "gradient")
 
     def see_grads(self, **arrays: Any) -> None:
         """Keep the gradients of arrays."""
@@ -155,7 +197,7 @@ class Run:
     def step(self, label: str) -> Iterator[None]:
         """A part of the program; an error ends the part, and its type is kept."""
         self._label = f"{len(self.seen)} {label}"
-        parameters = [] if self._net is None else list(self._net.collect_params().values())
+        parameters = [parameter for net in self._nets for parameter in net.collect_params().values()]
         held = [(p, p.data().copy()) for p in parameters if p._array is not None]
         try:
             yield
@@ -229,6 +271,13 @@ class Run:
         for parameter, value in held:
             parameter.set_data(value)
 
+    def forked(self, call: Callable[[], Any]) -> None:
+        """The same call in a forked process, where the run is hybridized. An error in it ends the part."""
+        numbers = mx.random.get_state()
+        result = arrays_in(call()) if self.engine is None else _in_child(call)
+        mx.random.set_state(numbers)
+        self.see("forked", result)
+
     def threads(self, call: Callable[[], Any], count: int = 3) -> None:
         """The same call from several threads at once. An error of one of them ends the part, as any error does."""
         numbers, results = mx.random.get_state(), [None] * count
@@ -250,6 +299,54 @@ class Run:
             raise errors[min(errors)]
         for index, result in enumerate(results):
             self.see(f"thread {index}", result)
+
+
+class _Flat:
+    """A net with its arguments. Called, it gives the arrays that the net returns, in a list."""
+
+    def __init__(self, net: Any, parameters: list[Any], arguments: Any):
+        self.net, self.parameters, self._arguments = net, parameters, arguments
+        net.collect_params().zero_grad()
+
+    def __call__(self) -> list[Any]:
+        return arrays_in(self.net(*self._arguments))
+
+
+def arrays_in(item: Any) -> list[Any]:
+    """The arrays in nested tuples, lists and dicts."""
+    if isinstance(item, dict):
+        item = list(item.values())
+    if isinstance(item, (tuple, list)):
+        return [array for part in item for array in arrays_in(part)]
+    return [item] if isinstance(item, nd.NDArray) else []
+
+
+def _in_child(call: Callable[[], Any]) -> list[Any]:
+    """The arrays that a call gives in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            try:
+                answer: Any = [array.asnumpy() for array in arrays_in(call())]
+            except Exception as error:
+                answer = error
+            with os.fdopen(writing, "wb") as stream:
+                pickle.dump(answer, stream)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    timer = threading.Timer(60, os.kill, (child, signal.SIGKILL))
+    timer.start()
+    try:
+        with os.fdopen(reading, "rb") as stream:
+            answer = pickle.load(stream)
+    finally:
+        timer.cancel()
+        os.waitpid(child, 0)
+    if isinstance(answer, Exception):
+        raise answer
+    return [nd.array(array, dtype=array.dtype) for array in answer]
 
 
 @contextlib.contextmanager

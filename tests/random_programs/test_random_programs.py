@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -65,12 +66,79 @@ def test_a_program_runs_by_itself_and_is_the_same_for_the_same_seed():
     compile(script(text, "numpy"), "script", "exec")
 
 
-def test_programs_have_what_they_should():
-    texts = [write_program(seed) for seed in range(150)]
-    together = "\n".join(texts)
-    for words in ("hybrid_forward(", "(Block):", ".params)", "foreach(", "create_graph", "net.cast(", "run.interrupt("):
-        assert words in together, words
+#: What programs have: a name for it and a pattern of its text.
+FEATURES = {
+    "1.x": r"hybrid_forward\(",
+    "a plain Block": r"\(Block\):",
+    "shared parameters": r"\.params\)",
+    "a loop": r"foreach\(|while_loop\(",
+    "a branch": r"\.cond\(",
+    "a Block in a loop": r"(foreach|while_loop|cond)\(.*self\.c\d+\(",
+    "a parameter in a loop": r"(foreach|while_loop|cond)\(.*\b(self\.)?w\d",
+    "BatchNorm": r"nn\.BatchNorm\(",
+    "Dropout": r"Dropout\(",
+    "Dropout in a loop": r"(foreach|while_loop|cond)\(.*\.Dropout\(",
+    "infinities in a loop": r"(foreach|while_loop|cond)\(.*(\.log\(|\.sqrt\([abs]\)|/ \w+\.relu|/ \(a - a\))",
+    "special inputs": r"'special'",
+    "create_graph": r"create_graph",
+    "rank 0": r"run\.array\(\d+, \(\)",
+    "an empty batch": r"run\.array\(\d+, \(0, ",
+    "a large array": r"run\.array\(\d+, \((\d{3}|\d+, (48|1500|12, 16))\b",
+    "whole numbers": r"'u?int(8|32|64)'",
+    "masks": r"'bool'",
+    "other floating inputs": r"run\.array\(.*'float(16|64)'",
+    "a cast": r"net\.cast\(",
+    "a Function": r"\(autograd\.Function\)",
+    "hooks": r"register_forward_(pre_)?hook",
+    "a constant": r"get_constant\(",
+    "an export": r"run\.exported\(",
+    "an archive": r"run\.reopened\(|net\.save\(",
+    "graphs of a file": r"run\.pinned\(",
+    "safetensors": r"\.safetensors'",
+    "states of a trainer": r"save_states\(",
+    "training": r"trainer\.step\(",
+    "a fork": r"run\.forked\(",
+    "two nets": r"\bother = ",
+    "a data loader": r"DataLoader\(",
+    "Ctrl-C": r"run\.interrupt",
+    "threads": r"run\.threads\(",
+    "a hybridized child": r"run\.hybridize\(net\.c",
+}
+
+#: What comes together in one program.
+_PAIRS = {
+    "a loop": "create_graph, a cast, an archive, an export, graphs of a file, a fork, threads, training, hooks",
+    "a branch": "create_graph, a cast, an archive, training",
+    "a Block in a loop": "create_graph, a cast, an archive, training, BatchNorm, Dropout, 1.x, a plain Block",
+    "a parameter in a loop": "a constant, training",
+    "a cast": "training, create_graph, BatchNorm, an archive, whole numbers, hooks, a constant",
+    "an empty batch": "training, create_graph, BatchNorm, a loop",
+    "a large array": "training, create_graph, a loop",
+    "rank 0": "create_graph, a loop, training",
+    "a Function": "a loop, a plain Block, training",
+    "whole numbers": "a loop, create_graph, training, an archive, masks",
+    "special inputs": "a loop, training",
+    "an export": "BatchNorm, training, Dropout",
+    "two nets": "create_graph, training",
+}
+PAIRS = [(one, other) for one, others in _PAIRS.items() for other in others.split(", ")]
+
+
+@pytest.fixture(scope="module")
+def have():
+    """Which features each of the first programs has."""
+    texts = [write_program(seed) for seed in range(400)]
     assert not any(map(has_dead_code, texts))
+    return [{name for name, pattern in FEATURES.items() if re.search(pattern, text)} for text in texts]
+
+
+def test_programs_have_every_feature(have):
+    counts = Counter(name for features in have for name in features)
+    assert {name: counts[name] for name in FEATURES if counts[name] < 3} == {}
+
+
+def test_programs_have_features_together(have):
+    assert [pair for pair in PAIRS if not any(features.issuperset(pair) for features in have)] == []
 
 
 TWO_WRONG = """
@@ -110,6 +178,7 @@ def program(run):
         with autograd.record():
             run.see('y', net(x, x) if run.engine else net(x))
 """
+
 
 @pytest.mark.parametrize(
     ("text", "refused"),

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 #: `$name`, or `${one|other}`.
 _SLOT = re.compile(r"\$(?:\{([^}]*)\}|([a-z]+\d?|F))")
 #: Values above this are not kept: products of them would overflow in half precision.
-_LARGE, _ELEMENTS = 30.0, 2000
+_LARGE, _ELEMENTS = 30.0, 8000
 
 
 class Chance(random.Random):
@@ -50,12 +50,13 @@ def parts_of(name: str, item: Any) -> list[str]:
     return [name] if isinstance(item, NDArray) else []
 
 
-def is_tame(array: Any) -> bool:
-    """Whether a value is worth going on with: some elements, all finite and small."""
-    values = array.asnumpy()
-    if not 0 < values.size <= _ELEMENTS or not values.ndim:
+def is_tame(array: Any, finite: bool = True) -> bool:
+    """Whether a value is worth going on with: some elements, all small, and finite if they shall be."""
+    values = array.asnumpy().astype(np.float64)
+    if not 0 < values.size <= _ELEMENTS:
         return False
-    return bool(np.isfinite(values.astype(np.float64)).all() and np.abs(values.astype(np.float64)).max() <= _LARGE)
+    known = np.isfinite(values)
+    return bool((known.all() or not finite) and np.abs(values[known]).max(initial=0) <= _LARGE)
 
 
 class Body:
@@ -63,10 +64,18 @@ class Body:
 
     functions : how operators are called there: "F" or "nd"
     spaces : its variables and their values, once for each batch size
+    finite : values that are not finite are not kept
     """
 
-    def __init__(self, chance: Chance, functions: str, spaces: list[dict[str, Any]], arguments: Sequence[str]):
-        self.chance, self.functions, self.spaces = chance, functions, spaces
+    def __init__(
+        self,
+        chance: Chance,
+        functions: str,
+        spaces: list[dict[str, Any]],
+        arguments: Sequence[str],
+        finite: bool = True,
+    ):
+        self.chance, self.functions, self.spaces, self.finite = chance, functions, spaces, finite
         self.lines: list[str] = []
         self.tensors: list[str] = [name for name in arguments if isinstance(spaces[0][name], NDArray)]
         self.read: set[str] = set()
@@ -164,7 +173,9 @@ class Body:
         made = [name for name in made if name != "__builtins__" and tensors_in(results[0][name])]
         for name in made:
             pairs = [tensors_in(space[name]) for space in results]
-            if {len(pair) for pair in pairs} != {len(pairs[0])} or not all(map(is_tame, sum(pairs, []))):
+            if {len(pair) for pair in pairs} != {len(pairs[0])} or not all(
+                is_tame(item, self.finite) for item in sum(pairs, [])
+            ):
                 return False
             if any(a.ndim != b.ndim or a.dtype != b.dtype for a, b in zip(*pairs, strict=True)):
                 return False

@@ -22,7 +22,7 @@ from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.operator import get
 
 DRAWS = "__draws__"
-"""How many random numbers a step of each subgraph takes; in our own files, where dead ones count too."""
+"""How many random numbers a step of each subgraph takes: dead ones count too."""
 KINDS = {"_foreach": 1, "_while_loop": 2, "_cond": 3}
 """MXNet's operators of control flow, with the number of their subgraphs."""
 MAX_DEPTH = 8
@@ -53,8 +53,10 @@ def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, obje
         made = _write_cond(op, parts[0], parts[1], document)
     count = len(made.inputs) + len(made.subgraphs)
     attributes = {"num_args": count, "num_outputs": op.signature.visible, **made.attributes}
-    if not portable:
-        attributes[DRAWS] = json.dumps([graph.draws for _, graph in op.subgraphs])
+    draws = [graph.draws for _, graph in op.subgraphs]
+    live = [max((n.draw + 1 for n in graph.nodes if n.draw is not None), default=0) for _, graph in op.subgraphs]
+    if not portable or draws != live:
+        attributes[DRAWS] = json.dumps(draws)
     return made._replace(attributes=attributes)
 
 

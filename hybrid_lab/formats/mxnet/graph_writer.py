@@ -34,7 +34,8 @@ class GraphWriter:
     """Turns one graph into MXNet's lists of nodes.
 
     portable : refuse (Unmappable) what the real MXNet does not know; otherwise such operators are written under our own
-    names, and nodes keep their draw number and block path in hidden attributes
+    names, and nodes keep their block path in hidden attributes; so they do their draw number, which portable files have
+    only where it is not the next one
     constants : where arrays inside the graph go, by name; None writes their numbers into the JSON
     """
 
@@ -45,6 +46,7 @@ class GraphWriter:
         self.nodes: list[dict[str, Any]] = []
         self.counts: list[int] = []
         self._places: dict[Node, int] = {}
+        self._draws = 0
         self._taken = {node.name for node in graph.nodes if node.name}
         self._variables: set[str] = set()
 
@@ -158,9 +160,11 @@ class GraphWriter:
 
     def _hidden(self, node: Node) -> dict[str, str]:
         attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
-        if not self.portable:
-            if node.draw is not None:
+        if node.draw is not None:
+            if not self.portable or node.draw != self._draws:  # a reader counts the others in the file's order
                 attrs[DRAW] = str(node.draw)
+            self._draws = max(self._draws, node.draw + 1)
+        if not self.portable:
             if node.scope:
                 attrs[SCOPE] = node.scope
             if node.op.attributes.get("_open") is False and 0 in node.op.attributes["shape"]:
