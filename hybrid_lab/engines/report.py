@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.words import count
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.body import Body
-    from hybrid_lab.graph.plan import Plan
+    from hybrid_lab.graph.plan import MemoryPlan
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Report:
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
-    memory : the graph.plan.Plan, which `plan` prints; written : the generated program, which `program` prints
+    memory : the graph.plan.MemoryPlan, which `plan` prints; written : the generated program, which `program` prints
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : the engine that the policy chose, and why; "" where an engine was asked for by name
@@ -78,7 +78,7 @@ class Report:
     static_alloc: bool = False
     shared_arena: bool = False
     seconds: float = 0.0
-    memory: Plan | None = field(default=None, repr=False, compare=False)
+    memory: MemoryPlan | None = field(default=None, repr=False, compare=False)
     bodies: Sequence[Body] = field(default=(), repr=False, compare=False)
     written: object = field(default="", repr=False, compare=False)
     choice: str = ""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.packing import pack, peak
-from hybrid_lab.graph.plan import Plan
+from hybrid_lab.graph.plan import MemoryPlan
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class JointPlan:
     kept_bytes : what lies in the arena between the two
     """
 
-    forward: Plan
-    backward: Plan
+    forward: MemoryPlan
+    backward: MemoryPlan
     kept_bytes: int
 
     @property
@@ -76,11 +76,11 @@ def plan_jointly(
         # What the caller gets may be written to: of that, and of inputs, the backward has a copy of its own.
         if source not in handed_out and not source.is_input:
             saved[source] = max(saved.get(source, 0), last.get(value, start))
-    first = Plan(forward, saved=saved, contiguous=contiguous)
+    first = MemoryPlan(forward, saved=saved, contiguous=contiguous)
     blocks_of_saved = {source: block for source, block in first.block_of.items() if source in saved}
     occupied = {value: blocks_of_saved[source] for value, source in links if source in blocks_of_saved}
     saved_bytes = sum({id(block): block.size for block in occupied.values()}.values())
-    second = Plan(backward, start=start, occupied=occupied, contiguous=contiguous)
+    second = MemoryPlan(backward, start=start, occupied=occupied, contiguous=contiguous)
     blocks = [*first.blocks, *second.blocks]
     first.arena_bytes = second.arena_bytes = pack(blocks)
     first.ideal_bytes = second.ideal_bytes = peak(blocks)

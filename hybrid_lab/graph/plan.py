@@ -9,7 +9,6 @@ y = exp(c)         output 0: fresh memory, the caller's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,28 +20,14 @@ from hybrid_lab.graph.packing import Block, pack, peak
 from hybrid_lab.graph.printer import Names, format_type
 from hybrid_lab.ops.framework.run import run_kernel
 
+#: How a Value is stored: "input" and "constant" as given; "arena" in a block of the arena; "output" in fresh memory
+#: that becomes a root; "view" on the memory of its operator's first input; "own" in memory that the kernel allocates
+#: itself; "none" for a hidden output nobody reads.
 Kind = Literal["input", "constant", "arena", "output", "view", "own", "none"]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a Value lives.
-
-    kind : "input" and "constant" as given; "arena" in `block`; "output" in fresh memory that becomes root number
-        `position`; "view" on the memory of `source`; "own" in memory that the kernel allocates itself; "none" for a
-        hidden output nobody reads
-    inplace : the input whose memory an arena Value takes over
-    """
-
-    kind: Kind
-    block: Block | None = None
-    position: int = -1
-    source: Value | None = None
-    inplace: Value | None = None
-
-
-class Plan:
-    """Memory for one run of `graph`: where every Value lives. The blocks of the arena get their offsets from `pack`.
+class MemoryPlan:
+    """Memory for one run of `graph`: where every Value lies. The blocks of the arena get their offsets from `pack`.
 
     start : the time of the graph's first step, where several graphs share an arena (see joint_plan)
     saved : roots that stay in the arena after the run -> the last time that they are read
@@ -50,7 +35,9 @@ class Plan:
     contiguous : as for `plan`
 
     steps : the nodes to run, in order
-    places : every Value's place
+    kinds : how every Value is stored; block_of : the block of the arena that it lies in, also as a view of another
+    inplace : Value in the arena -> the input whose memory it takes over
+    position : root -> its first number among the roots
     needs : node -> one bool per output: whether it is read
     copies : positions among graph.roots that are copied into fresh memory at the end (inputs, views, repetitions ...)
     last_use : Value -> the last step that reads it (len(steps) for roots)
@@ -80,7 +67,8 @@ class Plan:
         self.position = {
             value: index for index, value in reversed(list(enumerate(graph.roots))) if value not in self.saved
         }
-        self.places: dict[Value, Place] = {}
+        self.kinds: dict[Value, Kind] = {}
+        self.inplace: dict[Value, Value] = {}
         self.layouts: dict[Value, np.ndarray] = {}
         self.block_of: dict[Value, Block] = {}
         self.blocks: list[Block] = []
@@ -90,9 +78,9 @@ class Plan:
             block.last = max(block.last, self._end(value, -1))
         for node in graph.nodes:
             if isinstance(node.op, Input):
-                self.places[node.outputs[0]] = Place("input")
+                self.kinds[node.outputs[0]] = "input"
             elif isinstance(node.op, Constant):
-                self.places[node.outputs[0]] = Place("constant")
+                self.kinds[node.outputs[0]] = "constant"
         for index, node in enumerate(self.steps):
             self._visit(index, node)
         self.copies = frozenset(
@@ -102,7 +90,7 @@ class Plan:
     @property
     def unshared_bytes(self) -> int:
         values = [value for node in self.steps for value in node.outputs]
-        return sum(value.nbytes for value in values if self.places[value].kind in ("arena", "view"))
+        return sum(value.nbytes for value in values if self.kinds[value] in ("arena", "view"))
 
     def __str__(self) -> str:
         return format_plan(self)
@@ -111,12 +99,11 @@ class Plan:
         """Whether root number `index` lies where it is handed out from: kept in the arena, else in memory of its own,
         planned so or promised by its kernel (`fresh`).
         """
-        place = self.places[value]
         if value in self.saved and value in self.block_of:
             return True
-        if place.kind == "own":
+        if self.kinds[value] == "own":
             return getattr(value.node.op, "fresh", False) and (value in self.saved or self.position[value] == index)
-        return place.kind == "output" and place.position == index
+        return self.kinds[value] == "output" and self.position[value] == index
 
     def _end(self, value: Value, otherwise: int) -> int:
         """When the value is read for the last time."""
@@ -128,11 +115,11 @@ class Plan:
             return
         for value in node.outputs:
             if value not in self.last_use and "need" in node.op.run_keywords:
-                self.places[value] = Place("none")
+                self.kinds[value] = "none"
             elif "out" not in node.op.run_keywords:
-                self.places[value] = Place("own")
+                self.kinds[value] = "own"
             elif value in self.position:
-                self.places[value] = Place("output", position=self.position[value])
+                self.kinds[value] = "output"
             else:
                 self._into_arena(index, node, value)
 
@@ -154,7 +141,7 @@ class Plan:
         if value in self.saved and not (source in self.block_of and result.flags.c_contiguous):
             return False
         self.layouts[value] = result
-        self.places[value] = Place("view", source=source)
+        self.kinds[value] = "view"
         block = self.block_of.get(source)
         if block is not None:
             block.values.append(value)
@@ -175,12 +162,13 @@ class Plan:
         if source is not None:
             block = self.block_of[source]
             block.last = last
+            self.inplace[value] = source
         else:
             block = Block(value.nbytes, self.start + index, last)
             self.blocks.append(block)
         block.values.append(value)
         self.block_of[value] = block
-        self.places[value] = Place("arena", block, inplace=source)
+        self.kinds[value] = "arena"
 
     def _reusable(self, index: int, node: Node, value: Value) -> Value | None:
         """An input whose memory dies with this step and fits the output exactly."""
@@ -199,17 +187,17 @@ class Plan:
         return None
 
 
-def plan(graph: Graph, contiguous: bool = False) -> Plan:
+def plan(graph: Graph, contiguous: bool = False) -> MemoryPlan:
     """Plan an inferred graph. Outputs and new values of effects never lie in the arena.
 
     contiguous : only views in C order are views; every Value then lies in C order
     """
-    result = Plan(graph, contiguous=contiguous)
+    result = MemoryPlan(graph, contiguous=contiguous)
     result.arena_bytes, result.ideal_bytes = pack(result.blocks), peak(result.blocks)
     return result
 
 
-def format_plan(plan: Plan) -> str:
+def format_plan(plan: MemoryPlan) -> str:
     """One line a step: the operator, the type of each output, and where it lies."""
     name = Names(plan.graph)
     rows = []
@@ -226,14 +214,13 @@ def format_plan(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _describe(plan: Plan, value: Value, name: Names) -> str:
-    place = plan.places[value]
-    if place.kind == "arena":
-        assert place.block is not None
-        start, nbytes = place.block.offset, place.block.nbytes
-        how = f" in place of {name(place.inplace)}" if place.inplace is not None else ""
-        return f"arena {start}..{start + nbytes}{how}, until step {plan.last_use.get(value, '-')}"
-    if place.kind == "view":
-        return f"view of {name(place.source)}"
-    other = {"output": f"output {place.position}", "own": "allocated by its kernel", "none": "not computed"}
-    return other.get(place.kind, place.kind)
+def _describe(plan: MemoryPlan, value: Value, name: Names) -> str:
+    kind = plan.kinds[value]
+    if kind == "arena":
+        block, before = plan.block_of[value], plan.inplace.get(value)
+        how = f" in place of {name(before)}" if before is not None else ""
+        return f"arena {block.offset}..{block.offset + block.nbytes}{how}, until step {plan.last_use.get(value, '-')}"
+    if kind == "view":
+        return f"view of {name(value.node.values_in[0])}"
+    other = {"own": "allocated by its kernel", "none": "not computed"}
+    return f"output {plan.position[value]}" if kind == "output" else other.get(kind, kind)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from hybrid_lab.graph import Graph
-from hybrid_lab.graph.plan import Plan, plan
+from hybrid_lab.graph.plan import MemoryPlan, plan
 from hybrid_lab.graph.specialize import specialize
 from tests.engines.random_graphs import random_case
 from tests.graph.building import graph_of, program
 from tests.graph.test_packing import overlaps
 
 
-def simulate(found: Plan) -> None:
+def simulate(found: MemoryPlan) -> None:
     """Run the plan with names instead of numbers: every reader must find what it expects in its bytes."""
     arena: dict[int, object] = {}
 
     def spot(value):
-        place = found.places[value]
-        while place.kind == "view":
-            value = place.source
-            place = found.places[value]
-        return place.block
+        while found.kinds[value] == "view":
+            value = value.node.values_in[0]
+        return found.block_of[value] if found.kinds[value] == "arena" else None
 
     for node in found.steps:
         for value in node.values_in:
@@ -27,8 +25,8 @@ def simulate(found: Plan) -> None:
             if block is not None:
                 assert all(arena[byte] is block for byte in range(block.offset, block.offset + block.nbytes)), value
         for value in node.outputs:
-            block = found.places[value].block
-            if block is not None:
+            if found.kinds[value] == "arena":
+                block = found.block_of[value]
                 arena.update(dict.fromkeys(range(block.offset, block.offset + block.nbytes), block))
 
 
@@ -65,7 +63,7 @@ def test_before_and_after():
 def test_a_chain_runs_in_place():
     found = plan(graph_of(lambda F, x: F.exp(F.relu(F.tanh(x * 2.0))), (10,)))
     assert found.arena_bytes == 64
-    assert [found.places[node.outputs[0]].kind for node in found.steps] == ["arena", "arena", "arena", "output"]
+    assert [found.kinds[node.outputs[0]] for node in found.steps] == ["arena", "arena", "arena", "output"]
 
 
 def test_a_value_that_is_read_later_is_not_overwritten():
@@ -81,14 +79,14 @@ def test_views_keep_their_memory_alive():
 
     found = plan(graph_of(function, (2, 3, 4)))
     simulate(found)
-    assert sum(place.kind == "view" for place in found.places.values()) == 2
+    assert sum(kind == "view" for kind in found.kinds.values()) == 2
 
 
 def test_outputs_inputs_and_effects_never_lie_in_the_arena():
     graph = graph_of(lambda F, x, s: (F.exp(x), F.Flatten(x), x, F.exp(x), s * 2.0), (2, 3), (3,))
     *outputs, update = graph.outputs
     found = plan(Graph(graph.inputs, outputs, [(graph.inputs[1], update)]))
-    kinds = [found.places[value].kind for value in found.graph.roots]
+    kinds = [found.kinds[value] for value in found.graph.roots]
     assert "arena" not in kinds
     # An input given back and a value returned twice are copied, so that no two results share memory.
     assert found.copies == {2}
@@ -100,12 +98,12 @@ def test_a_broadcast_operand_is_not_written_over():
     found = plan(graph_of(lambda F, x, y: F.exp(F.tanh(x) + F.tanh(y)), (1, 4), (3, 4)))
     simulate(found)
     added = found.steps[2]
-    assert found.places[added.outputs[0]].inplace is added.inputs[1]
+    assert found.inplace[added.outputs[0]] is added.inputs[1]
 
 
 def test_operators_that_must_not_alias_do_not():
     found = plan(graph_of(lambda F, x, w: F.exp(F.dot(F.tanh(x), F.tanh(w))), (4, 4), (4, 4)))
-    assert found.places[found.steps[2].outputs[0]].inplace is None
+    assert found.steps[2].outputs[0] not in found.inplace
     simulate(found)
 
 

@@ -12,19 +12,19 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.diagnostics.words import first_line
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable
+from hybrid_lab.engines.engine import Executable
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
-from hybrid_lab.engines.planned.build import PlannedExecutable, build
+from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.regions import refuse, report_partition
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
-from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, contract, partition
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
@@ -71,6 +71,13 @@ class SessionOperator(Operator):
             self._in_numpy(inputs, outputs)
         return out
 
+    def pack(self, weights: Mapping[int, np.ndarray], token: Hashable) -> None:
+        """Run with these inputs baked in, by position. token : equal ones promise equal weights"""
+        self.session.pack(weights, token)
+
+    def unpack(self) -> None:
+        self.session.unpack()
+
     def _tell_once(self, text: str) -> bool:
         """Warn, unless something was said before. `{}` in the text stands for the operators."""
         if self.told:
@@ -106,31 +113,6 @@ class SessionOperator(Operator):
 
     def __repr__(self) -> str:
         return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"
-
-
-class PackedExecutable(PlannedExecutable):
-    """An executable whose sessions can take inputs that do not change as weights.
-
-    places : per session, position among its inputs -> position among the graph's inputs, where the role allows it
-    """
-
-    __slots__ = ("places",)
-
-    def __init__(self, made: Executable, places: Mapping[BoundSession, Mapping[int, int]]):
-        super().__init__(made.graph, made.run, made.report)
-        self.places = {session: found for session, found in places.items() if found}
-
-    def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
-        try:
-            for session, places in self.places.items():
-                session.pack({position: inputs[index] for position, index in places.items()}, token)
-        except BaseException:  # an interrupt: no session may keep weights that nobody will take out again
-            self.unpack()
-            raise
-
-    def unpack(self) -> None:
-        for session in self.places:
-            session.unpack()
 
 
 class OnnxRuntimeEngine(PlannedEngine):
@@ -182,12 +164,7 @@ class OnnxRuntimeEngine(PlannedEngine):
             refuse(wrong, f"{len(wrong)} of {total} operators cannot run in ONNX Runtime")
         contracted = contract(graph, list(sessions), lambda region: SessionOperator(region, sessions[region]))
         dump("partition", contracted)
-        index = {value: number for number, value in enumerate(graph.inputs) if _is_constant(value)}
-        places = {
-            session: {position: index[value] for position, value in enumerate(region.inputs) if value in index}
-            for region, session in sessions.items()
-        }
-        executable = PackedExecutable(build(contracted, report, static_alloc), places)
+        executable = build(contracted, report, static_alloc)
         report.seconds = time.perf_counter() - started
         return executable
 
@@ -223,10 +200,6 @@ class OnnxRuntimeEngine(PlannedEngine):
 
 #: Whether sessions of many operators are made in the background.
 _in_background: ContextVar[bool] = ContextVar("in_background", default=False)
-
-
-def _is_constant(value: Value) -> bool:
-    return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
 
 
 def _try(region: Region) -> BoundSession | EngineError | Unmappable:

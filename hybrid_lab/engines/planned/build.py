@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.engine import Executable, Program
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Program
 from hybrid_lab.engines.planned.program import Text, Writer
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.plan import Plan, plan
+from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.plan import MemoryPlan, plan
 
 
 class PlannedExecutable(Executable):
-    """An executable whose `run` is a planned program."""
+    """An executable whose `run` is a planned program. Operators that can take constants as weights have `pack`."""
 
     __slots__ = ()
 
+    def pack(self, inputs: Sequence[np.ndarray], token: Hashable = None) -> None:
+        pairs = zip(self.graph.inputs, inputs, strict=True)
+        constants = {value: array for value, array in pairs if _is_constant(value)}
+        try:
+            for node in self._packing():
+                weights = {at: constants[value] for at, value in enumerate(node.values_in) if value in constants}
+                if weights:
+                    node.op.pack(weights, token)  # type: ignore[attr-defined]
+        except BaseException:  # an interrupt: no operator may keep weights that nobody will take out again
+            self.unpack()
+            raise
+
+    def unpack(self) -> None:
+        for node in self._packing():
+            node.op.unpack()  # type: ignore[attr-defined]
+
+    def _packing(self) -> list[Node]:
+        return [node for node in self.graph.operators if hasattr(node.op, "pack")]
+
     def watched(self) -> WatchedProgram:
         return WatchedProgram(self.graph, self.report.static_alloc)
+
+
+def _is_constant(value: Value) -> bool:
+    return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
 
 
 def build(graph: Graph, report: Report, static_alloc: bool) -> PlannedExecutable:
@@ -90,19 +114,19 @@ def postponed() -> Iterator[None]:
 _postponed: ContextVar[bool] = ContextVar("postponed", default=False)
 
 
-def describe(report: Report, memory: Plan, written: Text, static_alloc: bool) -> None:
+def describe(report: Report, memory: MemoryPlan, written: Text, static_alloc: bool) -> None:
     """Fill in the memory and program parts of a report."""
     report.static_alloc = static_alloc
     report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
     report.fresh_bytes = sum(
         value.nbytes
         for index, value in enumerate(memory.graph.roots)
-        if index in memory.copies or memory.places[value].kind != "arena"
+        if index in memory.copies or memory.kinds[value] != "arena"
     )
     report.bytes_moved = sum(
         value.nbytes
         for node in memory.steps
-        if memory.places[node.outputs[0]].kind != "view"
+        if memory.kinds[node.outputs[0]] != "view"
         for value in (*node.values_in, *node.outputs)
         if value in memory.last_use
     )

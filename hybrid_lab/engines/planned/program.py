@@ -19,7 +19,7 @@ from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.plan import Plan
+from hybrid_lab.graph.plan import MemoryPlan
 from hybrid_lab.graph.printer import Names, format_origin, format_statement
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
 from hybrid_lab.ops.framework.pointwise import Binary, Unary, scalar_as
@@ -115,7 +115,7 @@ class Writer:
     #: Whether every Value lies in C order.
     contiguous = False
 
-    def __init__(self, plan: Plan, static_alloc: bool):
+    def __init__(self, plan: MemoryPlan, static_alloc: bool):
         self.plan, self.static_alloc = plan, static_alloc
         self.names: dict[Value, str] = {}
         # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
@@ -286,14 +286,14 @@ class Writer:
     # -- steps ---------------------------------------------------------------------------------------------
 
     def _step(self, index: int, node: Node) -> None:
-        kinds = {self.plan.places[value].kind for value in node.outputs}
+        kinds = {self.plan.kinds[value] for value in node.outputs}
         if kinds == {"view"}:
             self._view(node)
         else:
             targets = [self._target(value) for value in node.outputs]
             self._call(node, targets)
         for value in dict.fromkeys(node.values_in):
-            if self.plan.places[value].kind == "own" and self.plan.last_use[value] == index:
+            if self.plan.kinds[value] == "own" and self.plan.last_use[value] == index:
                 self._emit(f"del {self.names[value]}")
 
     def _view(self, node: Node) -> None:
@@ -312,22 +312,23 @@ class Writer:
 
     def _target(self, value: Value) -> str | None:
         """Where the kernel writes the value; None where it allocates itself or leaves it out."""
-        place = self.plan.places[value]
-        if place.kind == "arena":
-            assert place.block is not None
-            if place.inplace is not None:
-                self.names[value] = name = self.names[place.inplace]
-                if place.inplace in self._fixed_values:
+        kind = self.plan.kinds[value]
+        if kind == "arena":
+            before = self.plan.inplace.get(value)
+            if before is not None:
+                self.names[value] = name = self.names[before]
+                if before in self._fixed_values:
                     self._fixed_values.add(value)
                 return name
             self._fixed_values.add(value)
             self.names[value] = name = self._local("t")
-            shape, dtype, offset = value.shape, value.dtype, place.block.offset
+            shape, dtype, offset = value.shape, value.dtype, self.plan.block_of[value].offset
             self.fixed.append((name, lambda memory, made: self._piece(memory, shape, dtype, offset)))
             return name
-        if place.kind == "output":
-            self.names[value] = name = f"y{place.position}"
-            self._emit_output(name, place.position, value)
+        if kind == "output":
+            position = self.plan.position[value]
+            self.names[value] = name = f"y{position}"
+            self._emit_output(name, position, value)
             return name
         return None
 

@@ -16,13 +16,13 @@ from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.joint_plan import plan_jointly
 from hybrid_lab.graph.node import Value
-from hybrid_lab.graph.plan import Plan
+from hybrid_lab.graph.plan import MemoryPlan
 
 
 class Begin(Writer):
     """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the lease."""
 
-    def __init__(self, plan: Plan, static_alloc: bool, num_outputs: int, num_saved: int):
+    def __init__(self, plan: MemoryPlan, static_alloc: bool, num_outputs: int, num_saved: int):
         super().__init__(plan, static_alloc)
         self.num_outputs, self.num_saved = num_outputs, num_saved
         keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
@@ -48,7 +48,7 @@ class Finish(Writer):
 
     parameters = "inputs, rng, lease, given"
 
-    def __init__(self, plan: Plan, static_alloc: bool, forward: Frames):
+    def __init__(self, plan: MemoryPlan, static_alloc: bool, forward: Frames):
         super().__init__(plan, static_alloc)
         self.forward = forward
 

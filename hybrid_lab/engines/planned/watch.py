@@ -13,7 +13,7 @@ from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.planned.program import Text, Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.plan import Plan, plan
+from hybrid_lab.graph.plan import MemoryPlan, plan
 
 #: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
 #: may overwrite them. Called once before the first step, with -1.
@@ -23,7 +23,7 @@ Look = Callable[[int, tuple[object, ...]], None]
 class Watched:
     """Beside a Writer: adds a line after each step, views included, that calls `look`."""
 
-    def __init__(self, memory: Plan, static_alloc: bool):
+    def __init__(self, memory: MemoryPlan, static_alloc: bool):
         super().__init__(memory, static_alloc)  # type: ignore[call-arg]
         self.number = {node: index for index, node in enumerate(memory.steps)}
         self.bound["look"] = None  # type: ignore[attr-defined]

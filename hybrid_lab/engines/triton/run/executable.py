@@ -18,7 +18,7 @@ from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, on_tor
 from hybrid_lab.engines.triton.run.watch import WatchedDeviceProgram
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.plan import Plan, plan
+from hybrid_lab.graph.plan import MemoryPlan, plan
 
 
 class DeviceLater(Later):
@@ -87,7 +87,7 @@ class DeviceTraining(JointTraining):
         return self._finish(operands, rng, kept.lease, out)
 
 
-def note_copies(report: Report, planned: Plan) -> None:
+def note_copies(report: Report, planned: MemoryPlan) -> None:
     """Write down how many copies to the host and back a call of this program makes, and for what."""
     report.host_copies = {}
     for node in planned.steps:
