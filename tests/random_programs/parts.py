@@ -3,8 +3,9 @@
 Slots: $call calls the net, $wrong with an input of a wrong shape, $function with one that went through an
 autograd.Function; $x is one of its floating inputs and $xs all of them, $inputs all inputs, $arguments what the net is
 called with; $heads is what is differentiated, $grads shows all gradients, $batch makes new inputs of another batch
-size, $attribute sets an attribute that the net reads, $child is a child of a net that is no HybridBlock, ${one|other} is
-one of several texts. A part with a slot that a program cannot fill is left out. What writes and reads files is in `files`.
+size, $attribute sets an attribute that the net reads, $child is a child of a net that is no HybridBlock, ${one|other}
+is one of several texts. A part with a slot that a program cannot fill is left out. What writes and reads files is in
+`files`.
 """
 
 from __future__ import annotations
