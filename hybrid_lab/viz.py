@@ -65,7 +65,7 @@ def _by(sizes: Sequence[int] | None) -> str:
 
 
 def _label(node: Node) -> str:
-    """What stands in a node: the operator with what characterizes it, or an input's name."""
+    """The text of a node: the operator with its main attributes, or the name of an input."""
     op = node.op
     if isinstance(op, Input):
         return node.name
@@ -170,7 +170,7 @@ def summary(
 ) -> str:
     """The table that `print_summary` prints."""
     graph = _graph(symbol, shape)
-    ends = [int(line_length * place) if place <= 1 else int(place) for place in positions]
+    ends = [int(line_length * position) if position <= 1 else int(position) for position in positions]
     columns = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
     lines = ["_" * line_length, _row(columns, ends), "=" * line_length]
     counted: set[Value] = set()

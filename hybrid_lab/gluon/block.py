@@ -67,7 +67,7 @@ class Block:
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         full_prefix, own_params = name_block(prefix, params, self._alias())
-        vars(self).update(  # not by __setattr__, which asks of each value what it is
+        vars(self).update(  # past __setattr__, which checks every value
             _children=OrderedDict(),
             _reg_params={},
             _parents=[],
@@ -248,14 +248,14 @@ class Block:
         self._collect(collected, pattern)
         return collected
 
-    def _collect(self, found: ParameterDict, pattern: re.Pattern[str] | None) -> None:
+    def _collect(self, collected: ParameterDict, pattern: re.Pattern[str] | None) -> None:
         self._warn_of_hidden_children()
         own: Mapping[str, Parameter] | ParameterDict = self._params
         if pattern is not None:
             own = {name: parameter for name, parameter in self._params.items() if pattern.match(name)}
-        found.update(own)
+        collected.update(own)
         for child in self._children.values():
-            child._collect(found, pattern)
+            child._collect(collected, pattern)
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """Parameters by attribute path, '0.weight'; a shared one stands under each of its paths."""
@@ -418,7 +418,7 @@ class Block:
             child.hybridize(active, **kwargs)
 
     def compile_for(self, *targets: str, inputs: object = None, train: bool = False) -> Any:
-        """For HybridBlocks, see there: a plain Block has no graph. Raises HybridLabError naming children that have."""
+        """Raises HybridLabError: a plain Block has no graph. The message names the children that have one."""
         hybrid = [name for name, child in self._children.items() if type(child).compile_for is not Block.compile_for]
         children = f"; use compile_for of its children {', '.join(hybrid[:4])}" if hybrid else ""
         raise HybridLabError(
@@ -433,7 +433,7 @@ class Block:
 
 
 def check_active(active: object) -> None:
-    """Raise SettingError for a first argument of hybridize() that is meant for another: 'numpy', mx.gpu(0)."""
+    """Raise SettingError where the first argument of hybridize() belongs to another parameter: 'numpy', mx.gpu(0)."""
     if active is None or isinstance(active, (int, np.bool_)):
         return
     meant = {str: f"; an engine is given as hybridize(engine={active!r})", Context: "; give a device as device=..."}
@@ -441,7 +441,7 @@ def check_active(active: object) -> None:
 
 
 def check_switch(name: str, value: object) -> None:
-    """Raise SettingError for a flag of hybridize() that is to be on or off and is neither: strict="no"."""
+    """Raise SettingError for a flag of hybridize() that is neither on nor off: strict="no"."""
     if not (value is None or isinstance(value, (int, np.bool_))):
         raise SettingError(f"hybridize() takes True or False for {name}, not {value!r}")
 

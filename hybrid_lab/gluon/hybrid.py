@@ -115,7 +115,7 @@ class HybridBlock(Block):
 
     @property
     def _needs_array(self) -> bool:
-        """Whether an eager call without an array is an error: that of hybrid_forward, which takes its context."""
+        """Whether an eager call without an array is an error: hybrid_forward takes the context from an array."""
         return self._style == "1.x" and type(self).forward is HybridBlock.forward and not self._graphs.pinned
 
     def _check_signature(self) -> None:
@@ -125,7 +125,7 @@ class HybridBlock(Block):
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
     def _run_symbolic(self, args: Sequence[object]) -> Any:
-        """The block's code on Symbols; scopes and style are the caller's business."""
+        """Run the block's code on Symbols. The caller has entered its scope in the trace."""
         if self._graphs.pinned:
             return self._inline_pinned(args)
         if self._style == "2.x":
@@ -189,7 +189,7 @@ class HybridBlock(Block):
         return result
 
     def _compose(self, args: tuple[object, ...]) -> Any:
-        """Called on free Symbols: the graph of this block on top of them."""
+        """A call on Symbols outside of a trace: extends their graph by this block."""
         trace = tracing.Trace()
         with tracing.tracing(trace):
             passed = Passed(trace, args)
@@ -210,7 +210,7 @@ class HybridBlock(Block):
         except BaseException:
             passed.leave()
             raise
-        # A graph cannot change the list that it is called with, so a call that does has none of its own.
+        # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
         alone = not passed.twice and not passed.changed
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             graph = extract_nested(trace, self, spec, passed.leaves, result, observed)
@@ -394,7 +394,7 @@ class HybridBlock(Block):
         for parameter in neutral.parameters:
             if parameter._array is None:
                 parameter._finish_deferred_init()
-                parameter.list_data()  # says so where initialize() was forgotten
+                parameter.list_data()  # raises where initialize() was forgotten
 
     def _set_shapes(self, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
         """Infer the unknown shapes of a graph's parameters. Raises HybridLabError naming those that stay unknown."""
@@ -427,8 +427,7 @@ class HybridBlock(Block):
         """
         return compile_for(self, *targets, inputs=inputs, train=train)
 
-    # -- saving --------------------------------------------------------------------------------------------------
-    # ------------
+    # -- saving ----------------------------------------------------------------------------------------------
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
@@ -453,7 +452,7 @@ class HybridBlock(Block):
         return save_model(path, epoch, neutral.graph, values)
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
-        """The graph without the conversions of mixed precision that it holds, of which the user is told."""
+        """The graph without its conversions of mixed precision; the log says how many were left out."""
         graph = without_conversions(neutral.graph)
         gone = len(neutral.graph.operators) - len(graph.operators)
         if not gone:
@@ -491,9 +490,9 @@ def _untaken(function: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _inlined_types(trace: tracing.Trace | None, leaves: Sequence[Symbol]) -> tuple[tuple[Any, ...] | None, bool]:
-    """What is known of the inputs of a loaded graph inside a trace: their types, or None, and the mode."""
-    found = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
-    types = None if None in found else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in found if item)
+    """The types of the inputs of a loaded graph inside a trace, None if one is unknown; and the mode."""
+    known = [trace.types.get(leaf.outputs[0]) if trace is not None else None for leaf in leaves]
+    types = None if None in known else tuple((tuple(item[0]), np.dtype(item[1]).name) for item in known if item)
     return types, bool(trace.training) if trace is not None else modes.training
 
 

@@ -357,7 +357,7 @@ class TripletLoss(Loss):
 class PoissonNLLLoss(Loss):
     """exp(pred) - target * pred, or pred - target * log(pred) where not from_logits; the mean over everything.
 
-    compute_full : add Stirling's formula for log(target!) where cast(Any, target) > 1
+    compute_full : add Stirling's formula for log(target!) where target > 1
     """
 
     def __init__(

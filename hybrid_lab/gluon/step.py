@@ -7,7 +7,7 @@ boundary.
 
 from __future__ import annotations
 
-# What is under `signal`, which looks each number up in its enumerations: 20 us for what takes less than one.
+# The C module below `signal`: there every call converts numbers to enumeration members, 20 us instead of less than 1.
 import _signal
 import threading
 import time
@@ -21,11 +21,11 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 _INTERRUPT: int = _signal.SIGINT
 
 PATIENCE = 5.0
-"""Seconds to wait for a boundary in a cell that ended no training step so far."""
+"""Seconds to wait for a boundary in a cell that has not ended a training step yet."""
 TRAINING_PATIENCE = 60.0
-"""The same in a cell that did: the next step may take long."""
+"""Seconds to wait in a cell that has ended one: the next step may take long."""
 RECENT = 2.0
-"""A step that ended less than so many seconds ago means that a training runs, in a cell or not."""
+"""If a step ended less than this many seconds ago, a training is running, in a cell or not."""
 
 
 class _Work:
@@ -38,7 +38,7 @@ class _Work:
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Keep result or error for the thread that asked. What ends the running thread stays its own."""
+        """Keep the result or the error for the thread that asked. An interrupt is also raised in the running thread."""
         try:
             self.result = self.action()
         except Exception as error:  # whatever the request raised belongs to the thread that waits for it
@@ -53,7 +53,7 @@ class _Work:
 
 
 class Interrupts:
-    """`with interrupts:` holds an interrupt back (Ctrl-C, a notebook's stop button) until the end of the block, so that
+    """`with interrupts:` delays an interrupt (Ctrl-C, a notebook's stop button) until the end of the block, so that
     parameters, optimizer states and counters are all from before a step or all from after it. Blocks may be nested.
 
     Interrupts reach the main thread only; in others, and where the program has a handler that is not Python's, the
@@ -128,7 +128,7 @@ class StepBoundary:
             self._run_waiting()
 
     def cell_started(self) -> None:
-        """A cell starts, as soon as what other threads do at the moment is done."""
+        """A cell starts. Waits until work of another thread, if any, is done."""
         self.busy = True
         self._steps_before_cell = self.steps
         with self.lock:

@@ -142,7 +142,7 @@ class SymbolBlock(HybridBlock):
         """Those of a BatchNorm in the graph where `dtype` is float16 or bfloat16, as in nn.BatchNorm. They are known by
         their names, too, as in MXNet: code that calls F.BatchNorm itself may have cast its own parameters.
         """
-        found: set[Parameter] = set()
+        float32: set[Parameter] = set()
         if is_narrow(dtype_of(dtype)):
             for neutral in self._graphs.pinned.values():
                 own = dict(zip(neutral.graph.inputs[neutral.num_data :], neutral.parameters, strict=True))
@@ -150,8 +150,8 @@ class SymbolBlock(HybridBlock):
                     if isinstance(node.op, BatchNorm):
                         read = [own.get(item) for item in node.inputs[1:] if isinstance(item, Value)]
                         named = [each for each in read if each is not None and each.name.endswith(_OF_BATCH_NORM)]
-                        found.update(named if len(named) == 4 else ())
-        return found
+                        float32.update(named if len(named) == 4 else ())
+        return float32
 
     def _clear_cached_op(self) -> None:
         """The graph is the block; only compiled programs are dropped."""

@@ -84,20 +84,20 @@ class Trainer:
         self.amp_saved: Mapping[str, float] | None = None  # of loaded states, for a loss scaler yet to come
         self._amp_original_scale = self._scale
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
-        self._held: dict[int, tuple[int, _Step]] = {}
+        self._steps: dict[int, tuple[int, _Step]] = {}
         self._kvstore = kvstore
         trainers.add(self)
 
     def _common_contexts(self) -> list[Any]:
         contexts: list[Any] | None = None
         for parameter in self._params:
-            found = parameter.list_ctx()
-            if contexts is not None and found != contexts:
+            own = parameter.list_ctx()
+            if contexts is not None and own != contexts:
                 raise ValueError(
-                    f"all parameters must be on the same contexts: {parameter.name!r} is on {found}, those before it "
+                    f"all parameters must be on the same contexts: {parameter.name!r} is on {own}, those before it "
                     f"on {contexts}"
                 )
-            contexts = found
+            contexts = own
         return contexts or []
 
     def _make_optimizer(self, optimizer: Any, options: Mapping[str, Any]) -> optimizers.Optimizer:
@@ -132,8 +132,8 @@ class Trainer:
 
     @property
     def updates(self) -> list[str]:
-        """How the last step updated the parameters, in words: by one program, or one by one and why; one entry for each
-        context. In mixed precision also the scale of the loss and the steps that were skipped.
+        """How the last step updated the parameters, one text per context: all by one program, or one by one and why.
+        In mixed precision also the scale of the loss and the number of skipped steps.
         """
         lines = [repr(updater.fused) for updater in self._updaters]
         return lines if self._amp_loss_scaler is None else [*lines, repr(self._amp_loss_scaler)]
@@ -143,9 +143,9 @@ class Trainer:
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Update all parameters, gradients divided by `batch_size`. Call it after backward(), outside record().
 
-        ignore_stale_grad : leave parameters alone whose gradient is from an earlier step.
+        ignore_stale_grad : do not update parameters whose gradient is from an earlier step.
         Raises StaleGradientError for such a parameter otherwise; then nothing is updated. An interrupt (Ctrl-C, the
-        stop button) during the update arrives when it is complete.
+        stop button) during the update takes effect after it.
         """
         self._check_fresh(ignore_stale_grad)
         self.allreduce_grads()
@@ -206,15 +206,15 @@ class Trainer:
         if scaler is not None:
             self._scale = self._amp_original_scale  # until the next loss is scaled
 
-    def _arrays(self, place: int, fresh_only: bool) -> _Step:
-        """What a step on context number `place` updates. The same tuples as long as the same arrays are meant."""
-        known = self._held.get(place)
+    def _arrays(self, number: int, fresh_only: bool) -> _Step:
+        """The arrays that a step updates on context `number`: the same tuples until one of the arrays changes."""
+        known = self._steps.get(number)
         if known is None or known[0] != changes.count:
             count, arrays = changes.count, []
             for index, parameter in enumerate(self._params):
                 if parameter.grad_req != "null" and not (parameter._data is None and fresh_only):
-                    arrays.append((index, parameter.list_grad()[place], parameter.list_data()[place]))
-            known = self._held[place] = count, _columns(arrays)
+                    arrays.append((index, parameter.list_grad()[number], parameter.list_data()[number]))
+            known = self._steps[number] = count, _columns(arrays)
         step = known[1]
         if fresh_only and not all(weight._fresh_grad for weight in step[2]):
             return _columns([row for row in zip(*step, strict=True) if row[2]._fresh_grad])
@@ -281,6 +281,7 @@ class Trainer:
         optimizer._index_update_count = next(iter(optimizer._all_index_update_counts.values()))
 
     def differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+        """Why states that `get_states` gave do not fit this Trainer, one line each; empty if they fit."""
         if data.get("format") != _FORMAT or data.get("version") != _VERSION:
             return [f"not the states of a Trainer: format {data.get('format')!r}, version {data.get('version')!r}"]
         lines = _malformed(data)
@@ -340,7 +341,7 @@ class Trainer:
         return lines
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The saved settings that decide which states there are, as constructor arguments."""
+        """The saved settings on which the kinds of states depend, as arguments of the constructor."""
         return {
             key: hyperparameters[key] for key in ("momentum", "centered", "multi_precision") if key in hyperparameters
         }
@@ -424,7 +425,7 @@ def _same_kind(value: object, known: object) -> bool:
 
 
 def _plain(values: Mapping[str, object]) -> dict[str, Any]:
-    """The JSON-able ones."""
+    """The values that JSON can hold."""
     plain = {}
     for key, value in values.items():
         try:

@@ -1,4 +1,4 @@
-"""What metrics have in common, how they are found by name, and those made of others: several at once, a function."""
+"""The base of metrics, the registry of their names, and metrics from several others or from a function."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
     wrap : single arrays become lists of one
     """
-    found = (tuple(labels.shape), tuple(preds.shape)) if shape else (len(labels), len(preds))
-    if found[0] != found[1]:
-        raise ShapeError(f"labels and predictions do not match: {found[0]} and {found[1]}")
+    sizes = (tuple(labels.shape), tuple(preds.shape)) if shape else (len(labels), len(preds))
+    if sizes[0] != sizes[1]:
+        raise ShapeError(f"labels and predictions do not match: {sizes[0]} and {sizes[1]}")
     if wrap:
         labels = labels if isinstance(labels, (list, tuple)) else [labels]
         preds = preds if isinstance(preds, (list, tuple)) else [preds]

@@ -18,15 +18,15 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, note, state
 
 FEW = 4096
-"""Elements of a head up to which the ones from which a backward starts are kept."""
+"""Arrays of ones with at most this many elements are cached; a backward starts from a copy."""
 _ORDER = attrgetter("order")
 _ndarray = np.ndarray
 
 
 class _Gradients:
-    """Gradients on their way back: those that arrived at each place (a Leaf, or a Node with several outputs), added up.
+    """The gradients of a backward pass so far: the sum for each Leaf, and for each output of a Node.
 
-    The first that arrives is borrowed; from the second on the sum is our own.
+    A single gradient is stored as it came, without a copy. A second one makes a new array, to which others are added.
     """
 
     __slots__ = ("_owned", "arrived")
@@ -35,34 +35,34 @@ class _Gradients:
         self.arrived: dict[Any, list[Any]] = {}
         self._owned: set[tuple[Any, int]] = set()
 
-    def arrive(self, held: Any, gradient: object) -> None:
-        """Add a gradient of what `held` links to."""
-        if type(held) is Output:
-            place, index, size = held.node, held.index, held.node.outputs
+    def arrive(self, link: Any, gradient: object) -> None:
+        """Add a gradient of the leaf or output behind a link."""
+        if type(link) is Output:
+            target, index, size = link.node, link.index, link.node.outputs
         else:
-            place, index, size = held, 0, 1
-        slots = self.arrived.get(place)
+            target, index, size = link, 0, 1
+        slots = self.arrived.get(target)
         if slots is None:
-            slots = self.arrived[place] = [None] * size
+            slots = self.arrived[target] = [None] * size
         present = slots[index]
         if present is not None and type(present) is not type(gradient):
             present, gradient = alike(present, gradient)
         if present is None:
             slots[index] = gradient
-        elif (place, index) in self._owned and present is slots[index]:
+        elif (target, index) in self._owned and present is slots[index]:
             present += gradient
-        else:  # also where the sum so far was copied to the side of the new gradient
+        else:  # also where the sum so far was copied to the device of the new gradient
             slots[index] = present = present + gradient
             if isinstance(present, np.ndarray):
-                self._owned.add((place, index))
+                self._owned.add((target, index))
 
-    def at(self, place: Any) -> list[Any] | None:
+    def at(self, target: Any) -> list[Any] | None:
         """One gradient (or None) per output of a node, or the one of a leaf; None where nothing arrived."""
-        return self.arrived.get(place)
+        return self.arrived.get(target)
 
-    def drop(self, place: object) -> None:
-        """Nobody asks for these any more."""
-        self.arrived.pop(place, None)
+    def drop(self, target: object) -> None:
+        """Forget the gradients of a leaf or node."""
+        self.arrived.pop(target, None)
 
     def get(self, target: Link) -> Any:
         """The gradient of one link, or None."""
@@ -71,7 +71,7 @@ class _Gradients:
 
 
 def alike(first: Any, second: Any) -> tuple[Any, Any]:
-    """Two gradients on one side: on the device, where one of them is there."""
+    """Both gradients on the device if one of them is there."""
     if is_tensor(first) and isinstance(second, np.ndarray):
         return first, to_device(second, first.device)
     if is_tensor(second) and isinstance(first, np.ndarray):
@@ -80,7 +80,7 @@ def alike(first: Any, second: Any) -> tuple[Any, Any]:
 
 
 def _on_host(douts: list[object]) -> list[Any]:
-    """Output gradients as arrays, for steps that go backward on the host."""
+    """Output gradients as NumPy arrays, for steps whose gradients are computed on the host."""
     return [to_host(dout) if dout is not None and is_tensor(dout) else dout for dout in douts]
 
 
@@ -89,8 +89,8 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node
     first = links[0]
     if len(links) == 1 and type(first) is Output and not stop and Output not in map(type, first.node.links):
         apart = _apart(first.node, [first.index])
-        found = [held for number, held in enumerate(first.node.links) if type(held) is Leaf and number not in apart]
-        return (first.node,), dict.fromkeys(found)
+        reached = [link for number, link in enumerate(first.node.links) if type(link) is Leaf and number not in apart]
+        return (first.node,), dict.fromkeys(reached)
     seen: set[Node] = set()
     leaves: dict[Leaf, None] = {}
     stack: list[Any] = list(links)
@@ -113,7 +113,7 @@ def _collect(links: Sequence[Link], stop: Sequence[Node]) -> tuple[Sequence[Node
 
 
 def _apart(node: Node, indices: Iterable[int]) -> frozenset[int]:
-    """The inputs of a step, by number, that lead to none of these of its outputs."""
+    """The numbers of the inputs of a step on which none of these outputs depends."""
     if node.outputs == 1:
         return frozenset()
     assert node.entry is not None
@@ -122,42 +122,42 @@ def _apart(node: Node, indices: Iterable[int]) -> frozenset[int]:
 
 
 def _reached(nodes: Sequence[Node], links: Sequence[Link], stop: Sequence[Node]) -> tuple[list[Node], dict[Leaf, None]]:
-    """Those of the nodes, and the leaves, that lead to the very outputs that are read: a compiled call has several."""
+    """The nodes and leaves on which the links depend. An output of a compiled call may depend on some inputs only."""
     read: dict[Node, set[int]] = {}
     leaves: dict[Leaf, None] = {}
 
-    def mark(held: Link) -> None:
-        if type(held) is Leaf:
-            leaves[held] = None
-        elif type(held) is Output:
-            read.setdefault(held.node, set()).add(held.index)
+    def mark(link: Link) -> None:
+        if type(link) is Leaf:
+            leaves[link] = None
+        elif type(link) is Output:
+            read.setdefault(link.node, set()).add(link.index)
 
-    for held in links:
-        mark(held)
+    for link in links:
+        mark(link)
     for node in reversed(nodes):
         if node in read and node not in stop:
             apart = _apart(node, read[node])
-            for number, held in enumerate(node.links):
+            for number, link in enumerate(node.links):
                 if number not in apart:
-                    mark(held)
+                    mark(link)
     return [node for node in nodes if node in read], leaves
 
 
 def _head_links(heads: Sequence[NDArray]) -> list[Any]:
     links = []
     for head in heads:
-        held = head.tape_link
-        if held is None:
+        link = head.tape_link
+        if link is None:
             raise AutogradError(
                 f"cannot differentiate an array of shape {head.shape} that is not in a computational graph: compute it "
                 "under autograd.record() from arrays with attach_grad() (or initialized Parameters)"
             )
-        if type(held) is Output and held.node.entry is None:
+        if type(link) is Output and link.node.entry is None:
             raise AutogradError(
                 "cannot differentiate this array again: its history was used up by an earlier backward(); "
                 "pass retain_graph=True there to differentiate the same computation twice"
             )
-        links.append(held)
+        links.append(link)
     return links
 
 
@@ -167,12 +167,12 @@ def _few_ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def _ones(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Ones; those of small heads, as losses are, copied from some that are kept."""
+    """Ones; for small heads, such as losses, a copy of a cached array."""
     return _few_ones(shape, dtype).copy() if math.prod(shape) <= FEW else np.ones(shape, dtype)
 
 
 def _ones_for(head: NDArray) -> Any:
-    """Ones to start from where the head's numbers are: on the host, or on a device."""
+    """The gradient to start from: ones, where the head is, on the host or on a device."""
     device, shape, dtype = head.buffer.device, head.host_view.shape, head.host_view.dtype
     if device is None:
         return _ones(shape, dtype)
@@ -186,11 +186,11 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[object] | Non
         raise AutogradError(
             f"there are {len(heads)} heads and {len(head_grads)} head gradients; give one (or None) per head"
         )
-    given: list[Any] = []
+    gradients: list[Any] = []
     for head, gradient in zip(heads, head_grads, strict=True):
         if gradient is None:
             ones = _ones(head.host_view.shape, head.host_view.dtype) if recorded else _ones_for(head)
-            given.append(type(head).from_host(ones, head.ctx) if recorded else ones)
+            gradients.append(type(head).from_host(ones, head.ctx) if recorded else ones)
             continue
         if not isinstance(gradient, type(head)):
             raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
@@ -200,8 +200,8 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[object] | Non
             gradient = gradient.astype(head.dtype)
         device = gradient.buffer.device
         near = device is not None and not gradient.buffer.device_stale
-        given.append(gradient if recorded else gradient.raw(device.device) if near else gradient._data)
-    return given
+        gradients.append(gradient if recorded else gradient.raw(device.device) if near else gradient._data)
+    return gradients
 
 
 def run_backward(
@@ -216,7 +216,7 @@ def run_backward(
     """Go backward from `heads`.
 
     targets : links whose gradients are wanted, or None for all leaves
-    stop : nodes behind which nothing is wanted
+    stop : nodes at which the pass ends
     in_place : gradients of leaves may be written into their `grad` at once
     Returns the gradients (NumPy arrays, or NDArrays with create_graph), and all leaves that were reached.
     """
@@ -225,49 +225,50 @@ def run_backward(
     nodes, leaves = _collect(links, stop)
     if create_graph and [node for node in nodes if node.entry is not None and node.entry.unfold(node)]:
         nodes, leaves = _collect(links, stop)
-    found = _Gradients()
-    for held, gradient in zip(links, gradients, strict=True):
-        found.arrive(held, gradient)
+    collected = _Gradients()
+    for link, gradient in zip(links, gradients, strict=True):
+        collected.arrive(link, gradient)
     if targets is None:
         for node in reversed(nodes):
-            douts = found.at(node)
+            douts = collected.at(node)
             if douts is not None:
-                needed = tuple([held is not None for held in node.links])
-                # A `grad` may be an input of a step that is still to come, so only the last one may write to it.
-                _step_back(found, node, douts, needed, create_graph, not retain_graph, in_place and node is nodes[0])
-                found.drop(node)
+                needed = tuple([link is not None for link in node.links])
+                # A later step may read a `grad` as an input, so only the last step may write to it.
+                last_step = in_place and node is nodes[0]
+                _step_back(collected, node, douts, needed, create_graph, not retain_graph, last_step)
+                collected.drop(node)
             if not retain_graph:
                 _use_up(node)
-        return found, leaves
+        return collected, leaves
 
     wanted = {target for target in targets if type(target) is Leaf}
     outputs = {(target.node, target.index) for target in targets if type(target) is Output}
     asked = {node for node, _ in outputs}
     useful: set[Node] = set()
 
-    def leads(held: Link) -> bool:
+    def leads(link: Link) -> bool:
         """Whether the gradient of this link is wanted, or needed for one that is."""
-        if type(held) is Output:
-            return held.node in useful or (held.node, held.index) in outputs
-        return held in wanted
+        if type(link) is Output:
+            return link.node in useful or (link.node, link.index) in outputs
+        return link in wanted
 
     for node in nodes:
         if any(map(leads, node.links)):
             useful.add(node)
     for node in reversed(nodes):
-        douts = found.at(node)
+        douts = collected.at(node)
         if douts is not None and node in useful:
-            needed = tuple([leads(held) for held in node.links])
-            _step_back(found, node, douts, needed, create_graph, not retain_graph)
+            needed = tuple([leads(link) for link in node.links])
+            _step_back(collected, node, douts, needed, create_graph, not retain_graph)
         if node not in asked:
-            found.drop(node)
+            collected.drop(node)
         if not retain_graph:
             _use_up(node)
-    return found, leaves
+    return collected, leaves
 
 
 def _step_back(
-    found: _Gradients,
+    collected: _Gradients,
     node: Node,
     douts: list[Any],
     needed: tuple[bool, ...],
@@ -278,7 +279,7 @@ def _step_back(
     """The gradients of one node's inputs from those of its outputs."""
     entry = node.entry
     assert entry is not None
-    arrived = found.arrived
+    arrived = collected.arrived
     if entry.device is None and not create_graph and any(type(dout) is not _ndarray for dout in douts):
         douts = _on_host(douts)
     if in_place and last and entry.takes_leaves:
@@ -286,30 +287,32 @@ def _step_back(
     else:
         run = entry.backward_recorded if create_graph else entry.finish if last else entry.backward
         results = run(douts, needed)
-    for held, want, result in zip(node.links, needed, results, strict=True):
+    for link, want, result in zip(node.links, needed, results, strict=True):
         if not want or result is None:
             continue
-        if type(held) is Leaf and held not in arrived:
-            arrived[held] = [result]
+        if type(link) is Leaf and link not in arrived:
+            arrived[link] = [result]
         else:
-            found.arrive(held, result)
+            collected.arrive(link, result)
 
 
 def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | None]:
-    """Per link the leaf, where its gradient is written (not added), comes from this link alone and is the first, and
-    no gradient that arrived lies in its `grad`.
+    """Per link the leaf whose `grad` may be written directly, else None.
+
+    Directly means: `grad` is overwritten, not added to; this link brings the only gradient; and no gradient that has
+    arrived is a view of `grad`.
     """
     times = Counter(links)
     borrowed = [item for slots in arrived.values() for item in slots if item is not None]
 
-    def free(held: Leaf) -> bool:
-        return not any(overlaps(held.grad, item) for item in borrowed)
+    def free(link: Leaf) -> bool:
+        return not any(overlaps(link.grad, item) for item in borrowed)
 
     return [
-        held
-        if type(held) is Leaf and held.req == "write" and times[held] == 1 and held not in arrived and free(held)
+        link
+        if type(link) is Leaf and link.req == "write" and times[link] == 1 and link not in arrived and free(link)
         else None
-        for held in links
+        for link in links
     ]
 
 
@@ -330,18 +333,18 @@ def _use_up(node: Node) -> None:
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
-    held = heads[0].tape_link if len(heads) == 1 else None
-    if head_grads is None and not retain_graph and type(held) is Output and _alone(held.node):
+    link = heads[0].tape_link if len(heads) == 1 else None
+    if head_grads is None and not retain_graph and type(link) is Output and _alone(link.node):
         return
     before = state.recording, state.training
     state.recording, state.training = False, train_mode
     try:
-        if type(held) is Output and held.node.entry is not None and Output not in map(type, held.node.links):
+        if type(link) is Output and link.node.entry is not None and Output not in map(type, link.node.links):
             dout = _ones_for(heads[0]) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
-            arrived = _through_one_step(held, dout, retain_graph, head_grads is None)
+            arrived = _through_one_step(link, dout, retain_graph, head_grads is None)
         else:
-            found, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
-            arrived = {leaf: found.get(leaf) for leaf in leaves}
+            collected, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
+            arrived = {leaf: collected.get(leaf) for leaf in leaves}
     finally:
         state.recording, state.training = before
     for leaf, gradient in arrived.items():
@@ -349,9 +352,9 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
 
 
 def _alone(node: Node) -> bool:
-    """The whole backward where all that is recorded is one call with one output, and its entry has a short way for it.
+    """A whole backward pass by `Entry.finish_alone`: for a head that is the only output of the only recorded step.
 
-    It gives what `_through_one_step` gives. Returns False, with nothing done, where something else is the case.
+    Returns False, with nothing done, in any other case, and where the entry has no such method.
     """
     entry, links = node.entry, node.links
     if entry is None or node.outputs != 1 or Output in map(type, links):
@@ -362,14 +365,14 @@ def _alone(node: Node) -> bool:
     if gradients is None:
         return False
     _use_up(node)
-    for held, gradient in zip(links, gradients, strict=True):
-        if held is not None:
-            held.receive(gradient)  # type: ignore[union-attr]
+    for link, gradient in zip(links, gradients, strict=True):
+        if link is not None:
+            link.receive(gradient)  # type: ignore[union-attr]
     return True
 
 
 def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: bool) -> dict[Leaf, Any]:
-    """`run_backward` where a single step is recorded, as with a hybridized block that computes the loss."""
+    """`run_backward` for a single recorded step, such as a hybridized block that computes the loss."""
     node = head.node
     entry, links = node.entry, node.links
     assert entry is not None
@@ -386,12 +389,12 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
     else:
         results = entry.finish(douts, needed)
     apart = _apart(node, [head.index])
-    for number, (held, result) in enumerate(zip(links, results, strict=True)):
-        if type(held) is Leaf and number not in apart:
-            present = arrived.get(held)
+    for number, (link, result) in enumerate(zip(links, results, strict=True)):
+        if type(link) is Leaf and number not in apart:
+            present = arrived.get(link)
             if present is not None and result is not None and type(present) is not type(result):
                 present, result = alike(present, result)
-            arrived[held] = result if present is None else present if result is None else present + result
+            arrived[link] = result if present is None else present if result is None else present + result
     if not retain_graph:
         _use_up(node)
     return arrived
@@ -415,10 +418,10 @@ def grad(
             )
         targets.append(variable.tape_link)
     with Mode(create_graph, train_mode):
-        found, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
+        collected, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
     results = []
     for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
-        gradient = found.get(target)
+        gradient = collected.get(target)
         if gradient is None and target in leaves:
             gradient = NDArray.from_host(np.zeros(variable.shape, variable.dtype), variable.ctx)
             results.append(_recorded(gradient, variables) if create_graph else gradient)
@@ -427,7 +430,7 @@ def grad(
             raise AutogradError(
                 f"variable {number} of shape {variable.shape} gets no gradient: the heads do not depend on it"
             )
-        # A gradient may still be memory of the tape or of another gradient.
+        # The gradient may share memory with the tape or with another gradient.
         if not create_graph and is_tensor(gradient):
             gradient = NDArray.wrap_device(gradient.clone(), variable.ctx)
         elif not create_graph:
@@ -450,7 +453,7 @@ class Identity(Entry):
 
 
 def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
-    """The gradient as a step of these variables, so that one which is constant can be differentiated too."""
+    """The gradient as a recorded function of the variables, so that it has a gradient even where it is constant."""
     result = type(gradient).view_of(gradient.buffer, gradient.host_view)
     note(Identity(), (gradient, *variables), (result,))
     return result

@@ -14,10 +14,12 @@ from hybrid_lab.ndarray.context import CPU, Context
 
 
 class Changes:
-    """Whether anything happened that compiled calls rely on: a Parameter got other arrays or another grad_req, or the
-    memory of an array was handed to another library. Writes into arrays do not count.
+    """Counts the changes after which compiled calls must look at their parameters again.
 
-    count : another number after every such change
+    A change: a Parameter got other arrays or another grad_req, or the memory of an array was handed to another library.
+    Writes into arrays do not count.
+
+    count : differs after every such change
     """
 
     __slots__ = ("_numbers", "count")
@@ -27,12 +29,12 @@ class Changes:
         self.count = 0
 
     def happened(self) -> None:
-        """Note a change that has been made."""
+        """Record a change, after it."""
         self.count = next(self._numbers)
 
 
 changes = Changes()
-"""Of this process: one number for a call to compare, instead of every parameter."""
+"""The changes of this process: a call compares one number instead of looking at every parameter."""
 
 
 class Buffer:
@@ -98,26 +100,26 @@ class Buffer:
 
     def push(self, device: object) -> Any:
         """The values as a flat torch tensor on `device`, copied there only if they are not there yet."""
-        held = self.device
-        if held is not None and not self.device_stale and held.device == device:
-            return held
-        if held is not None and not self.device_stale:
+        tensor = self.device
+        if tensor is not None and not self.device_stale and tensor.device == device:
+            return tensor
+        if tensor is not None and not self.device_stale:
             self.pull()
-        # Memory that is there already keeps its address: captured launches hold on to it.
-        out = held if held is not None and held.device == device else None
+        # Existing memory keeps its address, because captured launches refer to it.
+        out = tensor if tensor is not None and tensor.device == device else None
         self.device = memory.to_device(self.host.reshape(-1), device, out)
         self.device_stale = False
         return self.device
 
     def space(self, device: str | None) -> Any:
         """The flat tensor on `device` without its values, for a caller who writes to all of it."""
-        held = self.device
-        if held is None or held.device != device:
-            if held is not None and not self.device_stale:
+        tensor = self.device
+        if tensor is None or tensor.device != device:
+            if tensor is not None and not self.device_stale:
                 self.pull()
-            self.device = held = memory.empty((self.host.size,), memory.torch_dtype(self.host.dtype), device)
+            self.device = tensor = memory.empty((self.host.size,), memory.torch_dtype(self.host.dtype), device)
             self.device_stale = True
-        return held
+        return tensor
 
     def written(self) -> None:
         """Note that the host side was written."""
@@ -135,9 +137,9 @@ class Buffer:
 
 
 class DeviceBuffer(Buffer):
-    """Memory of an array on a GPU context: whoever wants its host side asks by `pull()`, which copies if need be.
+    """The memory of an array on a GPU context. `pull()` brings its host side up to date.
 
-    `host_stale` is always true, so that eager calls, which look at nothing else, come to the device.
+    `host_stale` is always true, because that is the only thing eager calls check before they use the host's memory.
     """
 
     __slots__ = ("_stale",)
@@ -159,7 +161,7 @@ class DeviceBuffer(Buffer):
 
 
 def tensor_of(buffer: Buffer, view: np.ndarray, device: object) -> Any:
-    """The numbers that `view` shows of the buffer's memory, as a tensor on `device`."""
+    """The part of the buffer's memory that `view` shows, as a tensor on `device`."""
     flat = buffer.push(device)
     if view is buffer.host:
         return flat.view(view.shape)

@@ -17,7 +17,7 @@ class Context:
     """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes new arrays there.
 
     device_type : "cpu", "gpu", "cpu_pinned", "cpu_shared", or another Context
-    device_id : number of the device. All cpu numbers are the same memory; they only stay apart as names.
+    device_id : number of the device. cpu(0), cpu(1) ... are different names of the same memory.
     """
 
     __slots__ = ("_hash", "device_id", "device_type")
@@ -119,8 +119,8 @@ def current_context() -> Context:
 
 def named(text: str) -> Context:
     """The context that a string names: "cpu", "gpu(1)". Raises AttributeSpecError."""
-    found = re.fullmatch(r"(\w+)\((\d+)\)", text)
-    return Context(found[1], int(found[2])) if found else Context(text)
+    match = re.fullmatch(r"(\w+)\((\d+)\)", text)
+    return Context(match[1], int(match[2])) if match else Context(text)
 
 
 def resolve(ctx: Context | str | None) -> Context:
@@ -192,6 +192,6 @@ def require(ctx: Context) -> None:
         return
     count, missing = _usable_gpus()
     if not 0 <= ctx.device_id < count:
-        found = "there is 1 GPU, gpu(0)" if count == 1 else f"there are {count} GPUs, numbered from 0"
-        reason = missing or found
+        gpus = "there is 1 GPU, gpu(0)" if count == 1 else f"there are {count} GPUs, numbered from 0"
+        reason = missing or gpus
         raise EngineUnavailable(f"{ctx} cannot be used: {reason}. Arrays on the CPU: ctx=mx.cpu()")

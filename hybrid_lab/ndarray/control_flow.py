@@ -160,8 +160,8 @@ def _entries(item: NDArray) -> list[Any]:
     """The entries of an array along its first axis."""
     if item.shape[0] == 1 or item.ndim == 1:
         return [item[index] for index in range(len(item))]
-    made = N.SliceChannel(item, num_outputs=item.shape[0], axis=0, squeeze_axis=True)
-    return list(made)
+    entries = N.SliceChannel(item, num_outputs=item.shape[0], axis=0, squeeze_axis=True)
+    return list(entries)
 
 
 def _checked(what: str, kind: str, before: Sequence[Any], after: list[Any]) -> list[Any]:
@@ -189,12 +189,12 @@ def _in_dtype(array: Any, dtype: DTypeLike | None) -> Any:
 
 def _stacked(columns: list[list[object]], form: object, length: int | None = None) -> Any:
     """The outputs of all steps, one array each; zeros up to `length`."""
-    made = []
+    stacked = []
     for each in zip(*columns, strict=True):
         rest = 0 if length is None else length - len(each)
         padding = [zeros(each[0].shape, ctx=each[0].context, dtype=each[0].dtype)] * rest
-        made.append(N.stack(*each, *padding, axis=0))
-    return regroup(iter(made), form)
+        stacked.append(N.stack(*each, *padding, axis=0))
+    return regroup(iter(stacked), form)
 
 
 def _of_no_step(body: Any, items: list[Any], form: Any, states: list[Any], state_form: Any) -> tuple[Any, Any]:

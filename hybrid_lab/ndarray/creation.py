@@ -76,12 +76,12 @@ def _dense(stype: str | None) -> None:
 
 def _shape(shape: Shape) -> tuple[int, ...]:
     try:
-        found = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+        sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
     except TypeError:
         raise ShapeError(f"a shape must be an int or a tuple of ints, not {shape!r}") from None
-    if any(size < 0 for size in found):
-        raise ShapeError(f"a shape cannot have negative sizes: {found}")
-    return found
+    if any(size < 0 for size in sizes):
+        raise ShapeError(f"a shape cannot have negative sizes: {sizes}")
+    return sizes
 
 
 def _fill(
@@ -223,16 +223,16 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
     if len(sources) != len(destinations):
         raise ShapeError(f"moveaxis: {len(sources)} axes cannot move to {len(destinations)} places")
     order = [axis for axis in range(tensor.ndim) if axis not in sources]
-    for place, axis in sorted(zip(destinations, sources, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(position, axis)
     return tensor.transpose(tuple(order))
 
 
 def _axes(ndim: int, axes: int | Sequence[int]) -> list[int]:
-    found = list(axes) if isinstance(axes, Sequence) else [axes]
-    if any(not -ndim <= axis < ndim for axis in found) or len({axis % ndim for axis in found}) != len(found):
+    numbers = list(axes) if isinstance(axes, Sequence) else [axes]
+    if any(not -ndim <= axis < ndim for axis in numbers) or len({axis % ndim for axis in numbers}) != len(numbers):
         raise ShapeError(f"moveaxis: {axes} are not different axes of {ndim} dimensions")
-    return [axis % ndim for axis in found]
+    return [axis % ndim for axis in numbers]
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:

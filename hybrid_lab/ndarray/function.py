@@ -85,11 +85,11 @@ class FunctionEntry(tape.Entry):
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         function = self._function
         assert function is not None
-        given = [
+        gradients = [
             NDArray.from_host(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
             for dout, kind in zip(douts, self._outputs, strict=True)
         ]
-        results = function.backward(*given)
+        results = function.backward(*gradients)
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
         if len(results) != len(self._inputs):
             raise AutogradError(

@@ -1,7 +1,7 @@
-"""Gradient programs: a record's gradient rule, written out once per operator and asked-for inputs as a list of steps.
+"""Gradient programs: a record's gradient rule as a list of steps, written once per operator and set of wanted inputs.
 
-A program reads only what it needs: inputs that nobody wants a gradient for cost nothing, and the tape keeps only the
-values that some step reads. The same steps run on raw arrays, and on NDArrays for gradients of gradients.
+A program has only the steps for the wanted gradients, and the tape keeps only the values that some step reads. The same
+steps run on raw arrays, and on NDArrays for gradients of gradients.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class GradientProgram:
 
     reads : slots (of inputs and outputs) whose values are read
     inputs_read, outputs_read, hidden_read : these slots, apart
-    shapes_read : slots of which only the shape is
-    refuses : whether there is a step that cannot be differentiated in its turn
+    shapes_read : slots of which only the shape is read
+    refuses : whether a step has no gradient itself
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class GradientProgram:
 
         inputs = [fresh(f"input{index}") if item is None else item for index, item in enumerate(immediates)]
         outputs = [fresh(f"output{index}") for index in range(op.signature.outputs)]
-        heads = [fresh(f"dout{index}") if given else None for index, given in enumerate(douts)]
+        heads = [fresh(f"dout{index}") if arrives else None for index, arrives in enumerate(douts)]
         gradients = run_gradient(op, builder, inputs, outputs, heads, needed)
         wanted = [
             gradient.value if want and isinstance(gradient, Expr) else None

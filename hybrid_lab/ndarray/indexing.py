@@ -24,10 +24,10 @@ def getitem(array: NDArray, key: Any) -> NDArray:
     if type(key) is slice and key == _ALL or type(key) is tuple and not key:
         return array
     key, advanced = _normalized(array, key)
-    made = _take(array, key, advanced)
+    result = _take(array, key, advanced)
     if tape.state.recording and tape.link(array) is not None:
-        tape.note(IndexEntry(key, advanced, array), (array,), (made,))
-    return made
+        tape.note(IndexEntry(key, advanced, array), (array,), (result,))
+    return result
 
 
 def setitem(array: NDArray, key: Any, value: Any) -> None:
@@ -52,7 +52,7 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     except ValueError:
         wanted = np.shape(target[key])
         raise ShapeError(f"cannot write a value of shape {np.shape(raw)} where the array has shape {wanted}") from None
-    except BaseException:  # an interrupt may leave a part
+    except BaseException:  # an interrupt may leave it half written
         array.buffer.written()
         raise
     if recorded:
@@ -81,21 +81,21 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
         return key, False
     if kind is not tuple:
         key = (key,)
-    made: list[Any] = []
+    items: list[Any] = []
     advanced = False
     for item in key:
         if item is None or item is Ellipsis or type(item) is int:
-            made.append(item)
+            items.append(item)
         elif isinstance(item, slice):
-            made.append(item)
+            items.append(item)
         elif isinstance(item, (bool, np.bool_)):
             raise ArrayIndexError(f"{item} is not an index; to mask, use a boolean array")
         elif isinstance(item, (int, np.integer)):
-            made.append(int(item))
+            items.append(int(item))
         else:
-            made.append(_index_array(item))
+            items.append(_index_array(item))
             advanced = True
-    return tuple(made), advanced
+    return tuple(items), advanced
 
 
 def _index_array(item: object) -> np.ndarray:
@@ -132,19 +132,19 @@ def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
         view = view.reshape(1)
     if view.flags.c_contiguous:
         return NDArray.view_of(array.buffer, view)
-    array._data  # noqa: B018  (brings the memory up to date that `view` shows)
+    array._data  # noqa: B018  (brings the memory behind `view` up to date)
     return NDArray.from_host(view.copy(), array.context)
 
 
 def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarray) -> np.ndarray:
     """Zeros of `shape` with `values` added at `key`, repeated indices adding up."""
-    made = np.zeros(shape, values.dtype)
+    scattered = np.zeros(shape, values.dtype)
     if advanced:
-        np.add.at(made, key, values)
+        np.add.at(scattered, key, values)
     else:
-        place = made[key]
-        made[key] = values.reshape(np.shape(place))
-    return made
+        part = scattered[key]
+        scattered[key] = values.reshape(np.shape(part))
+    return scattered
 
 
 class IndexEntry(tape.Entry):
@@ -161,9 +161,9 @@ class IndexEntry(tape.Entry):
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         values = douts[0]
-        made = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
-        tape.note(ScatterEntry(self._key, self._advanced), (values,), (made,))
-        return (made,)
+        gradient = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
+        tape.note(ScatterEntry(self._key, self._advanced), (values,), (gradient,))
+        return (gradient,)
 
 
 class ScatterEntry(tape.Entry):
@@ -184,7 +184,7 @@ class ScatterEntry(tape.Entry):
 
 
 class AssignEntry(tape.Entry):
-    """y[key] = x, where y had no history: the gradient of what y held before is nobody's."""
+    """y[key] = x. y had no history, so its old values get no gradient."""
 
     __slots__ = ("_advanced", "_key", "_like", "name")
 

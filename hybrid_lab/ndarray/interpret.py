@@ -67,9 +67,9 @@ def _run_control_flow(
     first, last = op.num_data, op.num_data + op.num_states
     captures = inputs[last:]
 
-    def step(given: list[NDArray]) -> tuple[list[NDArray], list[NDArray]]:
-        made = interpret(graphs[-1], [*given, *captures], update=update, cast=cast)
-        return made[: op.num_out], made[op.num_out :]
+    def step(arrays: list[NDArray]) -> tuple[list[NDArray], list[NDArray]]:
+        outputs = interpret(graphs[-1], [*arrays, *captures], update=update, cast=cast)
+        return outputs[: op.num_out], outputs[op.num_out :]
 
     if isinstance(op, Foreach):
         outputs, states = control_flow.foreach(

@@ -1,4 +1,4 @@
-"""Invoke: one operator on NDArrays, from the check of its inputs to the note on the tape."""
+"""Run one operator on NDArrays: check the inputs, infer the output types, run the kernel, record the step."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = N
 trace (`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
 
 precision: Precision | None = None
-"""The mixed precision of this process, or None; set by `contrib.amp`. Graphs are compiled for what it is then."""
+"""The mixed precision of this process, or None; set by `contrib.amp`. Graphs are compiled for its current value."""
 
-# What a kernel may take besides its inputs without this module having to give it.
+# Keyword arguments of kernels that are optional.
 _PLAIN = frozenset({"out", "scratch"})
 _ndarray = np.ndarray
 _wrap = NDArray.wrap
@@ -114,7 +114,7 @@ def invoke(
     if plain and op.run_keywords <= _PLAIN and op.signature.outputs == 1 and not (tracked and state.recording):
         if out is None:
             return _wrapped(op, op.numpy(*raw), op.view, context)
-        if op.alias_safe and type(out) is NDArray and _same_place(out, inputs):
+        if op.alias_safe and type(out) is NDArray and _writable_in_place(out, inputs):
             _destinations(op, (out,), 1, inferred)
             try:
                 op.numpy(*raw, out=out.host_view)
@@ -127,7 +127,7 @@ def invoke(
 
 
 def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:
-    """`invoke(op, (lhs, rhs))` for operators without modes, views, hidden outputs; short where nothing is recorded."""
+    """`invoke(op, (lhs, rhs))` for operators without modes, views or hidden outputs; faster if nothing is recorded."""
     if type(lhs) is NDArray and type(rhs) is NDArray and precision is None:
         left, a, b = lhs.buffer, lhs.host_view, rhs.host_view
         if (
@@ -182,7 +182,7 @@ def _invoke_fully(
     links: tuple[Any, ...] = ()
     entry = None
     if recorded:
-        # Taken before the outputs are written: `y += x` replaces y's own place on the tape.
+        # Read before the outputs are written: `y += x` replaces the link of y.
         links = tuple([tape.link(item) for item in inputs])
         if op.differentiable:
             entry = EagerEntry(op, inputs, links, rng)
@@ -215,7 +215,7 @@ def _invoke_fully(
 
 
 def _on_device(op: Operator, inputs: Sequence[object], out: object, name: str | None, rng: object) -> Any:
-    """The call where an input lives on a GPU, or a new array is to."""
+    """The call where an input lives on a GPU, or where a new array is made on one."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return _to_symbol(op, inputs, name)
     return invoke_on_device(op, inputs, out, rng)
@@ -231,7 +231,7 @@ _NUMBERS = (int, float)
 
 
 def _immediate(op: Operator, position: int, item: Any) -> Any:
-    """A Python scalar for what is no NDArray. Raises DTypeError, AttributeSpecError."""
+    """The Python scalar of an input that is not an NDArray. Raises DTypeError, AttributeSpecError."""
     kind = type(item)
     if kind is float or kind is int:
         return item
@@ -275,8 +275,8 @@ def _destinations(
     return outs
 
 
-def _same_place(target: NDArray, inputs: Sequence[object]) -> bool:
-    """Whether every input either is the target's very memory or does not touch it."""
+def _writable_in_place(target: NDArray, inputs: Sequence[object]) -> bool:
+    """Whether a kernel may write to `target` while it reads: an input on its buffer must be the same view."""
     view = target._data
     for item in inputs:
         if type(item) is NDArray and item.buffer is target.buffer and item.host_view is not view:
@@ -295,9 +295,9 @@ def _update_aux(op: Operator, inputs: Sequence[Any], raw: list[Any], outputs: Se
 
 
 class ZeroEntry(tape.Entry):
-    """An operator without a gradient: it links its output to its inputs, and zeros arrive there.
+    """A call of an operator without a gradient rule: its inputs get zeros.
 
-    Raises AutogradError where the operator has a derivative that is not written down.
+    `backward` raises AutogradError for an operator whose derivative is not zero, but has no rule.
     """
 
     __slots__ = ("name", "op")
@@ -321,14 +321,14 @@ class EagerEntry(tape.Entry):
     def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: tuple[int, int] | None = None):
         self.op, self.name, self._rng = op, op.name, rng
         self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
-        needed = tuple([held is not None for held in links])
+        needed = tuple([link is not None for link in links])
         self.program = gradient_program(op, self._immediates, needed, (True,) * op.signature.visible)
-        # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where only those are read.
+        # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where the gradient reads no values.
         self._values: list[Any] = [None] * (len(inputs) + op.signature.outputs)
         self._replayed = False
 
     def save_inputs(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Keep what is read, after the kernel ran and before anything else is written."""
+        """Keep the values that the gradient reads; called after the kernel ran and before auxiliary states change."""
         values, program, first = self._values, self.program, len(inputs)
         for slot in program.inputs_read:
             values[slot] = self._saved(inputs, slot)
@@ -338,7 +338,7 @@ class EagerEntry(tape.Entry):
                 values[slot] = (array.shape, array.dtype)
         for slot in program.hidden_read:
             values[slot] = outputs[slot - first]
-            # A hidden output of numbers depends on the inputs; its own derivative is only known to the lowering.
+            # A hidden floating output depends on the inputs; only the lowering knows its derivative.
             self._replayed = self._replayed or "float" in str(values[slot].dtype)
         self._replayed = self._replayed and not program.refuses
         if self._replayed:
@@ -356,7 +356,7 @@ class EagerEntry(tape.Entry):
         return tape.Saved(inputs[slot], f"its input {names[slot] if slot < len(names) else slot}", self.name)
 
     def note(self, inputs: Sequence[Any], results: Sequence[NDArray], links: tuple[Any, ...]) -> None:
-        """Keep the outputs that are read, and put the step on the tape."""
+        """Keep the outputs that the gradient reads, and put the step on the tape."""
         first = len(inputs)
         for slot in self.program.outputs_read:
             self._values[slot] = tape.Saved(results[slot - first], "its output", self.name)
@@ -371,14 +371,14 @@ class EagerEntry(tape.Entry):
     def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
         first = len(self._immediates)
         node = self._node()
-        assert node is not None  # whoever goes backward holds it
+        assert node is not None  # a backward pass keeps its nodes alive
         values: list[Any] = []
         for slot, value in enumerate(self._values):
             kind = type(value)
             if kind is tape.Saved:
                 value.check()
-                place = tape.Output(node, slot - first) if slot >= first else value.link
-                values.append(NDArray.view_of(value.buffer, value.view, place))
+                link = tape.Output(node, slot - first) if slot >= first else value.link
+                values.append(NDArray.view_of(value.buffer, value.view, link))
             elif kind is tuple:
                 values.append(NDArray.wrap(stand_in(*value)))
             else:
@@ -404,14 +404,14 @@ class EagerEntry(tape.Entry):
             numbered = Namespace(
                 lambda op, inputs: invoke(op, inputs, rng=self._rng if op.random else None, cast=False)
             )
-            made = op.lower(numbered, *starts)
-            return (made if isinstance(made, (tuple, list)) else (made,))[: op.signature.visible]
+            result = op.lower(numbered, *starts)
+            return (result if isinstance(result, (tuple, list)) else (result,))[: op.signature.visible]
 
         return replay(lowered, inputs, douts, needed)
 
     def _program_for(self, douts: list[object], needed: tuple[bool, ...]) -> GradientProgram:
-        given = tuple([dout is not None for dout in douts])
-        program = gradient_program(self.op, self._immediates, needed, given)
+        arrived = tuple([dout is not None for dout in douts])
+        program = gradient_program(self.op, self._immediates, needed, arrived)
         if not program.reads <= self.program.reads:
             raise AutogradError(f"the gradient of {self.op!r} reads values that were not saved when it was recorded")
         return program
@@ -433,8 +433,10 @@ def _raw_value(value: Any) -> Any:
 
 
 def apply_nd(op: Operator, inputs: Sequence[object]) -> list[NDArray]:
-    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records: a gradient does not depend on
-    that of which it takes the mere shape, as `F.reshape_like(dy, x)` does of x.
+    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records.
+
+    An input of which only the shape is read, as x in `F.reshape_like(dy, x)`, is detached: the result does not depend
+    on its values.
     """
     linked = [
         item if type(item) is not NDArray or op.reads_values(index) else item.detach()
@@ -449,7 +451,7 @@ N = Namespace(lambda op, inputs: invoke(op, inputs, cast=False))
 
 
 def note_operator(op: Operator, inputs: Sequence[object], outputs: Sequence[NDArray]) -> None:
-    """Record that `outputs` are what `op` gives for `inputs`, for results that were made without running it (views)."""
+    """Record `outputs` as the outputs of `op` for `inputs`, where they were made without running it (views)."""
     if not state.recording:
         return
     links = tuple([tape.link(item) for item in inputs])

@@ -100,15 +100,15 @@ class NDArray(Overloads):
         return self.host_view
 
     def written(self) -> None:
-        """Note that the host's memory was written."""
+        """Record that the host's memory was written to."""
         self.buffer.written()
 
     def assign(self, values: np.ndarray) -> None:
-        """Overwrite the numbers, past the tape: for optimizers and for the new values of auxiliary states."""
+        """Overwrite the values without the tape: for optimizers and for new values of auxiliary states."""
         try:
             np.copyto(self._data, values, casting="same_kind")
             self.buffer.written()
-        except BaseException:  # an interrupt may leave a part
+        except BaseException:  # an interrupt may leave it half written
             self.buffer.written()
             raise
 
@@ -118,7 +118,7 @@ class NDArray(Overloads):
         return self.buffer.version
 
     def raw(self, device: object = None) -> Any:
-        """What executables take: the NumPy array on the host (None, "cpu"), a torch tensor on `device` ("cuda:0")."""
+        """The memory that executables take: a NumPy array on the host (None, "cpu"), or a torch tensor on `device`."""
         if device is None or device == "cpu":
             return self._data
         if type(device) is str:
@@ -128,13 +128,13 @@ class NDArray(Overloads):
         return tensor_of(self.buffer, self.host_view, device)
 
     def _take(self, tensor: Any) -> None:
-        """As `assign`, from a tensor on the device, which becomes the side that is up to date."""
-        place = self.place_on(tensor.device)
-        if place.data_ptr() != tensor.data_ptr():
-            place.copy_(tensor)
+        """`assign` from a tensor on the device; afterwards the copy on the host is stale."""
+        target = self.memory_on(tensor.device)
+        if target.data_ptr() != tensor.data_ptr():
+            target.copy_(tensor)
         self.buffer.written_on_device()
 
-    def place_on(self, device: str | None) -> Any:
+    def memory_on(self, device: str | None) -> Any:
         """The array's memory on a device, for a caller who writes to all of it."""
         buffer, view = self.buffer, self.host_view
         if view.size == buffer.host.size:
@@ -148,7 +148,7 @@ class NDArray(Overloads):
             self._data.fill(number)
             self.written()
             return
-        self.place_on(device.device).fill_(number)
+        self.memory_on(device.device).fill_(number)
         self.buffer.written_on_device()
 
     # -- attributes --------------------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ class NDArray(Overloads):
         return self.copy()
 
     def __deepcopy__(self, memo: object) -> NDArray:
-        made = NDArray.from_host(self._data.copy(), self.context)
+        copy = NDArray.from_host(self._data.copy(), self.context)
         if type(self.tape_link) is tape.Leaf:
-            made.attach_grad(self.tape_link.req)
-        return made
+            copy.attach_grad(self.tape_link.req)
+        return copy
 
     # -- copies and conversions --------------------------------------------------------------------------------
 
@@ -317,14 +317,14 @@ class NDArray(Overloads):
         if isinstance(other, Context):
             context = resolve(other)
             if context == self.context or not (context.is_gpu or self.context.is_gpu):
-                made = self.copy()
-                made.buffer.context = context
-                return made
-            made = NDArray.from_host(self._data.copy(), context)
+                copy = self.copy()
+                copy.buffer.context = context
+                return copy
+            copy = NDArray.from_host(self._data.copy(), context)
             if context.is_gpu:
-                made.buffer.push(device_of(context))
-            calls.note_operator(get("identity").bind(), (self,), (made,))
-            return made
+                copy.buffer.push(device_of(context))
+            calls.note_operator(get("identity").bind(), (self,), (copy,))
+            return copy
         if not isinstance(other, NDArray):
             raise DTypeError(f"copyto takes an NDArray or a Context, not {type(other).__name__}")
         if other.shape != self.shape:
@@ -378,9 +378,9 @@ class NDArray(Overloads):
         if not shape and view.size != 1:
             raise ShapeError(f"Reshape: an array of shape {view.shape} cannot take the shape ()")
         wanted = infer(op, (view.shape,), (view.dtype,))[0][0] if shape else ()
-        made = NDArray.view_of(self.buffer, view.reshape(wanted))
-        calls.note_operator(op, (self,), (made,))
-        return made
+        result = NDArray.view_of(self.buffer, view.reshape(wanted))
+        calls.note_operator(op, (self,), (result,))
+        return result
 
     def transpose(self, *axes: Any, **keywords: Any) -> NDArray:
         """A copy with permuted axes, reversed without arguments: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
@@ -434,14 +434,14 @@ class NDArray(Overloads):
     @property
     def grad(self) -> NDArray | None:
         """The gradient that the last backward() wrote; None without attach_grad()."""
-        held = self.tape_link
-        return held.grad if type(held) is tape.Leaf else None
+        link = self.tape_link
+        return link.grad if type(link) is tape.Leaf else None
 
     @property
     def _fresh_grad(self) -> bool:
         """Whether backward() wrote the gradient since this was set to False (the Trainer does)."""
-        held = self.tape_link
-        return type(held) is tape.Leaf and held.fresh
+        link = self.tape_link
+        return type(link) is tape.Leaf and link.fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, value: bool) -> None:
@@ -486,11 +486,11 @@ def check_dtype(dtype: DTypeLike | None) -> np.dtype:
     try:
         if dtype is None:  # NumPy's float64
             raise TypeError
-        found = dtype_of(dtype)
+        checked = dtype_of(dtype)
     except DTypeError:  # bfloat16, and ml_dtypes is missing
         raise
     except TypeError:
         raise DTypeError(f"{dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
-    if found.name not in DTYPES:
-        raise DTypeError(f"arrays of {found.name} are not supported; use one of {', '.join(DTYPES)}")
-    return found
+    if checked.name not in DTYPES:
+        raise DTypeError(f"arrays of {checked.name} are not supported; use one of {', '.join(DTYPES)}")
+    return checked

@@ -14,13 +14,13 @@ def flatten(item: object, what: str) -> tuple[list[Any], Format]:
     if hasattr(item, "_is_symbol") or hasattr(item, "_data"):
         return [item], None
     if isinstance(item, (list, tuple)):
-        found: list[Any] = []
+        arrays: list[Any] = []
         formats = []
         for part in item:
             leaves, form = flatten(part, what)
-            found += leaves
+            arrays += leaves
             formats.append(form)
-        return found, formats
+        return arrays, formats
     raise TypeError(f"{what} must be a tensor or a list of tensors, not {type(item).__name__}")
 
 

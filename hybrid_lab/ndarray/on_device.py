@@ -1,6 +1,6 @@
 """Eager operators on arrays that live on a GPU: each call is a graph of one operator on the engine of GPUs.
 
-The executables are kept by operator, attributes, shapes and dtypes. What has no kernel there is counted as in a graph.
+Executables are cached by operator, attributes, shapes and dtypes. Operators without a kernel count as fallbacks.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
 
 LIMIT = 4096
-"""Executables that are kept; the one that was not called for longest goes first."""
+"""Size of the cache of executables; the least recently used one is dropped first."""
 
-_kept: OrderedDict[Any, Any] = OrderedDict()
+_executables: OrderedDict[Any, Any] = OrderedDict()
 _lock = forks.rlock()
 
 
@@ -49,8 +49,8 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
     inferred = _infer(op, operands)
     outs = None
     if out is not None:
-        given = out if isinstance(out, (list, tuple)) else (out,)
-        outs = calls._destinations(op, given, op.signature.visible, inferred, True)
+        targets = out if isinstance(out, (list, tuple)) else (out,)
+        outs = calls._destinations(op, targets, op.signature.visible, inferred, True)
     links: tuple[Any, ...] = ()
     entry = None
     recorded = tape.state.recording and any(getattr(item, "tape_link", None) is not None for item in inputs)
@@ -67,16 +67,16 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
         else stand_in(item.host_view.shape, item.host_view.dtype)
         for index, item in enumerate(operands)
     ]  # fmt: skip
-    executable, places = _executable(op, raw, need, update_aux)
+    executable, state_positions = _executable(op, raw, need, update_aux)
     tensors = [item for item in raw if is_tensor(item)]
-    found = executable.run.on_tensors(tensors, rng or (0, 0))
+    computed = executable.run.on_tensors(tensors, rng or (0, 0))
     outputs: list[Any] = [None] * op.signature.outputs
-    for index, value in zip([index for index, wanted in enumerate(need) if wanted], found, strict=False):
+    for index, value in zip([index for index, wanted in enumerate(need) if wanted], computed, strict=False):
         outputs[index] = value
     if entry is not None:
         entry.save_inputs(inputs, outputs)
-    for place, value in zip(places, found[sum(need) :], strict=True):
-        inputs[place]._take(value)
+    for position, value in zip(state_positions, computed[sum(need) :], strict=True):
+        inputs[position]._take(value)
     if outs is None:
         results: Sequence[NDArray] = [NDArray.wrap_device(value, context) for value in outputs[: op.signature.visible]]
     else:
@@ -96,14 +96,14 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
 def _context(op: Operator, inputs: Sequence[object]) -> Context:
     """The one context of all arrays that are read."""
     arrays = [item for index, item in enumerate(inputs) if type(item) is NDArray and op.reads_values(index)]
-    found = list(dict.fromkeys(item.context for item in arrays or inputs if type(item) is NDArray))
-    if len(found) > 1:
-        where = " and ".join(map(str, found))
+    contexts = list(dict.fromkeys(item.context for item in arrays or inputs if type(item) is NDArray))
+    if len(contexts) > 1:
+        where = " and ".join(map(str, contexts))
         raise DTypeError(
             f"{op.name}: the arrays are on {where}; an operator takes arrays of one context. "
-            f"Move them with x.as_in_context(mx.{found[0]})"
+            f"Move them with x.as_in_context(mx.{contexts[0]})"
         )
-    context = found[0] if found else resolve(current_context())
+    context = contexts[0] if contexts else resolve(current_context())
     if context.device_id:
         raise EngineUnavailable(f"{op.name}: kernels run on gpu(0) only, and the arrays are on {context}")
     return context
@@ -132,9 +132,9 @@ def _executable(op: Operator, raw: Sequence[Any], need: tuple[bool, ...], update
     """
     key = (op, need, update_aux, *map(_kind_of, raw))
     with _lock:
-        known = _kept.get(key)
+        known = _executables.get(key)
         if known is not None:
-            _kept.move_to_end(key)
+            _executables.move_to_end(key)
             return known
     inputs: list[Any] = []
     for index, item in enumerate(raw):
@@ -149,12 +149,12 @@ def _executable(op: Operator, raw: Sequence[Any], need: tuple[bool, ...], update
     graph = Graph(variables, [value for value, wanted in zip(node.outputs, need, strict=True) if wanted], draws=1)
     if update_aux:
         graph = bind_mode(graph, True)
-    made = engines.get("triton").compile(graph), [inputs.index(target) for target, _ in graph.effects]
+    executable = engines.get("triton").compile(graph), [inputs.index(target) for target, _ in graph.effects]
     with _lock:
-        _kept[key] = made
-        if len(_kept) > LIMIT:
-            _kept.popitem(last=False)
-    return made
+        _executables[key] = executable
+        if len(_executables) > LIMIT:
+            _executables.popitem(last=False)
+    return executable
 
 
 def _kind_of(item: Any) -> Any:
@@ -192,8 +192,8 @@ class DeviceEntry(calls.EagerEntry):
             else stand_in(value[0], numpy_dtype(value[1])) if type(value) is tuple else value
             for value in self._values
         ]  # fmt: skip
-        given = [to_device(dout, device) if isinstance(dout, np.ndarray) else dout for dout in douts]
-        return self._program_for(given, needed).run(values + given, apply_on_device(device))
+        tensors = [to_device(dout, device) if isinstance(dout, np.ndarray) else dout for dout in douts]
+        return self._program_for(tensors, needed).run(values + tensors, apply_on_device(device))
 
     def _copied(self, array: NDArray) -> Any:
         return array.raw(self.device).clone()

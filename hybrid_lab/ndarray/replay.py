@@ -12,7 +12,7 @@ from hybrid_lab.ndarray.tape import Entry, Mode, Node, Output, link, note
 
 
 class _Outputs(Entry):
-    """The outputs of a step that was unfolded: the numbers of each are those of one link."""
+    """The outputs of an unfolded step: output i is input i."""
 
     __slots__ = ("name",)
 
@@ -24,8 +24,8 @@ class _Outputs(Entry):
 
     backward_recorded = backward
 
-    def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
-        return frozenset([index for index, here in enumerate(given) if not here])
+    def apart(self, arrived: tuple[bool, ...]) -> frozenset[int]:
+        return frozenset([index for index, here in enumerate(arrived) if not here])
 
 
 def unfold(node: Node, compute: Callable[[list[NDArray]], Sequence[NDArray]], inputs: Sequence[NDArray]) -> None:
@@ -34,19 +34,19 @@ def unfold(node: Node, compute: Callable[[list[NDArray]], Sequence[NDArray]], in
     compute : inputs -> outputs, through recorded calls
     """
     pairs = zip(inputs, node.links, strict=True)
-    starts = [NDArray.view_of(array.buffer, array.host_view, held) for array, held in pairs]
+    starts = [NDArray.view_of(array.buffer, array.host_view, link) for array, link in pairs]
     with Mode(True, None):
         outputs = compute(starts)
     assert node.entry is not None
     links = tuple([output.tape_link for output in outputs])
     inner: set[Node] = set()
-    pending = [held.node for held in links if type(held) is Output]
+    pending = [link.node for link in links if type(link) is Output]
     while pending:
         step = pending.pop()
         if step.order > node.order and step not in inner:
             inner.add(step)
-            pending += [held.node for held in step.links if type(held) is Output]
-    # They come before whatever was recorded after this step.
+            pending += [link.node for link in step.links if type(link) is Output]
+    # Their order numbers lie between those of the steps before and after this one.
     for number, step in enumerate(sorted(inner, key=attrgetter("order")), 1):
         step.order = node.order - 1 + number / (len(inner) + 1)
     node.entry, node.links = _Outputs(node.entry.name), links
@@ -58,10 +58,10 @@ def replay(
     douts: Sequence[object],
     needed: Sequence[bool],
 ) -> list[Any]:
-    """Gradients of a step by running it again, recorded, and differentiating that: for `Entry.backward_recorded`.
+    """Gradients of a step, for `Entry.backward_recorded`: run the step again, recorded, and differentiate that.
 
     compute : inputs -> outputs, through recorded calls
-    inputs : NDArrays with their places on the tape; others are passed on
+    inputs : NDArrays with their links; other inputs are passed on
     """
     starts: list[Any] = list(inputs)
     stop: list[Node] = []
@@ -85,5 +85,5 @@ def replay(
     targets = [start.tape_link if want else None for start, want in zip(starts, needed, strict=True)]
     heads, head_grads = zip(*pairs, strict=True)
     asked = [target for target in targets if target is not None]
-    found, _ = run_backward(heads, head_grads, asked, True, True, stop)
-    return [None if target is None else found.get(target) for target in targets]
+    gradients, _ = run_backward(heads, head_grads, asked, True, True, stop)
+    return [None if target is None else gradients.get(target) for target in targets]

@@ -24,15 +24,15 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
 
     if isinstance(data, NDArray):
         data = [data]
-    given = (
+    arrays = (
         list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, (list, tuple)) else None
     )
-    if given is None or not all(isinstance(item, NDArray) for item in given):
+    if arrays is None or not all(isinstance(item, NDArray) for item in arrays):
         raise DTypeError("save takes an NDArray, a list of NDArrays, or a dict of names and NDArrays")
     if isinstance(data, Mapping):
         write_arrays(fname, {name: item._data for name, item in data.items()})
     else:
-        write_arrays(fname, [item._data for item in given])
+        write_arrays(fname, [item._data for item in arrays])
 
 
 def load(fname: str | PathLike[str]) -> Loaded:

@@ -182,8 +182,8 @@ def methods_stub() -> str:
     ]
     lines += ["    def __hash__(self) -> int: ..."]
     # What NDArray got from the records at run time is not its own.
-    made = make_function.__module__
-    own = {name for name, value in vars(NDArray).items() if getattr(value, "__module__", "") != made}
+    generator = make_function.__module__
+    own = {name for name, value in vars(NDArray).items() if getattr(value, "__module__", "") != generator}
     for name, record in sorted(methods.records().items()):
         if name not in own and not keyword.iskeyword(name) and name.isidentifier():
             lines += _definition(record, name, "NDArray", "    ", method=True)

@@ -1,8 +1,7 @@
-"""The tape of autograd: what was recorded hangs on the arrays it produced, so a dropped result drops its history too.
+"""The tape of autograd. Recorded steps are referenced by the arrays they produced: a dropped result drops its history.
 
 An array's `tape_link` is None, a `Leaf` (attach_grad) or an `Output` (one result of a recorded step). A step is a
-`Node`: an `Entry`, which knows how to go backward, and links to what its inputs had in `tape_link`. There is no global
-list.
+`Node`: an `Entry`, which computes its gradients, and the `tape_link` of each input. There is no global list.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class Leaf:
         self.grad, self.req, self.fresh = grad, req, False
 
     def receive(self, gradient: np.ndarray | None) -> None:
-        """Write or add what backward found; None stands for zeros."""
+        """Write the gradient into `grad`, or add it; None stands for zeros."""
         target, buffer = self.grad.host_view, self.grad.buffer
-        if gradient is target:  # it was computed in its place
+        if gradient is target:  # backward computed it in place
             buffer.written()
             self.fresh = True
             return
@@ -78,15 +77,15 @@ class Leaf:
         self.fresh = True
 
     def _receive_on_device(self, gradient: Any) -> None:
-        """`receive`, where the gradient or the place for it is on a device: it stays or goes there."""
+        """`receive`, where the gradient or `grad` is on a device: `grad` is then on the device."""
         grad = self.grad
         if gradient is None:
             if self.req != "add":
                 grad.fill(0)
         elif not is_tensor(gradient):
             device = grad.buffer.device.device
-            made = to_device(np.asarray(gradient, grad.host_view.dtype, order="C").reshape(grad.shape), device)
-            grad._take(grad.raw(device) + made if self.req == "add" else made)
+            tensor = to_device(np.asarray(gradient, grad.host_view.dtype, order="C").reshape(grad.shape), device)
+            grad._take(grad.raw(device) + tensor if self.req == "add" else tensor)
         elif self.req == "add":
             grad._take(grad.raw(gradient.device) + gradient)
         else:
@@ -125,23 +124,22 @@ class Entry:
         raise NotImplementedError
 
     device: Any = None
-    """torch's device on which it goes backward, with tensors; None for the host."""
+    """torch's device on which `backward` computes, with tensors; None for the host."""
 
     takes_leaves: bool = False
-    """Whether `finish` can write gradients where they are to go."""
+    """Whether `finish` can write gradients directly into the `grad` of leaves."""
 
     def finish(
         self, douts: list[Any], needed: tuple[bool, ...], leaves: Sequence[Leaf | None] | None = None
     ) -> Sequence[Any]:
-        """As `backward`, for the last time: what was saved may be used up on the way.
+        """`backward` for the last time, in which saved values may be overwritten.
 
-        leaves : per input the leaf whose `grad` may take the gradient at once, or None; where it did, the result is
-            that very array
+        leaves : per input the leaf whose `grad` may be written directly, or None; the result is then that array
         """
         return self.backward(douts, needed)
 
-    def apart(self, given: tuple[bool, ...]) -> frozenset[int]:
-        """The inputs, by number, that lead to none of the outputs where `given` is true; a single operator has none."""
+    def apart(self, arrived: tuple[bool, ...]) -> frozenset[int]:
+        """The numbers of the inputs on which no output with `arrived` depends; a single operator has none."""
         return frozenset()
 
     def finish_alone(self) -> Sequence[Any] | None:
@@ -180,11 +178,11 @@ class Node:
 
 
 def link(array: object) -> Link:
-    """What a step that reads `array` links to: None for constants, and for results whose history was used up."""
-    held = getattr(array, "tape_link", None)
-    if type(held) is Output and held.node.entry is None:
+    """The link that a step keeps for its input `array`: None for constants and for results without history."""
+    own = getattr(array, "tape_link", None)
+    if type(own) is Output and own.node.entry is None:
         return None
-    return held
+    return own
 
 
 def note(
@@ -214,9 +212,9 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
 
 
 class Saved:
-    """A value that a gradient needs: kept by reference, and checked to be unchanged when it is read.
+    """A value that a gradient reads, kept by reference. Reading it raises AutogradError if it has changed.
 
-    link : its place on the tape when it was saved
+    link : the `tape_link` of the array when it was saved
     array : NDArray; role and user, for the message: "the input rhs", "broadcast_mul"
     """
 

@@ -2,7 +2,7 @@
 
 The program is made from the optimizer's update operator (ops.update): its graph runs block by block over all weights,
 and writes new weights and states over the old ones. Rates, decay and counts are numbers that it takes at each call, so
-a schedule never makes a new one.
+a schedule never compiles a new program.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ def update_graph(
 
     weight, grad = array("weight" if half is None else "weight32"), array("grad", half or dtype)
     states = [array(name) for name in op.signature.aux]
-    given = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=wide)) for name in numbers}
+    values = {name: Expr(builder, input_node(name, "number", shape=(1,), dtype=wide)) for name in numbers}
     old = [weight, *states]
     if narrow:
         old = [builder.Cast(each, dtype=wide.name) for each in old]
     gradient = builder.Cast(grad, dtype=wide.name) if narrow or half is not None else grad
-    new: tuple[Any, ...] = kind.graph_step(builder, op, old[0], gradient, old[1:], given)
+    new: tuple[Any, ...] = kind.graph_step(builder, op, old[0], gradient, old[1:], values)
     if narrow:
         new = tuple(builder.Cast(each, dtype=np.dtype(dtype).name) for each in new)
-    effects = [(old.value, made.value) for old, made in zip((weight, *states), new, strict=True)]
+    effects = [(old.value, updated.value) for old, updated in zip((weight, *states), new, strict=True)]
     arrays = [weight, grad, *states]
     if half is not None:
         arrays.append(array("weight", half))
         effects.append((arrays[-1].value, builder.Cast(new[0], dtype=half.name).value))
-    inputs = [each.value for each in (*arrays, *given.values())]
+    inputs = [each.value for each in (*arrays, *values.values())]
     return Graph(inputs, (), effects, name=op.name)
 
 
@@ -93,7 +93,7 @@ def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tupl
 
 @lru_cache(maxsize=256)
 def _device_update(graphs: tuple[Graph, ...]) -> Any:
-    """These steps as one kernel on the device, or None where they are not one."""
+    """These steps as one kernel on the device, or None where that is impossible."""
     from hybrid_lab.engines.triton.run.update import DeviceUpdate
 
     try:
@@ -104,7 +104,7 @@ def _device_update(graphs: tuple[Graph, ...]) -> Any:
 
 @cache
 def _own_rules(kind: type[Optimizer]) -> str:
-    """Which method of a class the fused update would pass over; "" where it does the same."""
+    """The name of a method that the class overrides and that the fused update would not call; "" if there is none."""
     from .optimizer import Optimizer
 
     for name in ("update", "update_multi_precision", "_get_lr", "_get_wd", "_update_count", "_multiplier"):
@@ -112,14 +112,14 @@ def _own_rules(kind: type[Optimizer]) -> str:
             return name
     order = [vars(base) for base in kind.__mro__]
     loop, operator, graph = (
-        next(place for place, held in enumerate(order) if name in held)
+        next(level for level, members in enumerate(order) if name in members)
         for name in ("element_update", "operator", "graph_step")
     )
     return "element_update" if loop < min(operator, graph) else ""
 
 
 class _Group:
-    """Weights that one run of a program updates with the same numbers: the blocks of all of them.
+    """The blocks of all weights that one run of a program updates with the same numbers.
 
     program : for the host; None for weights with float32 copies, which are updated together on devices only
     """
@@ -130,7 +130,7 @@ class _Group:
 
 
 class _Arrays:
-    """The arrays of one step, and the blocks that programs have cut them into.
+    """The arrays of one step, and the blocks into which programs cut them.
 
     rows : of each weight: weight, gradient, states; where it has a float32 copy: copy, gradient, states, weight
     halves : of each weight, its dtype where it has such a copy, else None
@@ -162,18 +162,18 @@ class _Arrays:
         self.on_device: Any = None  # the launches, and what they were made for
 
     def device(self) -> Any:
-        """torch's device, where all gradients are there or belong there; None for the host."""
-        if max(weight.size for weight in self.weights) >= 2**31:  # places are numbers of 32 bits
+        """torch's device if all gradients are on it or belong on it; None for the host."""
+        if max(weight.size for weight in self.weights) >= 2**31:  # kernels index with 32 bits
             return None
-        held = [grad.buffer for grad in self.gradients]
-        if all(each.lives_on_device for each in held):
+        buffers = [grad.buffer for grad in self.gradients]
+        if all(each.lives_on_device for each in buffers):
             from hybrid_lab.engines.triton.run.availability import torch_device
 
             return torch_device()
-        first = held[0].device
+        first = buffers[0].device
         if first is None:
             return None
-        return first.device if all(each.device is not None and not each.device_stale for each in held) else None
+        return first.device if all(each.device is not None and not each.device_stale for each in buffers) else None
 
     def serves(
         self, op: Operator, weights: Sequence[NDArray], gradients: Sequence[NDArray], states: list[object]
@@ -182,10 +182,10 @@ class _Arrays:
         if op is not self.op or len(weights) != len(self.weights):
             return False
         pairs = ((weights, self.weights), (gradients, self.gradients), (states, self.states))
-        return all(now is held or not any(map(is_not, now, held)) for now, held in pairs)
+        return all(now is known or not any(map(is_not, now, known)) for now, known in pairs)
 
     def misfit(self) -> str:
-        """Why a blockwise program cannot take them, or ""."""
+        """Why a blockwise program cannot update these arrays, or ""."""
         for (weight, grad, *rest), half in zip(self.rows, self.halves, strict=True):
             if len(rest) != len(self.op.signature.aux) + (half is not None):
                 return "the states were made for other settings"
@@ -216,8 +216,8 @@ def _group(kind: object, op: Operator, dtype: np.dtype, half: np.dtype | None, n
 class _DeviceSteps:
     """The launches of a step on a device, one for all weights of one dtype.
 
-    partition : of the arrays, that they were made for; steps : engines.triton.run.update.DeviceStep
-    groups : of each step, the numbers of its groups
+    partition : the arrays' partition into groups, for which the launches were made
+    steps : engines.triton.run.update.DeviceStep; groups : of each step, the numbers of its groups
     """
 
     def __init__(self, partition: Any):
@@ -228,40 +228,40 @@ class _DeviceSteps:
         self._tensors: list[Any] = []
 
     @classmethod
-    def of(cls, held: _Arrays, device: object) -> _DeviceSteps | None:
-        """None where one of the updates is not one kernel."""
+    def of(cls, arrays: _Arrays, device: object) -> _DeviceSteps | None:
+        """The launches for these arrays; None where an update cannot be written as one kernel."""
         from hybrid_lab.engines.triton.run.update import DeviceStep
 
-        made, places = cls(held.partition), held.partition[0]
+        device_steps, group_of = cls(arrays.partition), arrays.partition[0]
         kinds: dict[Any, list[int]] = {}
-        for position, row in enumerate(held.rows):
-            kinds.setdefault((row[0].host_view.dtype, held.halves[position]), []).append(position)
+        for position, row in enumerate(arrays.rows):
+            kinds.setdefault((row[0].host_view.dtype, arrays.halves[position]), []).append(position)
         for positions in kinds.values():
-            groups = list(dict.fromkeys(places[position] for position in positions))
+            groups = list(dict.fromkeys(group_of[position] for position in positions))
             # In an order that does not depend on the weights', so that the kernel is the same.
-            graphs = sorted({held.groups[group].graph for group in groups}, key=_input_names)
+            graphs = sorted({arrays.groups[group].graph for group in groups}, key=_input_names)
             update = _device_update(tuple(graphs))
             if update is None:
                 return None
-            rules = [graphs.index(held.groups[group].graph) for group in groups]
-            rows = [[array.raw(device).view(-1) for array in held.rows[position]] for position in positions]
-            own = [groups.index(places[position]) for position in positions]
-            made.steps.append(DeviceStep(update, rules, own, rows))
-            made.groups.append(groups)
-            made._rows.append(positions)
-        made._tensors = [buffer.device for buffer in held.buffers]
-        return made
+            rules = [graphs.index(arrays.groups[group].graph) for group in groups]
+            rows = [[array.raw(device).view(-1) for array in arrays.rows[position]] for position in positions]
+            own = [groups.index(group_of[position]) for position in positions]
+            device_steps.steps.append(DeviceStep(update, rules, own, rows))
+            device_steps.groups.append(groups)
+            device_steps._rows.append(positions)
+        device_steps._tensors = [buffer.device for buffer in arrays.buffers]
+        return device_steps
 
-    def follow(self, held: _Arrays, device: str | None) -> None:
-        """Write the tables again where arrays have moved."""
-        for buffer in held.buffers:
+    def follow(self, arrays: _Arrays, device: str | None) -> None:
+        """Write the tables of addresses again if arrays have moved."""
+        for buffer in arrays.buffers:
             if buffer.device_stale or buffer.device is None:
                 buffer.push(device)
-        if not any(map(is_not, (buffer.device for buffer in held.buffers), self._tensors)):
+        if not any(map(is_not, (buffer.device for buffer in arrays.buffers), self._tensors)):
             return
         for step, positions in zip(self.steps, self._rows, strict=True):
-            step.point_at([[array.raw(device).view(-1) for array in held.rows[position]] for position in positions])
-        self._tensors = [buffer.device for buffer in held.buffers]
+            step.point_at([[array.raw(device).view(-1) for array in arrays.rows[position]] for position in positions])
+        self._tensors = [buffer.device for buffer in arrays.buffers]
 
 
 def _input_names(graph: Graph) -> list[str]:
@@ -277,81 +277,81 @@ class FusedUpdate:
     def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
         self.refusal = ""
-        self._held: _Arrays | None = None
+        self._arrays: _Arrays | None = None
         self._temporaries = [Temporaries()]
 
     def __repr__(self) -> str:
         name = type(self.optimizer).__name__
-        held = self._held
+        arrays = self._arrays
         if self.refusal:
             return f"{name}: one weight after the other, because {self.refusal}"
-        if held is None:
+        if arrays is None:
             return f"{name}: no step so far"
-        values = sum(weight.size for weight in held.weights)
-        if held.on_device is not None:
-            steps = held.on_device.steps
-            weights = f"{count(len(held.weights), 'weight')}, {count(values, 'value')}"
+        values = sum(weight.size for weight in arrays.weights)
+        if arrays.on_device is not None:
+            steps = arrays.on_device.steps
+            weights = f"{count(len(arrays.weights), 'weight')}, {count(values, 'value')}"
             blocks = count(sum(step.blocks for step in steps), "block")
             tables = f"tables written {count(max(step.tables for step in steps), 'time')}"
             many = "1 launch" if len(steps) == 1 else f"{len(steps)} launches"
-            return f"{name}: {weights}, {many} of {held.op.name} on the device, {blocks}; {tables}"
-        blocks = count(sum(len(group.blocks) for group in held.groups), "block")
-        if held.threads > 1:
-            blocks += f" on {held.threads} threads"
-        weights = f"{count(len(held.weights), 'weight')}, {count(values, 'value')}"
-        return f"{name}: {weights}, in one pass of {held.op.name}, {blocks}"
+            return f"{name}: {weights}, {many} of {arrays.op.name} on the device, {blocks}; {tables}"
+        blocks = count(sum(len(group.blocks) for group in arrays.groups), "block")
+        if arrays.threads > 1:
+            blocks += f" on {arrays.threads} threads"
+        weights = f"{count(len(arrays.weights), 'weight')}, {count(values, 'value')}"
+        return f"{name}: {weights}, in one pass of {arrays.op.name}, {blocks}"
 
     @property
     def programs(self) -> list[Blockwise]:
         """What the last step ran, printable."""
-        groups = self._held.groups if self._held is not None and not self.refusal else []
+        groups = self._arrays.groups if self._arrays is not None and not self.refusal else []
         return list(dict.fromkeys(group.program for group in groups if group.program is not None))
 
     def __call__(
         self, indices: Sequence[int], gradients: Sequence[NDArray], weights: Sequence[NDArray], states: dict[int, Any]
     ) -> bool:
         """Update all weights; False, with nothing done, where this optimizer or these arrays cannot be fused."""
-        held = self._prepare(indices, gradients, weights, states)
-        if held is None:
+        arrays = self._prepare(indices, gradients, weights, states)
+        if arrays is None:
             return False
-        numbers = self._regroup(held, self._count(indices))
-        while len(self._temporaries) < held.threads:
+        numbers = self._regroup(arrays, self._count(indices))
+        while len(self._temporaries) < arrays.threads:
             self._temporaries.append(Temporaries())
-        device = held.device()
-        if device is not None and self._on_device(held, numbers, device):
+        device = arrays.device()
+        if device is not None and self._on_device(arrays, numbers, device):
             return True
-        for buffer in held.buffers:
+        for buffer in arrays.buffers:
             if buffer.host_stale:
                 buffer.pull()
         try:
-            for group, given in zip(held.groups, numbers, strict=True):
+            for group, values in zip(arrays.groups, numbers, strict=True):
                 assert group.program is not None  # _prepare has turned down what only devices have
-                group.program.update(given, group.blocks, self._temporaries[: held.threads])
+                group.program.update(values, group.blocks, self._temporaries[: arrays.threads])
         finally:
-            for buffer in held.written:
+            for buffer in arrays.written:
                 buffer.written()
         return True
 
-    def _on_device(self, held: _Arrays, numbers: list[list[float]], device: object) -> bool:
+    def _on_device(self, arrays: _Arrays, numbers: list[list[float]], device: object) -> bool:
         """The step where weights, gradients and states live on a device; False where it is not one kernel there."""
         from hybrid_lab.engines.triton.run.availability import torch_device
 
         if device != torch_device():
             return False
-        made = held.on_device
-        if made is None or made.partition != held.partition:
-            made = _DeviceSteps.of(held, device)
-            if made is None:
+        device_steps = arrays.on_device
+        if device_steps is None or device_steps.partition != arrays.partition:
+            device_steps = _DeviceSteps.of(arrays, device)
+            if device_steps is None:
                 return False
-            held.on_device = made
-        made.follow(held, device)
-        for step, groups in zip(made.steps, made.groups, strict=True):
+            arrays.on_device = device_steps
+        device_steps.follow(arrays, device)
+        for step, groups in zip(device_steps.steps, device_steps.groups, strict=True):
             step.set_numbers([numbers[group] for group in groups])
         try:
-            for step in made.steps:
+            for step in device_steps.steps:
                 step()
         finally:
-            for buffer in held.written:
+            for buffer in arrays.written:
                 buffer.written_on_device()
         return True
 
@@ -372,24 +372,24 @@ class FusedUpdate:
         if own:
             self.refusal = f"{kind.__name__} has its own {own}()"
             return None
-        found = [states[index] for index in indices]
-        held = self._held
-        if held is None or not held.serves(op, weights, gradients, found):
-            held = _Arrays(op, weights, gradients, found, optimizer.multi_precision)
-            self.refusal = held.misfit()
+        own_states = [states[index] for index in indices]
+        arrays = self._arrays
+        if arrays is None or not arrays.serves(op, weights, gradients, own_states):
+            arrays = _Arrays(op, weights, gradients, own_states, optimizer.multi_precision)
+            self.refusal = arrays.misfit()
             if self.refusal:
                 return None
-            self._held = held
+            self._arrays = arrays
         self.refusal = ""
-        if (any(held.halves) or held.narrow) and not self._half_precision_on(held.device(), held):
-            copied = {half.name for half in held.halves if half is not None}
-            names = " and ".join(sorted(copied or {dtype.name for dtype in held.narrow}))
+        if (any(arrays.halves) or arrays.narrow) and not self._half_precision_on(arrays.device(), arrays):
+            copied = {half.name for half in arrays.halves if half is not None}
+            names = " and ".join(sorted(copied or {dtype.name for dtype in arrays.narrow}))
             way = "through float32 copies" if copied else "in float32 one by one, and rounded"
             self.refusal = f"{names} weights are updated {way}"
             return None
-        return held
+        return arrays
 
-    def _half_precision_on(self, device: str | None, held: _Arrays) -> bool:
+    def _half_precision_on(self, device: str | None, arrays: _Arrays) -> bool:
         """Whether weights of half precision, with float32 copies or without, can be updated together there."""
         if device is None:
             return False
@@ -397,8 +397,8 @@ class FusedUpdate:
 
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
         kind: Any = type(self.optimizer)
-        graphs = [_cached_graph(kind, held.op, SINGLE, names, half=half) for half in set(held.halves) - {None}]
-        graphs += [_cached_graph(kind, held.op, dtype, names, half=None) for dtype in held.narrow]
+        graphs = [_cached_graph(kind, arrays.op, SINGLE, names, half=half) for half in set(arrays.halves) - {None}]
+        graphs += [_cached_graph(kind, arrays.op, dtype, names, half=None) for dtype in arrays.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[int]) -> list[tuple[float, float, int]]:
@@ -413,32 +413,35 @@ class FusedUpdate:
             optimizer.num_update = max(count, optimizer.num_update)
             rate, decay = optimizer.learning_rate, optimizer.wd
             return [(rate * owner.lr_mult, decay * owner.wd_mult, count) for owner in owners]
-        found = []
+        settings = []
         for index in indices:
             optimizer._update_count(index)
-            found.append((optimizer._get_lr(index), optimizer._get_wd(index), counts[index]))
-        return found
+            settings.append((optimizer._get_lr(index), optimizer._get_wd(index), counts[index]))
+        return settings
 
-    def _regroup(self, held: _Arrays, settings: list[tuple[float, float, int]]) -> list[list[float]]:
+    def _regroup(self, arrays: _Arrays, settings: list[tuple[float, float, int]]) -> list[list[float]]:
         """Put the weights that share all numbers together; returns the numbers of each group."""
         kinds: dict[Any, int] = {}
         rows = [
             (*setting, row[0].host_view.dtype, half)
-            for setting, row, half in zip(settings, held.rows, held.halves, strict=True)
+            for setting, row, half in zip(settings, arrays.rows, arrays.halves, strict=True)
         ]
         partition = [kinds.setdefault(row, len(kinds)) for row in rows]
-        given = []
+        numbers_of = []
         for lr, wd, steps, dtype, _ in kinds:
             numbers = self.optimizer.scaled_numbers(lr, wd, steps, dtype)
             # Without decay there is nothing to multiply by zero; whether there is one decides about the program.
-            given.append({name: number for name, number in numbers.items() if name != "wd" or number})
-        names = [tuple(numbers) for numbers in given]
-        if held.partition != (partition, names):
+            numbers_of.append({name: number for name, number in numbers.items() if name != "wd" or number})
+        names = [tuple(numbers) for numbers in numbers_of]
+        if arrays.partition != (partition, names):
             kind: Any = type(self.optimizer)
-            held.groups = [_group(kind, held.op, row[3], row[4], each) for row, each in zip(kinds, names, strict=True)]
+            arrays.groups = [
+                _group(kind, arrays.op, dtype, half, each)
+                for (*_, dtype, half), each in zip(kinds, names, strict=True)
+            ]
             for position, number in enumerate(partition):
-                group = held.groups[number]
+                group = arrays.groups[number]
                 if group.program is not None:
-                    group.blocks += held.blocks(position)
-            held.partition = partition, names
-        return [list(numbers.values()) for numbers in given]
+                    group.blocks += arrays.blocks(position)
+            arrays.partition = partition, names
+        return [list(numbers.values()) for numbers in numbers_of]

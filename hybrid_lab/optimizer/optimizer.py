@@ -244,13 +244,13 @@ class Optimizer:
 
     def _scratch_of(self, like: np.ndarray, first: int = 0) -> Scratch:
         """The function that gives temporaries of the size and dtype of `like`, counted from `first`."""
-        held = self._scratch.setdefault(like.dtype, [])
+        temporaries = self._scratch.setdefault(like.dtype, [])
         size = like.size
 
         def scratch(number: int) -> np.ndarray:
-            while len(held) <= first + number:
-                held.append(np.empty(_PIECE, like.dtype))
-            return held[first + number][:size]
+            while len(temporaries) <= first + number:
+                temporaries.append(np.empty(_PIECE, like.dtype))
+            return temporaries[first + number][:size]
 
         return scratch
 
@@ -299,8 +299,8 @@ class Optimizer:
 
         numbers : values of one element by name; without wd there is no decay, without rescale_grad it is 1
         """
-        given = {"wd": 0.0, "rescale_grad": 1.0, **numbers}
-        return op.step(F, weight, grad, *states, *(given[name] for name in op.scalars))
+        values = {"wd": 0.0, "rescale_grad": 1.0, **numbers}
+        return op.step(F, weight, grad, *states, *(values[name] for name in op.scalars))
 
     def _limit(self) -> float:
         """clip_gradient as operators take it: negative for no limit."""
@@ -352,16 +352,16 @@ def _plain_number(value: Any) -> Any:
 
 def _arguments(klass: type[Optimizer]) -> dict[str, Any] | None:
     """All constructor arguments with their defaults, those that are passed on to the base class too."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for base in klass.__mro__:
         if "__init__" not in vars(base):
             continue
         parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
         own = {each.name: each.default for each in parameters if each.kind is not each.VAR_KEYWORD}
-        found = {**own, **found}
+        arguments = {**own, **arguments}
         if all(each.kind is not each.VAR_KEYWORD for each in parameters):
-            del found["self"]
-            return found
+            del arguments["self"]
+            return arguments
     return None
 
 

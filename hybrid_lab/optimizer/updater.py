@@ -42,10 +42,10 @@ class Updater:
 
     def get_arrays(self) -> dict[str, np.ndarray]:
         """All states as NumPy arrays, named `<index>.<place>`: `0.0`, `0.1`; a nested state `0.1.0`."""
-        found: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         for index, state in self.states.items():
-            _flatten(str(index), state, found)
-        return found
+            _flatten(str(index), state, arrays)
+        return arrays
 
     def set_arrays(self, arrays: Mapping[str, np.ndarray], weights: Mapping[Any, Any]) -> None:
         """Take over states that `get_arrays` gave, for the weights (NDArrays) by index.
@@ -64,17 +64,17 @@ def get_updater(optimizer: Optimizer) -> Updater:
     return Updater(optimizer)
 
 
-def _flatten(name: str, state: object, found: dict[str, np.ndarray]) -> None:
+def _flatten(name: str, state: object, arrays: dict[str, np.ndarray]) -> None:
     if isinstance(state, NDArray):
-        found[name] = state.asnumpy()
+        arrays[name] = state.asnumpy()
     elif isinstance(state, (list, tuple)):
-        for place, each in enumerate(state):
-            _flatten(f"{name}.{place}", each, found)
+        for number, each in enumerate(state):
+            _flatten(f"{name}.{number}", each, arrays)
 
 
 def _refill(name: str, state: object, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(state, NDArray):
         return nd_array(arrays[name], ctx=state.ctx, dtype=state.dtype)
     if isinstance(state, Sequence):
-        return tuple(_refill(f"{name}.{place}", each, arrays) for place, each in enumerate(state))
+        return tuple(_refill(f"{name}.{number}", each, arrays) for number, each in enumerate(state))
     return state

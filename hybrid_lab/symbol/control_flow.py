@@ -41,8 +41,8 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
     sketch.ends([*leaves, *new_states])
     (graph,), captures = sketch.cut()
     op = Foreach(bodies=(Body(graph),), num_data=len(items), num_states=len(states), num_out=len(leaves))
-    made = sketch.node(op, [*items, *states], captures)
-    return regroup(iter(made[: len(leaves)]), output_form), regroup(iter(made[len(leaves) :]), state_form)
+    results = sketch.node(op, [*items, *states], captures)
+    return regroup(iter(results[: len(leaves)]), output_form), regroup(iter(results[len(leaves) :]), state_form)
 
 
 def while_loop(
@@ -76,8 +76,8 @@ def while_loop(
         num_out=len(leaves),
         max_iterations=int(max_iterations),
     )
-    made = sketch.node(op, variables, captures)
-    return regroup(iter(made[: len(leaves)]), output_form), regroup(iter(made[len(leaves) :]), form)
+    results = sketch.node(op, variables, captures)
+    return regroup(iter(results[: len(leaves)]), output_form), regroup(iter(results[len(leaves) :]), form)
 
 
 def cond(pred: object, then_func: Callable[[], object], else_func: Callable[[], object], name: str = "cond") -> Any:
@@ -97,9 +97,9 @@ def cond(pred: object, then_func: Callable[[], object], else_func: Callable[[], 
 
 
 class _Sketch:
-    """The bodies of one call while they are traced: their own inputs, where they end, which draws they take.
+    """The bodies of one call while they are traced: their own inputs, outputs and draw numbers.
 
-    What was made before the sketch began lies outside: a body that reads it captures it.
+    Nodes from before the sketch began are outside; a body that reads one captures it.
     """
 
     def __init__(self, name: str):
@@ -110,18 +110,18 @@ class _Sketch:
         self.outputs: list[list[Value]] = []
         self.spans: list[tuple[int, int]] = []
 
-    def inputs(self, kind: str, given: Sequence[object], entry: bool = False) -> list[Symbol]:
-        """What the bodies see for these Symbols: fresh variables of the same types, or of one entry of them."""
-        made = []
-        for index, item in enumerate(given):
+    def inputs(self, kind: str, items: Sequence[object], entry: bool = False) -> list[Symbol]:
+        """The variables that the bodies see for these Symbols: of the same types, or of the types of their entries."""
+        symbols = []
+        for index, item in enumerate(items):
             value = input_node(f"{self.name}_{kind}{index}", INSIDE)
             self.own.append(value)
             known = self.trace.types.get(_value(item)) if self.trace is not None else None
             if known is not None and self.trace is not None:
                 shape, dtype = known
                 self.trace.types[value] = ((tuple(shape[1:]) or (1,)) if entry else shape, dtype)
-            made.append(wrap(self.trace, (value,)) if self.trace is not None else Symbol((value,)))
-        return made
+            symbols.append(wrap(self.trace, (value,)) if self.trace is not None else Symbol((value,)))
+        return symbols
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -140,14 +140,14 @@ class _Sketch:
             trace.draws = outside
 
     def ends(self, outputs: Sequence[object]) -> None:
-        """The body that was traced last returns these. Each becomes a value of its own, computed inside."""
-        found: list[Value] = []
+        """Set the outputs of the body that was traced last. Each becomes a separate value, computed inside the body."""
+        values: list[Value] = []
         for item in outputs:
             value = _value(item)
-            if value.node.serial < self.first or value.is_input or value in found:
+            if value.node.serial < self.first or value.is_input or value in values:
                 value = _value(compose(get("identity").bind(), [item], None, hint="identity"))
-            found.append(value)
-        self.outputs.append(found)
+            values.append(value)
+        self.outputs.append(values)
 
     def cut(self) -> tuple[list[Graph], list[Value]]:
         """The bodies as graphs over their own inputs and what they capture; all take the same inputs."""
@@ -165,7 +165,7 @@ class _Sketch:
         return graphs, list(captures)
 
     def _is_outside(self, node: Node) -> bool:
-        """Whether a body that reads the node captures it: what was there before, parameters, embedded arrays."""
+        """Whether a body that reads the node captures it: earlier nodes, parameters and embedded arrays."""
         if isinstance(node.op, Input) and node.op.role == INSIDE and node.serial > self.first:
             if node.outputs[0] not in self.own:
                 raise leaked(node)
@@ -185,14 +185,14 @@ class _Sketch:
             if all(value in new for value in node.outputs):
                 continue
             operands = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
-            made = node.replace(inputs=operands, draw=None if node.draw is None else node.draw - span[0])
-            new.update(zip(node.outputs, made.outputs, strict=True))
+            copy = node.replace(inputs=operands, draw=None if node.draw is None else node.draw - span[0])
+            new.update(zip(node.outputs, copy.outputs, strict=True))
         return Graph(inputs, [new[value] for value in outputs], draws=span[1] - span[0], name=self.name)
 
     def node(self, op: ControlFlow, inputs: Sequence[object], captures: Sequence[Value]) -> list[Symbol]:
         """The finished node; its visible outputs, one Symbol each."""
         trace = self.trace
-        made = Node(
+        node = Node(
             op,
             [*(_operand(op, at, "data", item, self.name) for at, item in enumerate(inputs)), *captures],
             name=self.name,
@@ -200,7 +200,7 @@ class _Sketch:
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),
         )
-        whole = make_symbol(made)
+        whole = make_symbol(node)
         if len(whole.outputs) == 1:
             return [whole]
         return [whole[index] for index in range(len(whole.outputs))]
@@ -225,12 +225,12 @@ def _variable(value: Value, taken: set[str]) -> Value:
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    made, count = name, 0
-    while made in taken:
+    free, count = name, 0
+    while free in taken:
         count += 1
-        made = f"{name}_{count}"
-    taken.add(made)
-    return made
+        free = f"{name}_{count}"
+    taken.add(free)
+    return free
 
 
 def refuse_leaks(graph: Graph) -> None:

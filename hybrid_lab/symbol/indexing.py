@@ -74,8 +74,8 @@ def _int(symbol: Symbol, item: object) -> int | None:
 
 def _operators_with_ellipsis(symbol: Symbol, keys: tuple[object, ...]) -> list[Operator]:
     """`x[..., i, a:b]` counts axes from the end, so the number of axes need not be known."""
-    place = next(index for index, item in enumerate(keys) if item is Ellipsis)
-    head, tail = keys[:place], keys[place + 1 :]
+    ellipsis = next(index for index, item in enumerate(keys) if item is Ellipsis)
+    head, tail = keys[:ellipsis], keys[ellipsis + 1 :]
     if any(item is Ellipsis or item is None for item in tail) or any(
         isinstance(item, slice) and item.step not in (None, 1) for item in tail
     ):

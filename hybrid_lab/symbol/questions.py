@@ -1,4 +1,4 @@
-"""What a Symbol tells of the graph behind it: names, shapes and dtypes of inputs and outputs, values, MXNet's JSON."""
+"""Queries of a Symbol's graph: names, shapes and dtypes of inputs and outputs, values, MXNet's JSON."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class GraphQuestions:
 
     def graph(self, inputs: Sequence[Value] | None = None) -> Graph:
         """The graph that computes this Symbol; inputs default to all variables in MXNet's order."""
-        found = list(inputs) if inputs is not None else _variables(self.outputs)
+        variables = list(inputs) if inputs is not None else _variables(self.outputs)
         draws = [node.draw for node in self._nodes() if node.draw is not None]
-        return Graph(found, self.outputs, draws=max(draws, default=-1) + 1)
+        return Graph(variables, self.outputs, draws=max(draws, default=-1) + 1)
 
     def list_inputs(self) -> list[str]:
         """Names of all variables, auxiliary states included."""
@@ -93,32 +93,32 @@ class GraphQuestions:
         )
 
     def _partial(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> PartialShapes:
-        given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
+        sizes = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
         variables = {value.node.name: value for value in _variables(self.outputs)}
-        unknown = [name for name in given if name not in variables]
+        unknown = [name for name in sizes if name not in variables]
         if unknown:
             raise HybridLabError(f"{self!r} has no input {unknown[0]!r}; it has {', '.join(variables)}")
         shapes: dict[Value, Any] = {value: value.shape for value in variables.values() if value.shape is not None}
-        for name, shape in given.items():
+        for name, shape in sizes.items():
             if shape is not None:
                 shapes[variables[name]] = tuple(size or None for size in shape)
         return PartialShapes(self.graph(), shapes)
 
     def infer_type(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
         """(argument dtypes, output dtypes, aux dtypes); inputs without a dtype are float32."""
-        given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
-        default = next(iter(given.values()), np.float32)
+        dtypes = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
+        default = next(iter(dtypes.values()), np.float32)
         types: dict[Value, np.dtype] = {}
         for node in self._nodes():
             if isinstance(node.op, Input):
-                types[node.outputs[0]] = np.dtype(given.get(node.name, node.dtypes[0] if node.dtypes else default))
+                types[node.outputs[0]] = np.dtype(dtypes.get(node.name, node.dtypes[0] if node.dtypes else default))
                 continue
             try:
-                found = node.op.infer_type(*(types[item] if isinstance(item, Value) else None for item in node.inputs))
+                out = node.op.infer_type(*(types[item] if isinstance(item, Value) else None for item in node.inputs))
             except DTypeError as error:
                 raise DTypeError(f"{error} (at {node.name})") from None
-            found = found if isinstance(found, (list, tuple)) else [found] * len(node.outputs)
-            types.update(zip(node.outputs, map(np.dtype, found), strict=True))
+            out = out if isinstance(out, (list, tuple)) else [out] * len(node.outputs)
+            types.update(zip(node.outputs, map(np.dtype, out), strict=True))
         by_name = {value.node.name: types[value].type for value in _variables(self.outputs)}
         return (
             [by_name[name] for name in self.list_arguments()],
@@ -151,22 +151,22 @@ class GraphQuestions:
     def inferred(self, **shapes: object) -> Graph:
         """The graph with shapes and float32 dtypes on every node, for printing and inspection."""
         graph = self.graph()
-        found = self._partial((), shapes).shapes
-        return infer(graph, found, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
+        inferred = self._partial((), shapes).shapes
+        return infer(graph, inferred, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
 
 
 def _depth_first(values: Sequence[Value]) -> list[Node]:
     """All nodes behind `values`, each after its inputs."""
-    found: dict[Node, None] = {}
+    ordered: dict[Node, None] = {}
     stack: list[tuple[Node, bool]] = [(value.node, False) for value in reversed(values)]
     while stack:
         node, ready = stack.pop()
         if ready:
-            found[node] = None
-        elif node not in found:
+            ordered[node] = None
+        elif node not in ordered:
             stack.append((node, True))
-            stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in found)
-    return list(found)
+            stack.extend((value.node, False) for value in reversed(node.values_in) if value.node not in ordered)
+    return list(ordered)
 
 
 def _variables(values: Sequence[Value]) -> list[Value]:
@@ -176,9 +176,9 @@ def _variables(values: Sequence[Value]) -> list[Value]:
 
 def _states(nodes: Sequence[Node]) -> list[Value]:
     """The variables that some operator uses as auxiliary state."""
-    found: dict[Value, None] = {}
+    states: dict[Value, None] = {}
     for node in nodes:
         for name, item in zip(node.op.signature.inputs, node.inputs, strict=False):
             if name in node.op.signature.aux and isinstance(item, Value):
-                found[item] = None
-    return list(found)
+                states[item] = None
+    return list(states)

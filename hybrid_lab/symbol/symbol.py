@@ -371,7 +371,7 @@ def _operand(op: Operator, position: int, input_name: str, item: object, node_na
 
 
 def _needed() -> str:
-    """What an operator needs, in the words of the code that calls it: in a trace those of an eager call."""
+    """The kind of input that an error asks for. Traced code is written for arrays, so it is told of an NDArray."""
     return "a Symbol" if tracing.current() is None else "an NDArray"
 
 
@@ -395,10 +395,10 @@ def _binary(operator: str, hint: str, lhs: object, rhs: object) -> Symbol:
 def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     """An array embedded in the graph (`F.array(...)`)."""
     trace = tracing.current()
-    held = np.array(array, copy=True)
-    held.flags.writeable = False
+    values = np.array(array, copy=True)
+    values.flags.writeable = False
     value = constant_node(
-        held, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
+        values, name=names.current().get(name, "constant"), scope=trace.scope if trace else "", location=capture()
     )
     return make_symbol(value.node)
 
@@ -420,10 +420,10 @@ def symbol_method(name: str) -> Any:
     """The operator `name` as a method of Symbol, or None."""
     if name.startswith("_"):
         return None
-    found = _methods.get(name)
-    if found is None:
+    method = _methods.get(name)
+    if method is None:
         record = find(name)
         if record is None or not (record.input_names or record.variadic):
             return None
-        found = _methods[name] = make_function(record, dispatch, name)
-    return found
+        method = _methods[name] = make_function(record, dispatch, name)
+    return method

@@ -52,13 +52,13 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
 
 
 def _is_parameter(value: Value) -> bool:
-    """Whether its shape may be completed from the other inputs: that of a tensor on the way must not be guessed."""
+    """Whether its shape may be completed from other inputs; that would be a guess for intermediate tensors."""
     return isinstance(value.node.op, Input) and value.node.op.role != "data"
 
 
 def known_type(trace: tracing.Trace, value: Value) -> tuple[Any, Any] | None:
     """Shape and dtype of a Value, or None where they are not known yet."""
-    found = trace.types.get(value)
-    if found is None and is_complete(value.shape):
+    known = trace.types.get(value)
+    if known is None and is_complete(value.shape):
         return value.shape, value.dtype or np.dtype("float32")
-    return found
+    return known

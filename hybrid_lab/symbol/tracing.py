@@ -50,11 +50,11 @@ class Trace:
 
     def parameter(self, parameter: Any) -> Symbol:
         """The variable that stands for a Parameter in this trace: always the same one."""
-        found = self.parameters.get(parameter)
-        if found is None:
-            found = self.parameters[parameter] = parameter.var()
-            self.owners[found.outputs[0]] = parameter
-        return found
+        variable = self.parameters.get(parameter)
+        if variable is None:
+            variable = self.parameters[parameter] = parameter.var()
+            self.owners[variable.outputs[0]] = parameter
+        return variable
 
     def child_name(self, children: Mapping[str, object], child: object) -> str | None:
         """The name of a child among a Block's children; None where it is none of them."""
@@ -156,8 +156,8 @@ def tracing(trace: Trace) -> Iterator[Trace]:
 
 
 def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, **facts: Any) -> HybridizeError:
-    """The HybridizeError of a rule, with the block of the current trace; noted there, so that swallowing it is
-    found out.
+    """The HybridizeError of a rule, with the block of the current trace. The trace notes it, to detect code that
+    swallows it.
 
     tensor : what was refused; its message and rewrite name it as the user wrote it (`x`, `self.body(x)`) where the
     source is at hand, else by the name of its node
@@ -169,9 +169,9 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
-        found = written(code, frame, lambda other: _same(other, wanted), _holds_symbols)
-        if found is not None:
-            code, name, facts = found.code, found.tensor or name, {**facts, **found.facts}
+        source = written(code, frame, lambda other: _same(other, wanted), _holds_symbols)
+        if source is not None:
+            code, name, facts = source.code, source.tensor or name, {**facts, **source.facts}
     error = hybridize_error(code, location, block=trace.scope if trace else None, tensor=name, **facts)
     if trace is not None:
         trace.raised.append(error)

@@ -126,7 +126,7 @@ def test_multipliers_are_groups_of_one_program():
     # 1 - 0.5 * (2 + 0.1), 1 - 1.0 * (2 + 0.1), 1 - 0.5 * 2
     assert [each.data().asnumpy()[0] for each in weights] == pytest.approx([-0.05, -1.1, 0.0], abs=1e-6)
     fused_update = trainer._updaters[0].fused
-    assert len(fused_update._held.groups) == 3 and len(fused_update.programs) == 2  # with decay, and without
+    assert len(fused_update._arrays.groups) == 3 and len(fused_update.programs) == 2  # with decay, and without
 
 
 def test_each_weight_has_its_own_count():

@@ -105,12 +105,12 @@ def test_arrays_of_two_contexts_do_not_meet():
 
 def test_eager_operators_are_kept_by_operator_and_shape(copied):
     _, x = pair((5, 7))
-    on_device._kept.clear()
+    on_device._executables.clear()
     for _ in range(3):
         y = nd.softmax(x * 2)
-    assert len(on_device._kept) == 2
+    assert len(on_device._executables) == 2
     nd.softmax(nd.ones((2, 7), ctx=GPU))
-    assert len(on_device._kept) == 3
+    assert len(on_device._executables) == 3
     close(y, nd.softmax(x.as_in_context(mx.cpu()) * 2))
 
 

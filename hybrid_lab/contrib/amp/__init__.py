@@ -1,4 +1,4 @@
-"""Mixed precision: products and convolutions in float16 or bfloat16, what these do not suit in float32.
+"""Mixed precision: products and convolutions in float16 or bfloat16, numerically sensitive operators in float32.
 
     from hybrid_lab.contrib import amp
 

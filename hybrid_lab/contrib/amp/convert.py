@@ -55,12 +55,12 @@ def convert_hybrid_block(
     types = [np.dtype(dtype) for _, dtype in neutral.types or ()] or [SINGLE] * count
     types += [np.dtype(parameter.dtype) for parameter in neutral.parameters]
     precision = _precision(target_dtype, target_dtype_ops, fp32_ops, conditional_fp32_ops)
-    made = _converted(graph, types, precision, excluded_sym_names)
-    names = {value.node.name for value in made.inputs[count:]}
+    converted = _converted(graph, types, precision, excluded_sym_names)
+    names = {value.node.name for value in converted.inputs[count:]}
     if cast_optional_params:
-        made = _narrowed(made, names, precision)
-    outputs = [Symbol((value,)) for value in made.outputs]
-    result = SymbolBlock(outputs, [Symbol((value,)) for value in made.inputs[:count]])
+        converted = _narrowed(converted, names, precision)
+    outputs = [Symbol((value,)) for value in converted.outputs]
+    result = SymbolBlock(outputs, [Symbol((value,)) for value in converted.inputs[:count]])
     # In the arguments' and results' own arrangement, for the calls that the graph holds for.
     (pinned,) = access.graphs(result).pinned.values()
     access.graphs(result).pin(
@@ -75,7 +75,7 @@ def convert_hybrid_block(
         ]
     )
     arrays, targets = {}, {}
-    narrow = {value.node.name for value in made.inputs if cast_optional_params and value.dtype == precision.target}
+    narrow = {value.node.name for value in converted.inputs if cast_optional_params and value.dtype == precision.target}
     for parameter in neutral.parameters:
         twin = result.params[parameter.name]
         array = parameter.data().raw()
@@ -107,12 +107,12 @@ def convert_symbol(
     graph = sym.graph()
     types = [value.dtype or SINGLE for value in graph.inputs]
     precision = _precision(target_dtype, target_dtype_ops, fp32_ops, conditional_fp32_ops)
-    made = _converted(graph, types, precision, excluded_sym_names)
+    converted = _converted(graph, types, precision, excluded_sym_names)
     if cast_optional_params:
-        names = {value.node.name for value in made.inputs}
+        names = {value.node.name for value in converted.inputs}
         data = data_names if data_names is not None else [name for name in names if not name.endswith(_OF_LAYERS)]
-        made = _narrowed(made, names - set(data) - set(sym.list_auxiliary_states()), precision)
-    return Group([Symbol((value,)) for value in made.outputs])
+        converted = _narrowed(converted, names - set(data) - set(sym.list_auxiliary_states()), precision)
+    return Group([Symbol((value,)) for value in converted.outputs])
 
 
 def convert_model(
@@ -129,7 +129,7 @@ def convert_model(
     """`convert_symbol` with the parameters by name, converted where their variables are in the low precision."""
     known = {*arg_params, *aux_params}
     data = [name for name in sym.list_inputs() if name not in known]
-    made = convert_symbol(
+    converted = convert_symbol(
         sym,
         target_dtype,
         target_dtype_ops,
@@ -140,9 +140,9 @@ def convert_model(
         cast_optional_params,
     )
     target = low_dtype(target_dtype, "amp")
-    narrow = {value.node.name for value in made.graph().inputs if value.dtype == target}
+    narrow = {value.node.name for value in converted.graph().inputs if value.dtype == target}
     arguments = {name: array.astype(target) if name in narrow else array for name, array in arg_params.items()}
-    return made, arguments, dict(aux_params)
+    return converted, arguments, dict(aux_params)
 
 
 _OF_LAYERS = ("_weight", "_bias", "_gamma", "_beta")

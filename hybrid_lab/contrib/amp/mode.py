@@ -58,11 +58,11 @@ def disable() -> None:
 def low_dtype(dtype: object, what: str) -> np.dtype:
     """The low dtype that is asked for. Raises SettingError."""
     try:
-        found = dtype_of(dtype)
+        low = dtype_of(dtype)
     except DTypeError as error:  # bfloat16, and ml_dtypes is missing
         raise SettingError(f"{what}: {error}") from None
     except TypeError:
-        found = None
-    if found is None or not is_narrow(found):
+        low = None
+    if low is None or not is_narrow(low):
         raise SettingError(f"{what}: target_dtype must be 'float16' or 'bfloat16', not {dtype!r}")
-    return found
+    return low

@@ -40,7 +40,7 @@ def scale_loss(loss: NDArray | Sequence[NDArray], trainer: Trainer) -> Iterator[
         with amp.scale_loss(loss, trainer) as scaled:
             autograd.backward(scaled)
 
-    Inside of `record()` or behind it. NumPy does not warn of an overflow in the block: the trainer looks for it.
+    Call it inside of `record()` or after it. NumPy's warnings of overflows are off in the block: the trainer checks.
     Raises HybridLabError before `amp.init_trainer(trainer)`, TypeError for a loss that is no array.
     """
     factor = _scaler(trainer, "amp.scale_loss").loss_scale
@@ -72,10 +72,10 @@ def unscale(trainer: Trainer) -> None:
 
 def _scaler(trainer: Trainer, what: str) -> LossScaler:
     _check(trainer, what)
-    found: LossScaler | None = trainer._amp_loss_scaler
-    if found is None:
+    scaler: LossScaler | None = trainer._amp_loss_scaler
+    if scaler is None:
         raise HybridLabError(f"{what}: this Trainer has no loss scale; call amp.init_trainer(trainer) first")
-    return found
+    return scaler
 
 
 def _check(trainer: Trainer, what: str) -> None:

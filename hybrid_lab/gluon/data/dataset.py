@@ -75,11 +75,11 @@ class ArrayDataset(Dataset):
         if not args:
             raise ValueError("an ArrayDataset needs at least one array")
         self._length = len(args[0])
-        for place, data in enumerate(args):
+        for number, data in enumerate(args):
             if len(data) != self._length:
                 raise ValueError(
                     "all arrays need the same length: "
-                    f"the first has {self._length} samples, number {place} has {len(data)}"
+                    f"the first has {self._length} samples, number {number} has {len(data)}"
                 )
         # A vector's elements are read from the host without making an NDArray of each.
         self._data = [data.asnumpy() if isinstance(data, NDArray) and data.ndim == 1 else data for data in args]

@@ -185,7 +185,7 @@ def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
 
     if not arrays:
         return
-    places = [array.place_on(tensor.device) for array, tensor in zip(arrays, tensors, strict=True)]
+    places = [array.memory_on(tensor.device) for array, tensor in zip(arrays, tensors, strict=True)]
     torch._foreach_copy_(places, list(tensors))
     for array in arrays:
         array.buffer.written_on_device()

@@ -44,8 +44,8 @@ def layer(cls: BlockClass) -> BlockClass:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if type(self) is cls:
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
-            self.__dict__["_arguments"] = {name: value for name, value in given.items() if name not in _NOT_CONFIG}
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+            self.__dict__["_arguments"] = {name: value for name, value in arguments.items() if name not in _NOT_CONFIG}
 
     target.__init__ = __init__
     _classes[cls.__name__] = cls

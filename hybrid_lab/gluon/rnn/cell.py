@@ -34,7 +34,7 @@ class RecurrentCell(Block):
     _unrolling = 0
 
     def reset(self) -> None:
-        """Forget what was kept from step to step; a new sequence begins. `unroll` does it."""
+        """Forget values of earlier steps, because a new sequence begins. `unroll` calls it."""
         for cell in self._children.values():
             if isinstance(cell, RecurrentCell):
                 cell.reset()
@@ -98,7 +98,7 @@ class RecurrentCell(Block):
 
     @contextmanager
     def _unrolled(self) -> Iterator[None]:
-        """Steps made inside follow one another: what a cell keeps from step to step has a meaning."""
+        """Inside, steps follow one another, so that a cell may use values of earlier steps."""
         object.__setattr__(self, "_unrolling", self._unrolling + 1)
         try:
             yield
@@ -122,7 +122,7 @@ class RecurrentCell(Block):
 
 
 class CellOfCells(RecurrentCell):
-    """Base of cells that are made of others. Their states are those of the others, one behind the other."""
+    """Base of cells that contain cells. Its states are the states of these cells, in their order."""
 
     @property
     def _cells(self) -> list[RecurrentCell]:

@@ -93,11 +93,11 @@ class _Layer(HybridBlock):
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """By MXNet's paths, in which each layer is a cell: `_unfused.0.i2h_weight`, `_unfused.0.l_cell.i2h_weight`."""
         start = f"{prefix}._unfused" if prefix else "_unfused"
-        found = {}
+        parameters = {}
         for name, kind, number in self._names():
             side = f"{name[0]}_cell." if self._directions == 2 else ""
-            found[f"{start}.{number}.{side}{kind}"] = self._reg_params[name]
-        return found
+            parameters[f"{start}.{number}.{side}{kind}"] = self._reg_params[name]
+        return parameters
 
     # -- states ------------------------------------------------------------------------------------------------
 
@@ -130,10 +130,10 @@ class _Layer(HybridBlock):
             self._check_channels(inputs.shape[2])
         if is_tensor(states):
             states = [states]
-        given: tuple[Any, ...] = (inputs, states, sequence_length)
-        while given[-1] is None:
-            given = given[:-1]
-        return super().__call__(*given)
+        arguments: tuple[Any, ...] = (inputs, states, sequence_length)
+        while arguments[-1] is None:
+            arguments = arguments[:-1]
+        return super().__call__(*arguments)
 
     def hybrid_forward(
         self,

@@ -82,7 +82,7 @@ class ModifierCell(HybridRecurrentCell):
 
     @property
     def params(self) -> Any:
-        """Those of the wrapped cell."""
+        """The parameters of the wrapped cell."""
         return self.base_cell.params
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
@@ -99,7 +99,7 @@ class ModifierCell(HybridRecurrentCell):
         return self._unmodified(lambda: self.base_cell.zero_state(x, batch))
 
     def _unmodified(self, call: Callable[[], object]) -> Any:
-        """Call something of the wrapped cell that only its wrapper may."""
+        """Call a method of the wrapped cell, which refuses calls by others than its wrapper."""
         object.__setattr__(self.base_cell, "_modified", False)
         try:
             return call()

@@ -16,9 +16,9 @@ def functions_of(*items: object) -> Any:
     """`nd` or `sym`, whichever the first tensor belongs to."""
     for item in items:
         if isinstance(item, (list, tuple)):
-            found = functions_of(*item)
-            if found is not None:
-                return found
+            functions = functions_of(*item)
+            if functions is not None:
+                return functions
         elif isinstance(item, (NDArray, Symbol)):
             return sym if isinstance(item, Symbol) else nd
     return None
@@ -87,22 +87,22 @@ def backwards(steps: list[object], valid_length: object) -> list[Any]:
     return steps_of(len(steps), turned, "TNC")
 
 
-def zeros_for(x: object, shape: Sequence[int], batch: int, place: int) -> Any:
-    """Zeros of `shape`, whose entry number `place` is the size of x along its axis `batch`; with x's dtype.
+def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int) -> Any:
+    """Zeros of `shape`, whose size along `axis` is the size of x along the axis `batch`; with x's dtype.
 
     On a Symbol the size is not known: the zeros are made from x by operators that read its shape only.
     """
     if isinstance(x, NDArray):
-        sizes = tuple(x.shape[batch] if index == place else size for index, size in enumerate(shape))
+        sizes = tuple(x.shape[batch] if index == axis else size for index, size in enumerate(shape))
         return nd.zeros(sizes, ctx=x.context, dtype=x.dtype)
-    if place > 1:
+    if axis > 1:
         raise HybridLabError("the batch must be the first or second axis of a recurrent state")
     F = functions_of(x)
     # A sum has one element for each of the batch even where a sequence has no steps. Only its shape is read.
     batch_alone = F.sum(x, axis=batch, exclude=True, keepdims=True)
-    if batch != place:
-        batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=place)
+    if batch != axis:
+        batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=axis)
     # A 0 keeps the size that stands at its place.
-    ones = F.Reshape(F.zeros_like(batch_alone), shape=tuple(0 if index == place else 1 for index in range(len(shape))))
-    axes = tuple(index for index in range(len(shape)) if index != place)
+    ones = F.Reshape(F.zeros_like(batch_alone), shape=tuple(0 if index == axis else 1 for index in range(len(shape))))
+    axes = tuple(index for index in range(len(shape)) if index != axis)
     return F.broadcast_axis(ones, axis=axes, size=tuple(shape[index] for index in axes))
