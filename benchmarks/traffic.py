@@ -66,9 +66,8 @@ def of(fusion: Fusion) -> Traffic:
         if node in fusion.refused and not node.op.view:
             moved += sum(value.nbytes for value in (*dict.fromkeys(node.values_in), *node.outputs))
     moved += sum(2 * value.nbytes for value in _copies(fusion))
-    inside = {fusion.copied.get(node, node) for group in fusion.groups for node in group.nodes if not node.op.view}
-    refused = {fusion.copied.get(node, node) for node in fusion.refused}
-    return Traffic(moved, _Ideal(fusion.given, refused).bytes, launches, len(inside))
+    inside = {node for group in fusion.groups for node in group.nodes if not node.op.view}
+    return Traffic(moved, _Ideal(fusion.graph, fusion.refused).bytes, launches, len(inside))
 
 
 def _copies(fusion: Fusion) -> list[Value]:

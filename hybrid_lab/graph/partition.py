@@ -118,34 +118,39 @@ def region_of(members: list[Node], users: dict[Value, list[Node]], roots: set[Va
 def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], Operator]) -> Graph:
     """The graph with one node in the place of each region; `make(region)` is its operator.
 
-    An operator with `temporaries`, pairs (shape, dtype), has these as further outputs that nobody reads: memory that is
-    planned for it.
+    Regions may share nodes, which each of them computes; a value is an output of at most one region. Nodes of no region
+    stay if somebody reads them. An operator with `temporaries`, pairs (shape, dtype), has these as further outputs that
+    nobody reads: memory that is planned for it.
     """
-    of = {node: region for region in regions for node in region.nodes}
-    position = {node: index for index, node in enumerate(graph.nodes)}
-    units: list[object] = list(dict.fromkeys(of.get(node, node) for node in graph.nodes))
-
-    def members(unit: Any) -> tuple[Node, ...]:
-        return unit.nodes if isinstance(unit, Region) else (unit,)
-
-    waiting: dict[object, int] = {}
-    readers: dict[object, list[object]] = {}
+    stored = {value: region for region in regions for value in region.outputs}
+    units: dict[Any, int] = dict.fromkeys(regions, 0)
+    waiting = [*graph.inputs, *graph.roots, *(value for region in regions for value in region.inputs)]
+    while waiting:
+        value = waiting.pop()
+        if value not in stored and value.node not in units:
+            units[value.node] = 0
+            waiting += value.node.values_in
+    readers: dict[object, list[Any]] = {}
     for unit in units:
-        before = {of.get(value.node, value.node) for node in members(unit) for value in node.values_in} - {unit}
-        waiting[unit] = len(before)
+        before = {stored.get(item, item.node) for item in (unit.inputs if isinstance(unit, Region) else unit.values_in)}
+        units[unit] = len(before)
         for other in before:
             readers.setdefault(other, []).append(unit)
     # Program order as far as regions allow: a unit is due when its first member was.
-    due = {unit: min(position[node] for node in members(unit)) for unit in units}
-    ready = [(due[unit], unit) for unit in units if not waiting[unit]]
+    position = {node: index for index, node in enumerate(graph.nodes)}
+    due = {
+        unit: (min(position[node] for node in (unit.nodes if isinstance(unit, Region) else (unit,))), number)
+        for number, unit in enumerate(units)
+    }
+    ready = [(due[unit], unit) for unit, count in units.items() if not count]
     heapq.heapify(ready)
     new: dict[Value, Value] = {}
     while ready:
         _, unit = heapq.heappop(ready)
         _rebuild(unit, new, make)
         for reader in readers.get(unit, ()):
-            waiting[reader] -= 1
-            if not waiting[reader]:
+            units[reader] -= 1
+            if not units[reader]:
                 heapq.heappush(ready, (due[reader], reader))
     return Graph(
         [new[value] for value in graph.inputs],

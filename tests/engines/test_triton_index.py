@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from hybrid_lab.engines.triton.write.index import ZERO, Index, Variable, formula, linear, strided, strides_of, unravel
+from hybrid_lab.engines.triton.write.index import ZERO, Index, formula, linear, strided, strides_of, unravel, variable
 
 
 def over(shape, name="offsets"):
     """A variable over all elements of a shape, and the places along its axes."""
-    variable = Variable(name, int(np.prod(shape)))
-    return variable, variable.digits(shape)
+    whole = variable(name, int(np.prod(shape)))
+    return whole, whole.digits(shape)
 
 
 def test_a_contiguous_operand_is_read_at_the_offsets():
@@ -95,15 +95,15 @@ def test_chains_of_views_name_the_right_element():
 
 
 def test_digits_split_where_an_axis_ends():
-    whole = Variable("offsets", 12).whole()
+    whole = variable("offsets", 12)
     assert [str(item) for item in unravel(whole, (3, 4))] == ["offsets // 4", "offsets % 4"]
     assert [str(item) for item in unravel(whole, (3, 1, 4, 1))] == ["offsets // 4", "0", "offsets % 4", "0"]
-    assert [str(item) for item in unravel(Variable("offsets", 12).digit(2, 2), (2,))] == ["(offsets // 2) % 2"]
+    assert [str(item) for item in unravel(Index.of({("offsets", 12, 2, 2): 1}), (2,))] == ["(offsets // 2) % 2"]
 
 
 def test_what_does_not_come_apart_says_so():
-    assert unravel(Variable("offsets", 6).digit(1, 6) + 1, (2, 4)) is None
-    assert unravel(Index.of({(Variable("offsets", 6), 1, 6): 3}), (4, 4)) is None
+    assert unravel(variable("offsets", 6) + 1, (2, 4)) is None
+    assert unravel(Index.of({("offsets", 6, 1, 6): 3}), (4, 4)) is None
 
 
 def test_strides_of_a_shape():
@@ -113,20 +113,20 @@ def test_strides_of_a_shape():
 
 def test_strides_are_arguments_where_a_kernel_has_the_length_of_the_variable_below():
     lengths = {"row": "rows", "column": "columns"}
-    row, column = Variable("row", 7), Variable("column", 320)
-    assert formula(linear((row.whole(), column.whole()), (7, 320)), lengths) == "row * columns + column"
+    row, column = variable("row", 7), variable("column", 320)
+    assert formula(linear((row, column), (7, 320)), lengths) == "row * columns + column"
     image, pixel = column.digits((5, 64))
-    assert formula(linear((image, row.whole(), pixel), (5, 7, 64)), lengths) == (
+    assert formula(linear((image, row, pixel), (5, 7, 64)), lengths) == (
         "((column // 64) * rows + row) * 64 + column % 64"
     )
-    moved = linear((row.whole(), column.whole() + -3), (7, 320))
+    moved = linear((row, column + -3), (7, 320))
     assert formula(moved, lengths) == "row * columns + column - 3"
     assert formula(moved, {}) == str(moved) == "row * 320 + column - 3"
-    assert formula(linear((row.whole() * -1, column.whole()), (7, 320)), lengths) == "column - row * 320"
+    assert formula(linear((row * -1, column), (7, 320)), lengths) == "column - row * 320"
 
 
 @pytest.mark.parametrize("length, text", [(24, "row * 24 + column"), (25, "row * columns + column")])
 def test_a_stride_stays_a_number_where_an_argument_would_hide_that_it_is_a_multiple_of_2(length, text):
     """So that several elements are loaded at once."""
-    place = linear((Variable("row", 7).whole(), Variable("column", length).whole()), (7, length))
+    place = linear((variable("row", 7), variable("column", length)), (7, length))
     assert formula(place, {"row": "rows", "column": "columns"}) == text

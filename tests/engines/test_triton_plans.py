@@ -201,10 +201,10 @@ def half(n):
 
 
 def test_choices_are_repeated_until_one_does_not_fit():
-    with writing() as first:
+    with writing(Writing()) as first:
         assert tile(200) == {"ROWS": 32} and half(12) == 16 and half(4) == 8
     assert [name for name, _ in first.outcomes] == ["tile", "half", "half"]
-    with writing(tuple(first.outcomes)) as second:
+    with writing(Writing(tuple(first.outcomes))) as second:
         tile(9)["ROWS"] = 7  # what is changed is a copy
         assert half(4) == 16 and tile(9) == {"ROWS": 16} and half(4) == 8
     assert second.outcomes[0] == ("tile", {"ROWS": 32})
@@ -212,13 +212,13 @@ def test_choices_are_repeated_until_one_does_not_fit():
 
 
 def test_a_tile_that_must_cover_its_axis_grows():
-    with writing() as first:
+    with writing(Writing()) as first:
         assert sources_room.covering(30) == 32
-    with writing(tuple(first.outcomes)):
+    with writing(Writing(tuple(first.outcomes))):
         assert sources_room.covering(33) == 64
-    with writing(tuple(first.outcomes)):
+    with writing(Writing(tuple(first.outcomes))):
         assert sources_room.covering(3) == 32
-    with writing(tuple(first.outcomes)):
+    with writing(Writing(tuple(first.outcomes))):
         assert sources_room.block_for(100, 1, 16) == 16, "never more than the limit"
 
 
@@ -227,11 +227,11 @@ def test_sizes_that_differ_from_earlier_ones_are_arguments():
     n, m = guards.symbol(8), guards.symbol(3)
     earlier, now = Binding(guards, [8, 3]), Binding(guards, [12, 3])
     sizes = {name: BoundSize(now.size(size), size) for name, size in (("n", n), ("m", m), ("nm", n * m))}
-    with writing(earlier=[earlier]) as made:
+    with writing(Writing(earlier=[earlier])) as made:
         assert shown(sizes["m"]) == "3" and shown(7) == "7" and shown(sizes["n"] - sizes["n"]) == "0"
         assert [shown(sizes["n"] * 4), shown(sizes["nm"], 4), shown(4 * sizes["n"], 2)] == ["size1", "size2", "size1"]
     assert made.arguments == {"size1": (48, 2), "size2": (36, 4)}
-    with writing(earlier=[now]):
+    with writing(Writing(earlier=[now])):
         assert shown(sizes["n"]) == "12"
     assert shown(sizes["n"]) == "12"
 

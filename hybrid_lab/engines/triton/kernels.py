@@ -348,10 +348,9 @@ def _why(group: Region, fusion: Fusion, users: Any) -> list[str]:
         if reason:
             before[f"apart from {_called(node)} before it: {reason}"] = None
     after: dict[str, None] = {}
-    for node in real:
-        if node in fusion.apart and any(
-            reader not in inside for value in node.outputs for reader in users.get(value, ())
-        ):
+    for value in group.outputs:
+        node = value.node
+        if node in fusion.apart and any(reader not in inside for reader in users.get(value, ())):
             after[f"{_called(node)} is apart from what reads it: {fusion.apart[node]}"] = None
     return [*lines, *before, *after]
 

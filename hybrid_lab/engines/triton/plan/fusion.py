@@ -14,19 +14,18 @@ operator why it did not join the kernel of a reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 
-from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Write, copied, views_for_each_reader
+from hybrid_lab.engines.triton.plan.groups import Group, Grouping, Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.plan.joining import everywhere, objection, refuses
 from hybrid_lab.engines.triton.plan.prices import MAX_COPIES, cheaper_than_host, host_of, is_cheap, worth_copies
 from hybrid_lab.engines.triton.plan.siblings import merge_siblings
 from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.reduction import Rows
 from hybrid_lab.engines.triton.write.kinds import is_reduction
-from hybrid_lab.engines.triton.write.source import KernelSource
+from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing
 from hybrid_lab.engines.triton.write.special.attention import attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_products
 from hybrid_lab.graph.graph import Graph
@@ -38,42 +37,39 @@ from hybrid_lab.graph.partition import Region
 class Fusion:
     """A fused graph: its groups and their kernels.
 
-    graph : has a copy of each view and of each cheap operator for every kernel that computes it
-    groups : in program order; kernels : of each group
+    graph : with every view made again for each operator that reads it
+    groups : in program order. An operator may be in several: each computes it, and at most one stores it
+    kernels : of each group; choices : that were made while these were written (see reuse.py)
     refused : operator -> why it is in no kernel; apart : operator -> why it does not share the kernel of a reader
-    before : returns the graph before these copies, and operator of `graph` -> the operator there that it is a copy of
-    grouping : the groups before these copies
     """
 
     graph: Graph
-    before: Callable[[], tuple[Graph, Mapping[Node, Node]]]
     groups: list[Region] = field(default_factory=list)
-    kernels: dict[Region, tuple[KernelSource, ...]] = field(default_factory=dict)
+    kernels: dict[Region, Kernels] = field(default_factory=dict)
+    choices: dict[Region, Outcomes] = field(default_factory=dict)
     refused: dict[Node, str] = field(default_factory=dict)
     apart: dict[Node, str] = field(default_factory=dict)
-    grouping: Grouping | None = None
 
-    @property
-    def given(self) -> Graph:
-        """The graph before operators were copied."""
-        return self._before[0]
+    def on(self, graph: Graph) -> Fusion:
+        """The same groups of another graph, whose nodes correspond to those of `graph`, in their order; no kernels."""
+        nodes = dict(zip(self.graph.nodes, graph.nodes, strict=True))
 
-    @property
-    def copied(self) -> Mapping[Node, Node]:
-        """Operator of `graph` -> that of `given`."""
-        return self._before[1]
+        def values(items: Sequence[Value]) -> tuple[Value, ...]:
+            return tuple([nodes[item.node].outputs[item.index] for item in items])
 
-    @cached_property
-    def _before(self) -> tuple[Graph, Mapping[Node, Node]]:
-        return self.before()
+        groups = [
+            Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
+            for group in self.groups
+        ]
+        refused, apart = ({nodes[node]: why for node, why in each.items()} for each in (self.refused, self.apart))
+        return Fusion(graph, groups, refused=refused, apart=apart)
 
 
-def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write, last: Write | None = None) -> Fusion:
+def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> Fusion:
     """Groups of operators, each of which `write` can make kernels of.
 
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
-    last : writes the kernels of the final groups, if not `write`
     """
     grouping = Grouping(views_for_each_reader(graph), refusal, write)
     attentions, together = _attentions(grouping)
@@ -83,8 +79,9 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write, last
         elif node not in grouping.of and node not in together:
             _visit(grouping, attentions.get(node, (node,)))
     merge_siblings(grouping)
-    _write(grouping, last or write)
-    return fusion_of(grouping)
+    kernels, choices = _written(grouping)
+    apart = {node: why for node, why in grouping.apart.items() if not node.op.view}
+    return Fusion(grouping.graph, list(kernels), kernels, choices, grouping.refused, apart)
 
 
 def _attentions(grouping: Grouping) -> tuple[dict[Node, tuple[Node, ...]], set[Node]]:
@@ -175,45 +172,23 @@ def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
 # -- the kernels of the final groups -----------------------------------------------------------------------------------
 
 
-def _write(grouping: Grouping, write: Write) -> None:
-    """Write the kernels of all groups. A group that cannot be written after all is taken apart."""
+def _written(grouping: Grouping) -> tuple[dict[Region, Kernels], dict[Region, Outcomes]]:
+    """The kernels of all groups, and the choices made for them. A group that cannot be written is taken apart."""
+    done: dict[Group, tuple[Region, Kernels, Outcomes]] = {}
     waiting = grouping.kernels()
     while waiting:
-        group = waiting.pop(0)
+        group, run = waiting.pop(0), Writing()
         region = grouping.region((group,))
+        if group in done and (done[group][0].nodes, done[group][0].outputs) == (region.nodes, region.outputs):
+            continue
         try:
-            group.region, group.sources = region, write(region)
+            done[group] = region, grouping.write(region, run), tuple(run.outcomes)
         except Refused as refused:
             _take_apart(grouping, group, str(refused))
             _drop_unread(grouping)
-            waiting = [group for group in grouping.kernels() if group.region != grouping.region((group,))]
-
-
-def fusion_of(grouping: Grouping, graph: Graph | None = None) -> Fusion:
-    """The graph with a copy of each operator for every group that computes it, and the groups and their kernels there.
-
-    graph : another graph whose nodes correspond to the grouping's, in their order; the groups then have no kernels
-    """
-    nodes = {node: node for node in grouping.graph.nodes}
-    if graph is not None:
-        nodes = dict(zip(grouping.graph.nodes, graph.nodes, strict=True))
-    before = graph or grouping.graph
-    of = {nodes[node]: groups for node, groups in grouping.of.items()}
-
-    def values(items: Sequence[Value]) -> tuple[Value, ...]:
-        return tuple([nodes[item.node].outputs[item.index] for item in items])
-
-    copies = copied(before, [nodes[node] for node in grouping.nodes], of)
-    kernels: dict[Region, tuple[KernelSource, ...]] = {}
-    for group in grouping.kernels():
-        region = group.region
-        assert region is not None
-        region = Region(tuple([nodes[node] for node in region.nodes]), values(region.inputs), values(region.outputs))
-        sources = group.sources if graph is None else ()
-        kernels[copies.region(region, group)] = tuple([copies.source(source, group) for source in sources])
-    refused = {copies.node(nodes[node]): why for node, why in grouping.refused.items()}
-    apart = {copies.node(nodes[node]): why for node, why in grouping.apart.items() if not node.op.view}
-    return Fusion(copies.graph, lambda: (before, copies.originals), list(kernels), kernels, refused, apart, grouping)
+            waiting = grouping.kernels()
+    found = [done[group] for group in grouping.kernels()]
+    return {region: kernels for region, kernels, _ in found}, {region: outcomes for region, _, outcomes in found}
 
 
 def _take_apart(grouping: Grouping, group: Group, reason: str) -> None:

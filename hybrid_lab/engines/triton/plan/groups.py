@@ -5,10 +5,9 @@ An operator can be in several groups: each of them computes it, and the first on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from hybrid_lab.engines.triton.write.core.reduction import Rows
 from hybrid_lab.engines.triton.write.kinds import is_product, is_reduction
@@ -17,8 +16,10 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 
-#: Writes the kernels of a group: one, or several that run one after the other.
-Write = Callable[[Region], "tuple[KernelSource, ...]"]
+#: The kernels of a group: one, or several that run one after the other.
+Kernels = tuple[KernelSource, ...]
+#: Writes the kernels of a group; choices are taken down in the second argument, where there is one.
+Write = Callable[..., Kernels]
 
 
 @dataclass(eq=False)
@@ -27,7 +28,6 @@ class Group:
 
     rows : of its reductions, if it has some; product : the one that it computes
     bit : which it is; below : the bits of what runs after it, because it reads what the group stores
-    region, sources : of the final group, once its kernels are written
     """
 
     bit: int
@@ -36,8 +36,6 @@ class Group:
     product: Node | None = None
     kernel: bool = True
     below: int = 0
-    region: Region | None = None
-    sources: tuple[KernelSource, ...] = ()
 
 
 def views_for_each_reader(graph: Graph) -> Graph:
@@ -181,66 +179,6 @@ class Grouping:
         """Whether a path leads from a group through further ones to the other."""
         readers = (reader for node in group.nodes if self.of[node][0] is group for reader in self.readers(node))
         return any(reader.below & other.bit for reader in readers if reader is not other)
-
-
-def copied(graph: Graph, nodes: Sequence[Node], of: Mapping[Node, Sequence[object]]) -> Copied:
-    """The graph with every operator once for each group that computes it. of : operator -> its groups"""
-    new: dict[tuple[Any, Value], Value] = {}
-    copies = Copied(graph, of, new)
-    for node in nodes:
-        for group in of[node]:
-            inputs = [copies.value(item, group) if isinstance(item, Value) else item for item in node.inputs]
-            copy = node.replace(inputs=tuple(inputs))
-            copies.originals[copy] = node
-            new.update({(group, old): value for old, value in zip(node.outputs, copy.outputs, strict=True)})
-    copies.graph = Graph(
-        graph.inputs,
-        [copies.value(value) for value in graph.outputs],
-        [(target, copies.value(value)) for target, value in graph.effects],
-        graph.draws,
-        graph.name,
-    )
-    return copies
-
-
-@dataclass
-class Copied:
-    """A graph in which every operator is in one group alone.
-
-    of, new : the groups of each operator before, and the new value of each group and old value
-    originals : operator -> the one that it is a copy of
-    """
-
-    graph: Graph
-    of: Mapping[Node, Sequence[Any]]
-    new: dict[tuple[Any, Value], Value]
-    originals: dict[Node, Node] = field(default_factory=dict)
-
-    def value(self, value: Value, group: Any = None) -> Value:
-        """What stands for a value where a group reads it; where nobody does, what is stored."""
-        groups = self.of.get(value.node)
-        if groups is None:
-            return value
-        return self.new[group if group is not None and group in groups else groups[0], value]
-
-    def node(self, node: Node) -> Node:
-        """The operator of the group that stores it."""
-        return self.value(node.outputs[0]).node
-
-    def region(self, region: Region, group: object) -> Region:
-        return Region(
-            tuple(self.value(node.outputs[0], group).node for node in region.nodes),
-            tuple(dict.fromkeys(self.value(value, group) for value in region.inputs)),
-            tuple(self.value(value, group) for value in region.outputs),
-        )
-
-    def source(self, source: KernelSource, group: object) -> KernelSource:
-        return replace(
-            source,
-            inputs=tuple(self.value(value, group) for value in source.inputs),
-            outputs=tuple(self.value(value, group) for value in source.outputs),
-            passes={self.value(value, group): number for value, number in source.passes.items()},
-        )
 
 
 def origin(value: Value) -> Value:

@@ -15,17 +15,17 @@ of earlier batches, so that the text for the next batch is one of the earlier te
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hybrid_lab.engines.collector import without_collecting
-from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse, fusion_of
-from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
+from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
+from hybrid_lab.engines.triton.plan.groups import Kernels, Write, views_for_each_reader
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.support import lowered, misfit_of_sizes, refusal
 from hybrid_lab.engines.triton.write.body import Refused
-from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing, writing
+from hybrid_lab.engines.triton.write.reuse import Outcomes, Writing
 from hybrid_lab.engines.triton.write.source import Comments, KernelSource
 from hybrid_lab.engines.triton.write.words import Remark, label
 from hybrid_lab.engines.triton.write.write import write_kernels
@@ -36,8 +36,6 @@ from hybrid_lab.graph.partition import Region
 from hybrid_lab.graph.symbolic import SymbolicConstant, derived, ones
 from hybrid_lab.ops.framework.sizes import Binding, shapes_key
 
-Kernels = tuple[KernelSource, ...]
-Write = Callable[[Region], Kernels]
 #: Tile choices are repeated for sizes of which each symbol differs by at most this factor.
 NEAR = 4
 #: The number of texts of a group in which every size is a number. In later texts the sizes that have varied are
@@ -61,64 +59,32 @@ def kernels_of(graph: Graph, precision: str = "ieee") -> tuple[Graph, Fusion, li
 
 def fused(graph: Graph, precision: str) -> Fusion:
     """The groups and kernels of a lowered graph. precision : how float32 is multiplied, see write_kernels"""
-    write = functools.partial(_write_checked, precision=precision)
+    write = functools.partial(write_kernels, precision=precision)
     symbolic, binding = graph.symbolic, graph.binding
     if symbolic is None or binding is None:
-        return fuse(graph, refusal, functools.partial(write_kernels, precision=precision))
+        return fuse(graph, refusal, write)
     key = "plan", precision, availability.multiplies_float64(), ones(graph)
     plan: FusionPlan | None = symbolic.cache.get(key)
     fusion = None if plan is None else plan.at(binding, write)
     if fusion is None:
-        outcomes: dict[int, tuple[Kernels, Outcomes]] = {}
-        plain = functools.partial(write_kernels, precision=precision)
-        fusion = fuse(graph, refusal, plain, _recording(write, outcomes))
-        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion, outcomes)
+        fusion = fuse(graph, refusal, write)
+        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion)
     return fusion
-
-
-def _recording(write: Write, outcomes: dict[int, tuple[Kernels, Outcomes]]) -> Write:
-    """`write`, with the tile choices of each call recorded.
-
-    outcomes : id of the kernels -> (the kernels, their tile choices); each call adds an entry
-    """
-
-    def recorded(region: Region) -> Kernels:
-        with writing() as run:
-            kernels = write(region)
-        outcomes[id(kernels)] = kernels, tuple(run.outcomes)
-        return kernels
-
-    return recorded
-
-
-def _write_checked(region: Region, precision: str) -> Kernels:
-    """write_kernels, after a check of the sizes. Raises Refused for an empty array or one of more than 2 GiB."""
-    for node in region.nodes:
-        if why := misfit_of_sizes(node):
-            raise Refused(why)
-    return write_kernels(region, precision)
 
 
 class FusionPlan:
     """The groups of a symbolic graph, for all sizes that satisfy its guards.
 
-    first, binding : the batch that was fused; outcomes : id of a group's kernels -> (the kernels, their tile choices)
+    first, binding : the batch that was fused
     """
 
-    def __init__(
-        self, symbolic: Graph, binding: Binding, first: Fusion, outcomes: dict[int, tuple[Kernels, Outcomes]]
-    ):
-        assert first.grouping is not None
-        fusion = fusion_of(first.grouping, views_for_each_reader(symbolic))
-        written = [group.sources for group in first.grouping.kernels()]
-        # The graph with a copy of each operator that several groups compute, and the graph before these copies.
-        self._fused, self._given = fusion.graph, fusion.given
-        self._fusion, self._count = fusion, binding.guards.count
+    def __init__(self, symbolic: Graph, binding: Binding, first: Fusion):
+        self._fusion, self._count = first.on(views_for_each_reader(symbolic)), binding.guards.count
         histories: dict[Any, History] = {}
         self._histories: list[History] = []
-        for group, kernels in zip(fusion.groups, written, strict=True):
+        for group, region in zip(self._fusion.groups, first.groups, strict=True):
             history = histories.setdefault(_key(group), History(group))
-            history.remember(binding, kernels, outcomes[id(kernels)][1])
+            history.remember(binding, first.kernels[region], first.choices[region])
             self._histories.append(history)
 
     def at(self, binding: Binding, write: Write) -> Fusion | None:
@@ -128,13 +94,15 @@ class FusionPlan:
         """
         if not binding.satisfies(self._count):
             return None
-        fusion = self._bind(binding)
+        fusion = self._fusion.on(self._fusion.graph.bind_now(binding))
         if any(refusal(node) != why for node, why in fusion.refused.items()):
             return None
         written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
         for group, history in zip(fusion.groups, self._histories, strict=True):
             equal = written.get(id(history))
             if equal is None:
+                if any(map(misfit_of_sizes, group.nodes)):
+                    return None
                 try:
                     equal = written[id(history)] = group, history.write(group, binding, write)
                 except Refused:
@@ -143,28 +111,6 @@ class FusionPlan:
             else:
                 fusion.kernels[group] = _for_equal_region(equal[1], equal[0], group)
         return fusion
-
-    def _bind(self, binding: Binding) -> Fusion:
-        """The groups at these sizes, without kernels."""
-        graph = self._fused.bind_now(binding)
-        nodes = dict(zip(self._fused.nodes, graph.nodes, strict=True))
-
-        def values(items: Sequence[Value]) -> tuple[Value, ...]:
-            return tuple([nodes[item.node].outputs[item.index] for item in items])
-
-        def before() -> tuple[Graph, dict[Node, Node]]:
-            unfused = self._given.bind(binding)
-            bound = dict(zip(self._given.nodes, unfused.nodes, strict=True))
-            copies = self._fusion.copied.items()
-            return unfused, {nodes[node]: bound[original] for node, original in copies if node in nodes}
-
-        groups = [
-            Region(tuple([nodes[node] for node in group.nodes]), values(group.inputs), values(group.outputs))
-            for group in self._fusion.groups
-        ]
-        refused = {nodes[node]: why for node, why in self._fusion.refused.items()}
-        apart = {nodes[node]: why for node, why in self._fusion.apart.items()}
-        return Fusion(graph, before, groups, {}, refused, apart)
 
 
 @dataclass
@@ -182,20 +128,19 @@ class History:
 
     def write(self, region: Region, binding: Binding, write: Write) -> Kernels:
         """The kernels of the group at these sizes. Raises Refused."""
-        repeated = self.near(binding.values)
+        run = Writing(self.near(binding.values))
         try:
-            with writing(repeated) as run:
-                kernels = write(region)
+            kernels = write(region, run)
         except Refused:
-            if not repeated:
+            if not run.repeated:
                 raise
-            with writing() as run:  # with tiles of its own
-                kernels = write(region)
+            run = Writing()  # with tiles of its own
+            kernels = write(region, run)
         if _texts(kernels) not in self.texts and len(self.texts) >= LITERAL and not _multiplies(kernels):
             # A third text: written again with an argument for each size that has varied.
             shadow, back = _with_bound_sizes(region, self.group, binding)
-            with writing(tuple(run.outcomes), list(self.texts.values())) as run:
-                kernels = tuple([_moved(_with_arguments(source, run), back) for source in write(shadow)])
+            run = Writing(tuple(run.outcomes), list(self.texts.values()))
+            kernels = tuple([_moved(_with_arguments(source, run), back) for source in write(shadow, run)])
         self.remember(binding, kernels, tuple(run.outcomes))
         return kernels
 

@@ -26,7 +26,6 @@ from hybrid_lab.engines.triton.run.kernel import Kernel
 from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
-from hybrid_lab.engines.triton.write.index import Variable
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, function
 from hybrid_lab.engines.triton.write.words import TYPES
@@ -104,7 +103,7 @@ class Rule:
         for name in ("n", "offsets"):
             body.fresh(name)
         elements = prod(group.outputs[0].shape)
-        offsets = body.declare(Variable("offsets", elements), "inside")
+        offsets = body.declare("offsets", elements, "inside")
         try:
             names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
         except Refused as reason:

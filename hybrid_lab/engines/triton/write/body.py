@@ -8,12 +8,10 @@ its place, so values that do not change in a loop are computed before the loop.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import keyword
 import re
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import frexp, prod
 from typing import Any
 
@@ -26,15 +24,16 @@ from hybrid_lab.engines.triton.write.index import (
     ZERO,
     Index,
     Place,
-    Variable,
     formula,
     linear,
     strided,
     strides_in,
     unravel,
+    variable,
+    variables_of,
 )
 from hybrid_lab.engines.triton.write.kinds import collects, element_of, is_product, is_reduction
-from hybrid_lab.engines.triton.write.reuse import varies
+from hybrid_lab.engines.triton.write.reuse import stored, varies
 from hybrid_lab.engines.triton.write.words import (
     TYPES,
     Remark,
@@ -67,19 +66,6 @@ TOGETHER = 16
 
 #: A kernel has at most so many lines, and computes what reads more than so many elements at one place only.
 MOST_LINES, MOST_READS = 512, 8
-
-
-_now = threading.local()
-
-
-@contextlib.contextmanager
-def storing(outputs: Sequence[Value]) -> Iterator[None]:
-    """Tell the writers of this thread which values their kernels store, while the block runs."""
-    _now.outputs = outputs
-    try:
-        yield
-    finally:
-        _now.outputs = ()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -140,19 +126,20 @@ class Body:
         self._heavy: dict[Value, tuple[Place, str]] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         read = {value for node in nodes for value in node.values_in}
-        stored = getattr(_now, "outputs", ()) if self.rounds else ()
-        self._stored = {value for value in stored if value in read and value.dtype.name in NARROW}
+        self._stored = {
+            value for value in (stored() if self.rounds else ()) if value in read and value.dtype.name in NARROW
+        }
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
 
-    def declare(self, variable: Variable, mask: str = "") -> Variable:
+    def declare(self, name: str, length: int, mask: str = "") -> Index:
         """A variable of the innermost scope. mask : the name of its condition, where it may run past its length."""
-        self.scopes[-1].variables.add(variable.name)
-        self._taken.add(variable.name)
+        self.scopes[-1].variables.add(name)
+        self._taken.add(name)
         if mask:
-            self.masks[variable.name] = mask
+            self.masks[name] = mask
             self._taken.add(mask)
-        return variable
+        return variable(name, length)
 
     def open(self) -> None:
         """Begin a loop."""
@@ -183,7 +170,7 @@ class Body:
 
         An axis of one element does not move the place in memory; its variable, 0 then, still gives the tile its shape.
         """
-        moving = {variable.name for variable in where.variables}
+        moving = where.variables
         address = [pointer, *([number or str(where)] if where.terms else [])]
         address += [axis for axis in axes if axis not in moving]
         self.line(f"tl.store({' + '.join(address)}, {name}, mask={' & '.join(f'{axis}_inside' for axis in axes)})")
@@ -213,7 +200,7 @@ class Body:
 
     def value(self, value: Value, place: Place, guard: str = "") -> str:
         """The name of an element. guard : a condition without which it must not be loaded."""
-        variables = [variable.name for index in place for variable in index.variables]
+        variables = variables_of(place)
         if guard:  # one that only others need would keep the element in the loop, and make it anew for each of them
             guard = " & ".join(self._conditions(guard, variables))
         scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
@@ -341,8 +328,8 @@ class Body:
         pointer = self.pointer(value)
         where = linear(place, value.shape)
         self.runs_along(where, value.dtype)
-        masks = [self.masks[variable.name] for variable in where.variables if variable.name in self.masks]
-        guards = self._conditions(guard, [variable.name for variable in where.variables])
+        masks = [self.masks[name] for name in where.variables if name in self.masks]
+        guards = self._conditions(guard, where.variables)
         mask = " & ".join(dict.fromkeys([*masks, *guards]))
         number = formula(where, self.lengths)
         address = f"{pointer} + {number}" if where != ZERO else pointer
@@ -367,11 +354,11 @@ class Body:
 
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
         """Record an access to memory: the variable that counts neighbours, and how many one instruction can access."""
-        for (variable, below, size), factor in where.terms:
+        for (name, length, below, size), factor in where.terms:
             if factor == 1 and not below > 1:
-                part = below * size < variable.length  # printed, and so known
+                part = below * size < length  # printed, and so known
                 run = int(size) & -int(size) if part and not varies(size) else TOGETHER
-                self._runs.setdefault(variable.name, []).append((run, TOGETHER // dtype.itemsize))
+                self._runs.setdefault(name, []).append((run, TOGETHER // dtype.itemsize))
 
     def together(self, lengths: Mapping[str, str] | None = None) -> dict[str, int]:
         """Size argument -> number: if the size is a multiple of it, one instruction can load or store that many
@@ -403,7 +390,7 @@ class Body:
             self.inputs[value] = self.fresh(f"{label(value)}_ptr")
         return self.inputs[value]
 
-    def number(self, text: str, length: int, variables: Sequence[str], wanted: str = "place") -> Variable:
+    def number(self, text: str, length: int, variables: Sequence[str], wanted: str = "place") -> Index:
         """A computed whole number below `length` as a variable of its own, in the scope of those that it depends on."""
         scope = self._scope_of(variables)
         key = ("number", text)
@@ -415,7 +402,7 @@ class Body:
             if masks:
                 self.masks[name] = " & ".join(masks)
             scope.memo[key] = name
-        return Variable(scope.memo[key], length)
+        return variable(scope.memo[key], length)
 
 
 def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | None:
@@ -428,8 +415,7 @@ def moved_place(node: Node, output: int, place: Place, body: Body) -> Place | No
     number = strided(place, *strides)
     places = unravel(number, source.shape)
     if places is None:
-        names = [variable.name for variable in number.variables]
-        places = body.number(str(number), prod(source.shape), names).digits(source.shape)
+        places = body.number(str(number), prod(source.shape), number.variables).digits(source.shape)
     return places
 
 

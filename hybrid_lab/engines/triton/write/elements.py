@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.triton.write.index import NEIGHBOURS, ZERO, Index, Place, linear, unravel
+from hybrid_lab.engines.triton.write.index import NEIGHBOURS, ZERO, Index, Place, linear, unravel, variables_of
 from hybrid_lab.engines.triton.write.reuse import shown
 from hybrid_lab.engines.triton.write.words import TYPES, literal, rounded, tensor, wide
 from hybrid_lab.graph.node import Node
@@ -45,11 +45,11 @@ class Elements:
         """The whole number in an element as an index of an axis of `size`; mode : clip or wrap what lies outside, or
         count negative ones from the end and clip the rest.
         """
-        variables = [variable.name for index in place for variable in index.variables]
+        variables = variables_of(place)
         element, dtype = self.read(number, place), self.dtype(number)
         if mode == "clip" and is_floating(dtype) and size <= 1 << 24:  # as floats, which have all of them; NaN gives 0
             text = f"tl.minimum(tl.maximum({tensor(element, dtype)}, 0.0), {size - 1}.0).to(tl.int32)"
-            return self._body.number(text, size, variables, "place").whole()
+            return self._body.number(text, size, variables, "place")
         text = self.whole(element, number)
         if mode == "end":
             text = f"tl.where({text} < 0, {text} + {size}, {text})"
@@ -59,12 +59,11 @@ class Elements:
             text = f"(({text} % {size}) + {size}) % {size}"
         if self._has_int64(number):
             text = f"({text}).to(tl.int32)"
-        return self._body.number(text, size, variables, "place").whole()
+        return self._body.number(text, size, variables, "place")
 
     def computed(self, text: str, size: int, *indices: Index) -> Index:
         """An expression of whole numbers as an index of an axis of `size`. indices : those that stand in it"""
-        names = [variable.name for index in indices for variable in index.variables]
-        return self._body.number(text, size, [*names, *re.findall(r"\w+", text)]).whole()
+        return self._body.number(text, size, [*variables_of(indices), *re.findall(r"\w+", text)])
 
     def quotient(self, index: Index, by: int) -> Index:
         """index // by, for an index that is never negative."""
@@ -100,8 +99,7 @@ class Elements:
         where = linear(place, sizes)
         indices = unravel(where, shape)
         if indices is None:
-            names = [variable.name for variable in where.variables]
-            indices = self._body.number(str(where), prod(shape), names).digits(shape)
+            indices = self._body.number(str(where), prod(shape), where.variables).digits(shape)
         return indices
 
     def cast(self, name: str) -> str:
@@ -153,8 +151,7 @@ class Elements:
         """index / by as an index of an axis of `size`, and the condition that it is a whole number on that axis."""
         if by == 1:
             return index, self.guard(index, size)
-        variables = [variable.name for variable in index.variables]
-        whole = self._body.number(f"({index}) // {by}", size, variables, "pixel").whole()
+        whole = self._body.number(f"({index}) // {by}", size, index.variables, "pixel")
         last = [f"({whole} < {self.shown(size)})"] if index.largest // by >= size else []
         first = [f"({index} >= 0)"] if index.smallest < 0 else []
         return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])

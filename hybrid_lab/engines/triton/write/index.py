@@ -11,7 +11,6 @@ The size of a variable's highest digit is never printed: another batch gives the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -29,38 +28,11 @@ NEIGHBOURS = 4
 Strides = tuple[tuple[int, ...], int]
 
 
-class Variable(NamedTuple):
-    """name : as kernels print it; length : how many values it runs through."""
-
-    name: str
-    length: int
-
-    def digit(self, below: int, size: int) -> Index:
-        """(self // below) % size."""
-        return Index.of({Digit(self, below, size): 1})
-
-    def whole(self) -> Index:
-        return self.digit(1, self.length)
-
-    def digits(self, shape: Sequence[int]) -> tuple[Index, ...]:
-        """The place along each axis of `shape`, whose elements this variable counts row by row."""
-        below, digits = prod(shape), []
-        for size in shape:
-            below //= max(size, 1)
-            digits.append(self.digit(below, size))
-        return tuple(digits)
+#: A digit of a variable, (variable // below) % size: the variable's name, how many values it has, below, size.
+Digit = tuple[str, int, int, int]
 
 
-class Digit(NamedTuple):
-    """(variable // below) % size."""
-
-    variable: Variable
-    below: int
-    size: int
-
-
-@dataclass(frozen=True)
-class Index:
+class Index(NamedTuple):
     """constant + the sum of coefficient * digit; `terms` holds (digit, coefficient), large coefficients first."""
 
     terms: tuple[tuple[Digit, int], ...] = ()
@@ -69,21 +41,31 @@ class Index:
     @staticmethod
     def of(terms: dict[Digit, int], constant: int = 0) -> Index:
         """The normal form: no digit of size 1, neighbours merged."""
-        left = {digit: factor for digit, factor in terms.items() if factor and digit[2] > 1}
+        left = {digit: factor for digit, factor in terms.items() if factor and digit[3] > 1}
         if len(left) < 2:
             return Index(tuple(left.items()), constant)
-        ordered = sorted(left.items(), key=lambda item: (-abs(item[1]), item[0][0].name, -item[0][1]))
+        ordered = sorted(left.items(), key=lambda item: (-abs(item[1]), item[0][0], -item[0][2]))
         merged: list[tuple[Digit, int]] = []
         for digit, factor in ordered:
             place = next((number for number, item in enumerate(merged) if _continues(item, (digit, factor))), None)
             if place is None:
                 merged.append((digit, factor))
             else:
-                (variable, _, size), _ = merged.pop(place)
-                merged.append((Digit(variable, digit[1], size * digit[2]), factor))
+                name, length, below, size = digit
+                merged.append(((name, length, below, size * merged.pop(place)[0][3]), factor))
         return Index(tuple(merged), constant)
 
-    def __add__(self, other: Index | int) -> Index:
+    def digits(self, shape: Sequence[int]) -> tuple[Index, ...]:
+        """The place along each axis of `shape`, whose elements this variable counts row by row."""
+        if not self.terms:  # a variable of one value
+            return (ZERO,) * len(shape)
+        ((name, length, _, _), _), below, digits = self.terms[0], prod(shape), []
+        for size in shape:
+            below //= max(size, 1)
+            digits.append(Index((((name, length, below, size), 1),)) if size > 1 else ZERO)
+        return tuple(digits)
+
+    def __add__(self, other: Index | int) -> Index:  # type: ignore[override]
         if isinstance(other, int):
             return Index(self.terms, self.constant + other)
         total = dict(self.terms)
@@ -91,22 +73,24 @@ class Index:
             total[digit] = total.get(digit, 0) + factor
         return Index.of(total, self.constant + other.constant)
 
-    def __mul__(self, factor: int) -> Index:
+    def __mul__(self, factor: int) -> Index:  # type: ignore[override]
         return Index.of({digit: factor * item for digit, item in self.terms}, self.constant * factor)
 
     @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables it depends on, in the order of their names."""
-        return tuple(sorted({digit[0] for digit, _ in self.terms}, key=lambda variable: variable.name))
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables it depends on, sorted."""
+        if len(self.terms) == 1:
+            return (self.terms[0][0][0],)
+        return tuple(sorted({digit[0] for digit, _ in self.terms}))
 
     @property
     def largest(self) -> int:
         """The largest value it takes."""
-        return self.constant + sum(factor * (digit[2] - 1) for digit, factor in self.terms if factor > 0)
+        return self.constant + sum(factor * (digit[3] - 1) for digit, factor in self.terms if factor > 0)
 
     @property
     def smallest(self) -> int:
-        return self.constant + sum(factor * (digit[2] - 1) for digit, factor in self.terms if factor < 0)
+        return self.constant + sum(factor * (digit[3] - 1) for digit, factor in self.terms if factor < 0)
 
     def __str__(self) -> str:
         """A sum without brackets around it: what is written beside it has to put some."""
@@ -115,13 +99,23 @@ class Index:
     def evaluate(self, values: dict[str, Any]) -> Any:
         """Its value for values (ints or arrays) of the variables."""
         return self.constant + sum(
-            factor * ((values[variable.name] // below) % size) for (variable, below, size), factor in self.terms
+            factor * ((values[name] // below) % size) for (name, _, below, size), factor in self.terms
         )
 
 
 ZERO = Index()
 #: The index of an element along each axis of an array.
 Place = tuple[Index, ...]
+
+
+def variable(name: str, length: int) -> Index:
+    """A variable of a kernel. name : as kernels print it; length : how many values it runs through"""
+    return Index((((name, length, 1, length), 1),)) if length > 1 else ZERO
+
+
+def variables_of(place: Iterable[Index]) -> list[str]:
+    """The names of the variables that the indices of a place depend on."""
+    return [name for index in place for name in index.variables]
 
 
 def linear(index: Iterable[Index], shape: Sequence[int]) -> Index:
@@ -158,7 +152,7 @@ def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
     strides = strides_of(shape)
     places: list[dict[Digit, int]] = [{} for _ in shape]
     for digit, factor in number.terms:
-        variable, below, size = digit
+        name, length, below, size = digit
         for axis in reversed(range(len(shape))):
             stride, end = strides[axis], strides[axis] * shape[axis]
             if size == 1 or factor >= end or shape[axis] == 1:
@@ -168,7 +162,7 @@ def unravel(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | None:
             inner = size if factor * size <= end else end // factor
             if inner != size and (end % factor or size % inner):
                 return None
-            places[axis][Digit(variable, below, inner)] = factor // stride
+            places[axis][name, length, below, inner] = factor // stride
             below, size, factor = below * inner, size // inner, factor * inner
         if size > 1:
             return None
@@ -194,7 +188,7 @@ def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | N
             if negative is None:
                 return None
             total[digit] = -factor if negative else factor
-            offset += factor * (digit[2] - 1) if negative else 0
+            offset += factor * (digit[3] - 1) if negative else 0
         item = Index.of(total, offset)
         if item.largest >= size or item.smallest < 0:
             return None
@@ -204,8 +198,8 @@ def _with_constant(number: Index, shape: Sequence[int]) -> tuple[Index, ...] | N
 
 def _sign_of(digit: Digit, signs: dict[Digit, bool]) -> bool | None:
     """Whether a part of one of these digits counts downwards."""
-    for (variable, below, size), negative in signs.items():
-        if variable == digit[0] and below <= digit[1] and digit[1] * digit[2] <= below * size:
+    for (name, _, below, size), negative in signs.items():
+        if name == digit[0] and below <= digit[2] and digit[2] * digit[3] <= below * size:
             return negative
     return None
 
@@ -227,13 +221,13 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
     """
     parts: list[tuple[str, int]] = []
     for digit, factor in index.terms:
-        variable, below, size = digit
-        whole = below == 1 and size == variable.length and variable.name in lengths
+        name, length, below, size = digit
+        whole = below == 1 and size == length and name in lengths
         follows = parts and whole and factor > 0 and parts[-1][1] == factor * size
         if follows and (factor % 16 == 0 or size % 2 == 1 or size % 16 == 0):
             high = parts[-1][0]
             high = f"({high})" if " " in high else high
-            parts[-1] = f"{high} * {lengths[variable.name]} + {variable.name}", factor
+            parts[-1] = f"{high} * {lengths[name]} + {name}", factor
         else:
             parts.append((_printed(digit), factor))
     return _summed(parts, index.constant)
@@ -241,17 +235,16 @@ def formula(index: Index, lengths: Mapping[str, str]) -> str:
 
 def _continues(high: tuple[Digit, int], low: tuple[Digit, int]) -> bool:
     """Whether two digits of one variable, one above the other, stay neighbours in the sum."""
-    (variable, below, _), factor = high
-    (other, other_below, other_size), other_factor = low
-    return variable == other and below == other_below * other_size and factor == other_factor * other_size
+    (name, _, below, _), factor = high
+    (other, _, other_below, other_size), other_factor = low
+    return name == other and below == other_below * other_size and factor == other_factor * other_size
 
 
 def _printed(digit: Digit) -> str:
-    variable, below, size = digit
-    text = variable.name
+    text, length, below, size = digit
     if below > 1:
         text = f"{text} // {shown(below, NEIGHBOURS)}"
-    if below * size < variable.length:
+    if below * size < length:
         text = f"({text}) % {shown(size)}" if below > 1 else f"{text} % {shown(size, NEIGHBOURS)}"
     return text
 

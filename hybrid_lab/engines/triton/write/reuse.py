@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from hybrid_lab.graph.node import Value
 from hybrid_lab.ops.framework.sizes import Binding, BoundSize
 
 #: Pairs (name of a choice, its result), in the order in which a writer asked for them.
@@ -35,6 +36,7 @@ class Writing:
 
     repeated : results of an earlier run, which are used as long as this run asks for the same choices in the same order
     earlier : bindings of earlier texts; a size that has another value in one of them becomes an argument
+    outputs : the values that the kernels of the group store
     outcomes : results of the choices of this run
     arguments : name -> (the size, `together` as in `shown`)
     choosing : whether a choice is being computed; choices that it calls are a part of it
@@ -42,6 +44,7 @@ class Writing:
 
     repeated: Outcomes = ()
     earlier: Sequence[Binding] = ()
+    outputs: Sequence[Value] = ()
     outcomes: list[tuple[str, object]] = field(default_factory=list)
     arguments: dict[str, tuple[BoundSize, int]] = field(default_factory=dict)
     choosing: bool = False
@@ -75,9 +78,9 @@ class Writing:
 
 
 @contextmanager
-def writing(repeated: Outcomes = (), earlier: Sequence[Binding] = ()) -> Iterator[Writing]:
-    """The `Writing` that choices and sizes of this thread go to while the block runs."""
-    run = _current.writing = Writing(repeated, earlier)
+def writing(run: Writing) -> Iterator[Writing]:
+    """Choices and sizes of this thread go to `run` while the block runs."""
+    _current.writing = run
     try:
         yield run
     finally:
@@ -86,6 +89,12 @@ def writing(repeated: Outcomes = (), earlier: Sequence[Binding] = ()) -> Iterato
 
 def _now() -> Writing | None:
     return getattr(_current, "writing", None)
+
+
+def stored() -> Sequence[Value]:
+    """The values that the kernels of this run store."""
+    now = _now()
+    return () if now is None else now.outputs
 
 
 def varies(size: object) -> bool:

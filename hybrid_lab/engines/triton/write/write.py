@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.triton.write.body import Refused, storing
+from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.core.pointwise import write_pointwise
 from hybrid_lab.engines.triton.write.core.product import write_product
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split, reductions, write_rows
 from hybrid_lab.engines.triton.write.core.split_rows import write_split
 from hybrid_lab.engines.triton.write.kinds import collects, entries_of, is_product, is_recurrence
+from hybrid_lab.engines.triton.write.reuse import Writing, writing
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.special.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_in, write_chained
@@ -20,13 +21,16 @@ from hybrid_lab.engines.triton.write.special.recurrence import write_recurrence
 from hybrid_lab.graph.partition import Region
 
 
-def write_kernels(group: Region, precision: str = "ieee") -> tuple[KernelSource, ...]:
+def write_kernels(group: Region, run: Writing | None = None, precision: str = "ieee") -> tuple[KernelSource, ...]:
     """The sources of one group, to run one after the other: two where rows or a product's sums are split, else one.
 
+    run : what is repeated from earlier batches; takes down what is chosen now (see reuse.py)
     precision : how float32 factors are multiplied, "ieee" or "tf32"
     Raises Refused where its operators do not fit into one kernel.
     """
-    with storing(group.outputs):
+    run = Writing() if run is None else run
+    run.outputs = group.outputs
+    with writing(run):
         return _write(group, precision)
 
 

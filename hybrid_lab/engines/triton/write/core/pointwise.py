@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body
-from hybrid_lab.engines.triton.write.index import Variable
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source, output_pointers
 from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
@@ -23,11 +22,11 @@ def write_pointwise(group: Region) -> KernelSource:
     for name in ("n", "BLOCK"):
         body.fresh(name)
     body.counts = [(count, "") for count in (*_counts(group, elements), *_counts_of_sizes(group))]
-    offsets = body.declare(Variable("offsets", elements), "inside")
+    offsets = body.declare("offsets", elements, "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
     pointers = dict(zip(group.outputs, output_pointers(body, len(names)), strict=True))
     for (value, pointer), name in zip(pointers.items(), names, strict=True):
-        body.runs_along(offsets.whole(), value.dtype)
+        body.runs_along(offsets, value.dtype)
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
     summary = f"{counted(group.nodes)} over {typed(group.outputs[-1])}."
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]

@@ -18,7 +18,7 @@ import numpy as np
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Refused, moved_place
 from hybrid_lab.engines.triton.write.elements import Elements
-from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.index import ZERO, Place, formula, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import contraction_of
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
@@ -119,10 +119,10 @@ def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], tota
 class Factors(Elements):
     """Elements for a record's `product`, in its loop.
 
-    outer, inner : the variables of the tile, inner the summed one; tile : its shape, as kernels print it
+    outer, inner : names of the variables of the tile, inner the summed one; tile : its shape, as kernels print it
     """
 
-    def __init__(self, body: Body, node: Node, outer: Variable, inner: Variable, tile: str):
+    def __init__(self, body: Body, node: Node, outer: str, inner: str, tile: str):
         super().__init__(body, node, "")
         self._outer, self._inner, self._tile = outer, inner, tile
 
@@ -133,17 +133,17 @@ class Factors(Elements):
         if value.node in body.nodes:
             name = tensor(body.value(value, where, guard), dtype)
             # Beyond the borders the inputs are 0, but what the body computes from 0 may be another number.
-            masks = (body.masks[self._outer.name], body.masks[self._inner.name], guard)
+            masks = (body.masks[self._outer], body.masks[self._inner], guard)
             inside = body.named_if_long(" & ".join(item for item in masks if item), "there")
             text = f"tl.where({inside}, {name}, 0.0)"
             return self.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
         body.widens = False
         name = tensor(body.value(value, where, guard), dtype)
         body.widens = True
-        moving = {variable.name for variable in linear(where, value.shape).variables}
-        if self._inner.name not in moving:  # the load does not know where the summed axis ends
-            name = f"tl.where({body.masks[self._inner.name]}, {name}, 0.0)"
-        if not {self._outer.name, self._inner.name} <= moving:
+        moving = linear(where, value.shape).variables
+        if self._inner not in moving:  # the load does not know where the summed axis ends
+            name = f"tl.where({body.masks[self._inner]}, {name}, 0.0)"
+        if not {self._outer, self._inner}.issubset(moving):
             name = f"tl.broadcast_to({name}, {self._tile})"
         return name
 
@@ -175,9 +175,9 @@ class ProductBody(Body):
             self.fresh(name)
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.lengths = {"row": "rows", "column": "columns", "across": "inner", "down": "inner"}
-        self.batch = self.declare(Variable("batch", prod(product.batch)))
-        self.row = self.declare(Variable("row", prod(product.rows)), "row_inside")
-        self.column = self.declare(Variable("column", prod(product.columns)), "column_inside")
+        self.batch = self.declare("batch", prod(product.batch))
+        self.row = self.declare("row", prod(product.rows), "row_inside")
+        self.column = self.declare("column", prod(product.columns), "column_inside")
         rows, columns = self.row.digits(product.rows), self.column.digits(product.columns)
         self.space = (self.batch.digits(product.batch), rows, columns)
         self.place = product.place(*self.space) or (ZERO,) * len(anchor.outputs[0].shape)
@@ -198,12 +198,12 @@ class ProductBody(Body):
         batch, rows, columns = self.space
         self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {TYPES[wide(node.outputs[0].dtype)]})", node)
         self.open()
-        across = self.declare(Variable("across", prod(product.inner)), "across_inside")
-        down = self.declare(Variable("down", prod(product.inner)), "down_inside")
+        across = self.declare("across", prod(product.inner), "across_inside")
+        down = self.declare("down", prod(product.inner), "down_inside")
         self.line_each(lanes("across", end, "INNER", "start + "))
         self.line_each(lanes("down", end, "INNER", "start + ", down=True))
-        left = Factors(self, node, self.row, across, "[ROWS, INNER]")
-        right = Factors(self, node, self.column, down, "[INNER, COLUMNS]")
+        left = Factors(self, node, "row", "across", "[ROWS, INNER]")
+        right = Factors(self, node, "column", "down", "[INNER, COLUMNS]")
         a = product.left(left, batch, rows, across.digits(product.inner))
         b = product.right(right, batch, down.digits(product.inner), columns)
         self.line(f"{total} = {multiplied(a, b, self.precision, node.outputs[0].dtype, total)}")
@@ -218,7 +218,7 @@ class ProductBody(Body):
         plane = "(part * batches + batch)" if many else "part"
         self.line("for part in range(0, parts):")
         where = f"({plane} * rows + row) * columns + column"
-        self.runs_along(self.column.whole(), parts.dtype)
+        self.runs_along(self.column, parts.dtype)
         load = f"tl.load({self.pointer(parts)} + {where}, mask=row_inside & column_inside, other=0)"
         self.line(f"    {self.total} += {load}")
 
@@ -292,7 +292,7 @@ def _parts(
     body.sum("first", "end")
     plane = "(part * batches + batch)" if sizes["batches"] > 1 else "part"
     where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
-    body.runs_along(body.column.whole(), left.dtype)
+    body.runs_along(body.column, left.dtype)
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
     step = chosen.blocks["INNER"]
     per_part = -(-sizes["inner"] // (parts * step)) * step

@@ -26,7 +26,7 @@ from hybrid_lab.engines.triton.write.core.one_pass import (
     pair_of,
 )
 from hybrid_lab.engines.triton.write.core.pointwise import MANY
-from hybrid_lab.engines.triton.write.index import Index, Place, Variable, formula, linear, unravel
+from hybrid_lab.engines.triton.write.index import Index, Place, formula, linear, unravel, variable
 from hybrid_lab.engines.triton.write.kinds import combine, is_reduction
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import (
@@ -121,7 +121,7 @@ class Rows:
         """How many columns one tile may have: fewer where it needs several rows, and is to fit into registers."""
         return min(ONE_TILE, 4 * TILE // power_of_two(self.counts[0], 1, NEIGHBOURS)) if self.across else ONE_TILE
 
-    def place(self, row: Variable, column: Variable) -> Place:
+    def place(self, row: Index, column: Index) -> Place:
         """Where the element of a row and a column lies."""
         rows, columns = iter(row.digits(self.kept)), iter(column.digits(self.reduced))
         return tuple(next(columns) if axis in self.axes else next(rows) for axis in range(len(self.shape)))
@@ -172,8 +172,8 @@ class RowBody(Body):
             self.fresh(name)
         self.counts = [(columns, "columns")]
         self.lengths = {"row": "rows", "column": "columns"}
-        self.row = self.declare(Variable("row", rows), "row_inside")
-        self.column = Variable("column", columns)
+        self.row = self.declare("row", rows, "row_inside")
+        self.column = variable("column", columns)
         self.results: dict[Node, str] = {}
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.reduce: Callable[[Node], str] = self.whole_row
@@ -185,19 +185,18 @@ class RowBody(Body):
         return {value: len(loops) for value, loops in self._loops.items() if len(loops) > 1}
 
     def _load(self, value: Value, place: Place, guard: str, scope: Scope) -> str:
-        if scope is not self.scopes[0] and self.row in linear(place, value.shape).variables:
+        if scope is not self.scopes[0] and "row" in linear(place, value.shape).variables:
             self._loops.setdefault(value, set()).add(scope)
         return super()._load(value, place, guard, scope)
 
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
-        variables = where.variables
-        if all(item in variables or item.length == 1 for item in (self.row, self.column)):
+        if {*self.row.variables, *self.column.variables}.issubset(where.variables):
             super().runs_along(where, dtype)  # others have an element per row, or per column: little beside these
 
     def anchored(self, value: Value, place: Place) -> str:
         if not is_reduction(value.node):
             raise Refused("a product and a reduction")
-        if linear(place, value.shape) != self.row.whole():
+        if linear(place, value.shape) != self.row:
             raise Refused(f"{value.node.op.name} is read at other rows than the kernel's")
         if value.node not in self.results:
             self.results[value.node] = self.reduce(value.node)
@@ -211,7 +210,7 @@ class RowBody(Body):
         data = node.values_in[0]
         place = space.place(self.row, self.column)
         element = self.value(data, place)
-        loaded = data.node not in self.nodes and self.column in linear(place, data.shape).variables
+        loaded = data.node not in self.nodes and "column" in linear(place, data.shape).variables
         if loaded and combine(node) == "sum" and is_floating(data.dtype):  # it is 0 there already
             return element
         return f"tl.where(column_inside, {element}, {neutral(node)})"
@@ -243,7 +242,7 @@ class RowBody(Body):
         for value in values:
             if self.is_full(value) != full:
                 continue
-            where = linear(self.space.place(self.row, self.column), self.space.shape) if full else self.row.whole()
+            where = linear(self.space.place(self.row, self.column), self.space.shape) if full else self.row
             place = unravel(where, value.shape)
             if place is None:
                 raise Refused("an output whose elements lie in another order")
@@ -294,7 +293,7 @@ def _rows(group: Region, looped: bool) -> tuple[KernelSource, int]:
     if looped:
         _in_a_loop(body, group)
     else:
-        body.declare(body.column, "column_inside")
+        body.declare("column", body.space.counts[1], "column_inside")
         body.store(group.outputs, True)
         body.store(group.outputs, False)
     head = ROW_LANES if looped else [*ROW_LANES, *COLUMN_LANES]
@@ -325,7 +324,7 @@ def _in_a_loop(body: RowBody, group: Region) -> None:
 
 def begin_loop(body: RowBody) -> None:
     body.open()
-    body.declare(body.column, "column_inside")
+    body.declare("column", body.space.counts[1], "column_inside")
     body.line_each(lanes("column", "columns", "COLUMNS", "start + "))
 
 

@@ -18,7 +18,6 @@ from hybrid_lab.engines.triton.write.core.reduction import (
     neutral,
     reductions,
 )
-from hybrid_lab.engines.triton.write.index import Variable
 from hybrid_lab.engines.triton.write.kinds import combine
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
@@ -114,14 +113,14 @@ def put_together(
     """
     rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(computed)
     body = RowBody(group, space)
-    body.column = body.declare(Variable("column", parts), "column_inside")
+    body.column = body.declare("column", parts, "column_inside")
     for name in ("elements", "per_part"):
         body.fresh(name)
     body.counts = [(space.counts[1], "elements")]
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
         load = f"tl.load({body.pointer(value)} + column * rows + row, mask=row_inside & column_inside, other=0)"
-        body.runs_along(body.column.whole() * rows + body.row.whole(), value.dtype)
+        body.runs_along(body.column * rows + body.row, value.dtype)
         part = parts_of[node] = body.named(load, "part")
         pair = pair_of(node, body.nodes)
         if pair is not None and pair.first in parts_of:

@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Refused, Scope
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
 from hybrid_lab.engines.triton.write.elements import Elements
-from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.index import ZERO, Place, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, element_of, is_pointwise, is_product
 from hybrid_lab.engines.triton.write.source import (
     COLUMN_LANES,
@@ -168,8 +168,8 @@ class AttentionBody(ProductBody):
             raise Refused(f"queries or values of more than {MOST_WIDTH} numbers")
         for name in ("keys", "KEYS"):
             self.fresh(name)
-        self.across = self.declare(Variable("across", prod(first.inner)), "across_inside")
-        self.down = self.declare(Variable("down", prod(first.inner)), "down_inside")
+        self.across = self.declare("across", prod(first.inner), "across_inside")
+        self.down = self.declare("down", prod(first.inner), "down_inside")
         self.most, self.sum_so_far, self.mixed = (self.fresh(name) for name in ("most", "total", "mixed"))
         self.score, self.score_place = "", ()
 
@@ -190,7 +190,7 @@ class AttentionBody(ProductBody):
         """The tile of the queries."""
         first = self.first
         query = first.left(
-            Factors(self, self.attention.scores, self.row, self.across, "[ROWS, INNER]"),
+            Factors(self, self.attention.scores, "row", "across", "[ROWS, INNER]"),
             self.batch.digits(first.batch), self.row.digits(first.rows), self.across.digits(first.inner),
         )  # fmt: skip
         return query if plain(query) else self.named(query, "query")
@@ -198,13 +198,13 @@ class AttentionBody(ProductBody):
     def keys(self, query: str, start: str) -> tuple[Any, ...]:
         """The keys from `start` on, in both directions, and the scores of the queries with them; their indices."""
         first, scores = self.first, self.attention.scores
-        self.key = self.declare(Variable("key", prod(first.columns)), "key_inside")
-        self.key_down = self.declare(Variable("key_down", prod(first.columns)), "key_down_inside")
+        self.key = self.declare("key", prod(first.columns), "key_inside")
+        self.key_down = self.declare("key_down", prod(first.columns), "key_down_inside")
         self.line_each(lanes("key", "keys", "KEYS", start))
         self.line_each(lanes("key_down", "keys", "KEYS", start, down=True))
         batches, indices = self.batch.digits(first.batch), self.key.digits(first.columns)
         keys = first.right(
-            Factors(self, scores, self.key, self.down, "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
+            Factors(self, scores, "key", "down", "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
         )
         self.score = self.fresh(short(scores.op.name))
         text = multiplied(query, keys, self.precision, scores.outputs[0].dtype)
@@ -222,7 +222,7 @@ class AttentionBody(ProductBody):
     def values(self) -> str:
         """The tile of the values."""
         batch, _, columns = self.space
-        factors = Factors(self, self.attention.mixed, self.column, self.key_down, "[KEYS, COLUMNS]")
+        factors = Factors(self, self.attention.mixed, "column", "key_down", "[KEYS, COLUMNS]")
         return str(self.product.right(factors, batch, self.key_down.digits(self.product.inner), columns))
 
     def attend(self) -> None:
@@ -252,7 +252,7 @@ class AttentionBody(ProductBody):
                 raise Refused("a softmax of other rows")
             name = self.value(value, place)
             address = [self.pointers.pop(value), str(where)]
-            address += ["row"] if self.row not in where.variables else []
+            address += ["row"] if "row" not in where.variables else []
             self.line(f"tl.store({' + '.join(address)}, {name}, mask=row_inside)")
 
     def weight(self, place: Place) -> str:
@@ -291,7 +291,7 @@ class WholeBody(AttentionBody):
         count = prod(first.columns)
         if linear(place, value.shape) * count != linear(row, self.attention.scores.outputs[0].shape):
             raise Refused("a softmax of other rows")
-        element = self.value(of, (*place[: len(of.shape) - 1], self.key.whole()))
+        element = self.value(of, (*place[: len(of.shape) - 1], self.key))
         name, neutral = str(combine(value.node)), "0.0" if value.node is self.attention.total else 'float("-inf")'
         text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
         return self.named(text, name, value.node)

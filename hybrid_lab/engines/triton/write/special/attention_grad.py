@@ -16,7 +16,7 @@ from typing import Any
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
-from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear
+from hybrid_lab.engines.triton.write.index import ZERO, Index, Place, linear, variable
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
@@ -167,9 +167,9 @@ def _is_turned(end: Node) -> bool:
     assert product is not None
     probe = _Probe([value.shape for value in end.values_in])
     axes = {"b": product.batch, "m": product.rows, "k": product.inner}
-    product.left(probe, *(Variable(name, prod(sizes)).digits(sizes) for name, sizes in axes.items()))
-    inner = [factor for digit, factor in probe.where.terms if digit[0].name == "k"]
-    rows = [factor for digit, factor in probe.where.terms if digit[0].name == "m"]
+    product.left(probe, *(variable(name, prod(sizes)).digits(sizes) for name, sizes in axes.items()))
+    inner = [factor for digit, factor in probe.where.terms if digit[0] == "k"]
+    rows = [factor for digit, factor in probe.where.terms if digit[0] == "m"]
     return bool(inner and rows) and min(rows) < min(inner)
 
 
@@ -197,9 +197,10 @@ class ChainedBody(Body):
         if not {value for node in chained.ends for value in node.outputs}.issuperset(group.outputs):
             raise Refused("a part of an attention's gradient that is read elsewhere")
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
-        self.batch = self.declare(Variable("batch", self.counts_of["batches"]))
-        self.row = self.declare(Variable("row", self.counts_of["rows"]), "row_inside")
+        self.batch = self.declare("batch", self.counts_of["batches"])
+        self.row = self.declare("row", self.counts_of["rows"], "row_inside")
         self.widths: dict[str, int] = {}
+        self.whole: dict[str, Index] = {}
         self.head: list[str] = []
         self.tiles: dict[Node, tuple[str, Place]] = {}
         self.blocks: dict[str, int] = {}
@@ -215,8 +216,8 @@ class ChainedBody(Body):
         assert product is not None
         return product
 
-    def width(self, name: str, count: int, down: bool = False) -> Variable:
-        """A variable that is whole in each program, one for each length."""
+    def width(self, name: str, count: int, down: bool = False) -> str:
+        """The name of a variable that is whole in each program, one for each length."""
         base = {"column": "columns", "across": "inner"}[name]
         number = next((number for number in range(1, 9) if self.widths.get(f"{base}{number}", count) == count), 1)
         size = f"{base}{number}"
@@ -226,17 +227,14 @@ class ChainedBody(Body):
         if called not in self.masks:
             for item in (block, length):
                 self.fresh(item)
-            self.declared(called)
+            self.scopes[0].variables.add(called)  # known outside of all loops
+            self.masks[called] = f"{called}_inside"
+            self._taken |= {called, f"{called}_inside"}
+            self.whole[called] = variable(called, count)
             self.blocks[block] = power_of_two(count, tiles.LEAST)
             self.counts_of[length] = count
             self.head += lanes(called, length, block, down=down)
-        return Variable(called, count)
-
-    def declared(self, name: str) -> None:
-        """Make it known outside of all loops."""
-        self.scopes[0].variables.add(name)
-        self.masks[name] = f"{name}_inside"
-        self._taken |= {name, f"{name}_inside"}
+        return called
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node not in self.tiles:
@@ -252,7 +250,7 @@ class ChainedBody(Body):
         for node, product in self.ends:
             column = self.width("column", prod(product.columns))
             total, dtype = self.fresh(self.gradient_name(node)), TYPES[wide(node.outputs[0].dtype)]
-            block = "COLUMNS" + column.name.removeprefix("column")
+            block = "COLUMNS" + column.removeprefix("column")
             self.line(f"{total} = tl.zeros([ROWS, {block}], {dtype})", node)
             totals.append((total, column, block))
         self.loop(fixed, totals)
@@ -277,23 +275,23 @@ class ChainedBody(Body):
             return "query_grad"
         return "key_grad" if tile is not None and len(tile[0]) > 1 else "value_grad"
 
-    def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, Variable, str]]) -> None:
+    def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, str, str]]) -> None:
         name, block = ("query" if self.chained.turned else "key"), self.along.upper()
         self.open()
-        step = self.declare(Variable(name, self.counts_of[self.along]), f"{name}_inside")
-        down = self.declare(Variable(f"{name}_down", self.counts_of[self.along]), f"{name}_down_inside")
+        step = self.declare(name, self.counts_of[self.along], f"{name}_inside")
+        down = self.declare(f"{name}_down", self.counts_of[self.along], f"{name}_down_inside")
         self.line_each(lanes(name, self.along, block, "start + "))
         self.line_each(lanes(f"{name}_down", self.along, block, "start + ", down=True))
         for node, factor in zip(self.chained.inner, fixed, strict=True):
-            self.tile(node, self._product(node), factor, step, block)
+            self.tile(node, self._product(node), factor, name, step, block)
         for (node, product), (total, column, columns) in zip(self.ends, totals, strict=True):
             batch, rows = self.batch.digits(product.batch), self.row.digits(product.rows)
             left = product.left(
-                Factors(self, node, self.row, step, f"[ROWS, {block}]"), batch, rows, step.digits(product.inner)
+                Factors(self, node, "row", name, f"[ROWS, {block}]"), batch, rows, step.digits(product.inner)
             )
             right = product.right(
-                Factors(self, node, column, down, f"[{block}, {columns}]"), batch, down.digits(product.inner),
-                column.digits(product.columns),
+                Factors(self, node, column, f"{name}_down", f"[{block}, {columns}]"), batch, down.digits(product.inner),
+                self.whole[column].digits(product.columns),
             )  # fmt: skip
             self.line(f'{total} = tl.dot({left}, {right}, {total}, input_precision="{self.precision}")')
         self.close(f"for start in range(0, {self.along}, {block}):")
@@ -301,40 +299,40 @@ class ChainedBody(Body):
     def fixed_factor(self, node: Node, product: Contraction) -> str:
         """The factor of an inner product that does not change in the loop: its rows, or turned its columns."""
         across = self.width("across", prod(product.inner))
-        block = "INNER" + across.name.removeprefix("across")
-        factors = Factors(self, node, self.row, across, f"[ROWS, {block}]")
-        batch, inner = self.batch.digits(product.batch), across.digits(product.inner)
+        block = "INNER" + across.removeprefix("across")
+        factors = Factors(self, node, "row", across, f"[ROWS, {block}]")
+        batch, inner = self.batch.digits(product.batch), self.whole[across].digits(product.inner)
         if self.chained.turned:
             return str(product.right(factors, batch, inner, self.row.digits(product.columns)))
         return str(product.left(factors, batch, self.row.digits(product.rows), inner))
 
-    def tile(self, node: Node, product: Contraction, factor: str, step: Variable, block: str) -> None:
+    def tile(self, node: Node, product: Contraction, factor: str, name: str, step: Index, block: str) -> None:
         """The tile of an inner product, its rows along the kernel's, or turned its columns."""
         across = self.width("across", prod(product.inner))
         down = self.width("across", prod(product.inner), down=True)
-        inner = "INNER" + across.name.removeprefix("across")
-        factors = Factors(self, node, step, down, f"[{inner}, {block}]")
+        inner = "INNER" + across.removeprefix("across")
+        factors = Factors(self, node, name, down, f"[{inner}, {block}]")
         batch = self.batch.digits(product.batch)
         if self.chained.turned:
             rows, columns = step.digits(product.rows), self.row.digits(product.columns)
-            other = product.left(factors, batch, rows, down.digits(product.inner))
+            other = product.left(factors, batch, rows, self.whole[down].digits(product.inner))
         else:
             rows, columns = self.row.digits(product.rows), step.digits(product.columns)
-            other = product.right(factors, batch, down.digits(product.inner), columns)
-        name = self.fresh("scores" if node in self.scores() else "weight_grad")
-        self.line(f'{name} = tl.dot({factor}, {other}, input_precision="{self.precision}")', node)
+            other = product.right(factors, batch, self.whole[down].digits(product.inner), columns)
+        total = self.fresh("scores" if node in self.scores() else "weight_grad")
+        self.line(f'{total} = tl.dot({factor}, {other}, input_precision="{self.precision}")', node)
         if product.scale != 1:
-            self.line(f"{name} *= {product.scale!r}")
-        self.tiles[node] = name, product.place(batch, rows, columns)
+            self.line(f"{total} *= {product.scale!r}")
+        self.tiles[node] = total, product.place(batch, rows, columns)
 
-    def store(self, node: Node, product: Contraction, total: str, column: Variable) -> None:
+    def store(self, node: Node, product: Contraction, total: str, column: str) -> None:
         if product.scale != 1:
             self.line(f"{total} *= {product.scale!r}")
         place = product.place(
-            self.batch.digits(product.batch), self.row.digits(product.rows), column.digits(product.columns)
+            self.batch.digits(product.batch), self.row.digits(product.rows), self.whole[column].digits(product.columns)
         )
         where = linear(place, node.outputs[0].shape)
-        self.store_tile(self.pointers[node.outputs[0]], where, total, ("row", column.name))
+        self.store_tile(self.pointers[node.outputs[0]], where, total, ("row", column))
 
 
 def write_chained(group: Region, chained: Chained, precision: str = "ieee") -> KernelSource:

@@ -12,7 +12,7 @@ from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.elements import Elements
-from hybrid_lab.engines.triton.write.index import ZERO, Place, Variable, linear, unravel
+from hybrid_lab.engines.triton.write.index import ZERO, Place, linear, unravel
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
     and_more,
@@ -46,8 +46,8 @@ class CollectBody(Body):
         for name in ("rows", "columns", "entries", "ROWS", "COLUMNS", "ENTRIES", "start", "first_row", "mine", "_"):
             self.fresh(name)
         self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
-        self.row = self.declare(Variable("row", prod(spec.rows)), "row_inside")
-        self.column = self.declare(Variable("column", prod(spec.columns)), "column_inside")
+        self.row = self.declare("row", prod(spec.rows), "row_inside")
+        self.column = self.declare("column", prod(spec.columns), "column_inside")
         self.space = self.row.digits(spec.rows), self.column.digits(spec.columns)
         self.place = spec.place(*self.space) or (ZERO,) * len(anchor.outputs[0].shape)
         self.total = ""
@@ -69,13 +69,13 @@ class CollectBody(Body):
         if spec.start is not None:
             self.line(f"{total} += {spec.start(elements, rows, columns)}")
         self.open()
-        place = self.declare(Variable("place", prod(spec.entries)), "place_inside")
+        place = self.declare("place", prod(spec.entries), "place_inside")
         self.line("place = start + tl.arange(0, ENTRIES)")
         self.line("place_inside = place < entries")
         number = str(spec.number(Elements(self, self.anchor, ""), place.digits(spec.entries)))
         self.line(f"mine = place_inside & ({number} >= first_row) & ({number} < first_row + ROWS)")
         self.open()
-        entry = self.declare(Variable("entry", prod(spec.entries)))
+        entry = self.declare("entry", prod(spec.entries))
         self.line("entry = tl.min(tl.where(mine, place, entries), axis=0)", "the first that is left")
         target = self.fresh("target")
         self.line(f"{target} = tl.sum(tl.where(place == entry, {number}, 0), axis=0)")

@@ -57,14 +57,14 @@ class _Body(RowBody):
     def __init__(self, group: Region, space: Rows, down: list[Node]):
         super().__init__(group, space)
         self.down = down
-        self.scopes[0].variables.discard(self.row.name)
-        self.declare(self.column, "column_inside")
+        self.scopes[0].variables.discard("row")
+        self.declare("column", space.counts[1], "column_inside")
         for name in ("part", "parts", "per_part", "start"):
             self.fresh(name)
 
     def open(self) -> None:
         super().open()
-        self.declare(self.row, "row_inside")
+        self.declare("row", self.space.counts[0], "row_inside")
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node in self.down:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from hybrid_lab.engines.triton.write.body import TOGETHER, Body, Refused
 from hybrid_lab.engines.triton.write.core.product import is_exact, multiplied
-from hybrid_lab.engines.triton.write.index import Variable
+from hybrid_lab.engines.triton.write.index import variable
 from hybrid_lab.engines.triton.write.source import (
     ROW_LANES,
     KernelSource,
@@ -74,7 +74,7 @@ def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[st
     body = Body(group.nodes)
     for name in ("n", "BLOCK"):
         body.fresh(name)
-    offsets = body.declare(Variable("offsets", batch * hidden), "inside")
+    offsets = body.declare("offsets", batch * hidden, "inside")
     pointers = dict(zip(states.values(), output_pointers(body, len(states)), strict=True))
     for name, value in states.items():
         if name in first:
@@ -116,7 +116,7 @@ class _Steps:
         self.type = TYPES[wide(anchor.outputs[0].dtype)]
         self.states = {name: body.pointer(value) for name, value in states.items()}
         self.outputs = dict(zip(group.outputs, output_pointers(body, len(group.outputs)), strict=True))
-        self.row = body.declare(Variable("row", self.batch), "row_inside")
+        self.row = body.declare("row", self.batch, "row_inside")
 
     def say(self, wanted: str, expression: str) -> str:
         """A line that names an expression."""
@@ -127,7 +127,7 @@ class _Steps:
     def begin_steps(self, backwards: bool) -> None:
         """The loop over the steps."""
         self.body.open()
-        self.step = self.body.declare(Variable("step", self.steps))
+        self.body.declare("step", self.steps)
         self.body.line("step = steps - 1 - time" if backwards else "step = time", self.anchor)
         self.body.line("now = time % 2", "of the states before and after a step, those that it reads")
 
@@ -138,7 +138,7 @@ class _Steps:
     def begin_units(self) -> None:
         """The loop over tiles of units."""
         self.body.open()
-        self.unit = self.body.declare(Variable("unit", self.hidden), "unit_inside")
+        self.unit = self.body.declare("unit", self.hidden, "unit_inside")
         self.body.line_each(lanes("unit", "hidden", "COLUMNS", "start + "))
         self.body.line("inside = row_inside & unit_inside")
 
@@ -154,15 +154,15 @@ class _Steps:
         body = self.body
         totals = [self.say("total", f"tl.zeros([ROWS, COLUMNS], {self.type})") for _ in range(counts)]
         body.open()
-        body.declare(Variable("across", inner), "across_inside")
-        down = body.declare(Variable("down", inner), "down_inside")
+        body.declare("across", inner, "across_inside")
+        down = body.declare("down", inner, "down_inside")
         length = f"hidden * {inner // self.hidden}" if inner != self.hidden else "hidden"
         body.line_each(lanes("across", length, "INNER", "first + "))
         body.line_each(lanes("down", length, "INNER", "first + ", down=True))
         mask = " & ".join(item for item in ("row_inside & across_inside", condition) if item)
         factor = self.say("left", f"tl.load({left} + across, mask={mask}, other=0)")
         for number, total in enumerate(totals):
-            right = body.value(self.inputs["weight"], weight(number, down.whole()))
+            right = body.value(self.inputs["weight"], weight(number, down))
             if self.hidden == 1:
                 right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
             if inner == 1:
@@ -172,19 +172,19 @@ class _Steps:
         body.close(f"for first in range(0, {length}, INNER):")
         return totals
 
-    def of(self, name: str, gate: int = 0, step: Variable | None = None) -> str:
+    def of(self, name: str, gate: int = 0, step: str = "step") -> str:
         """An element of an input at this row and unit, and at this step or another. gate : which part of it"""
-        value, step = self.inputs[name], step or self.step
+        value = self.inputs[name]
         if value.node not in self.body.nodes:  # another batch gives the same text
             return self.load(value, gate, step)
-        place = (step.whole(), self.row.whole(), self.unit.whole() + gate * self.hidden)
+        place = (variable(step, self.steps), self.row, self.unit + gate * self.hidden)
         return self.body.value(value, place[-len(value.shape) :])
 
-    def load(self, value: Value, gate: int, step: Variable) -> str:
+    def load(self, value: Value, gate: int, step: str) -> str:
         """The same of an array that is no view."""
         parts = value.shape[-1] // self.hidden
         width = f"(hidden * {parts})" if parts > 1 else "hidden"
-        row = f"({step.name} * rows + row)" if len(value.shape) == 3 else "row"
+        row = f"({step} * rows + row)" if len(value.shape) == 3 else "row"
         address = f"{self.body.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
         widened = ".to(tl.float32)" if value.dtype.name in NARROW else ""
         return self.say(label(value), f"tl.load({address}, mask=inside, other=0){widened}")
@@ -211,7 +211,7 @@ class _Steps:
         """The condition that the step counts; "" where all do."""
         if not self.op.use_sequence_length:
             return ""
-        length = self.body.value(self.inputs["sequence_length"], (self.row.whole(),))
+        length = self.body.value(self.inputs["sequence_length"], (self.row,))
         return f"(step + 1 <= {length})"
 
     def function(self, name: str, value: str) -> str:
@@ -248,7 +248,7 @@ class _Forward(_Steps):
         self.begin_units()
         left = f"{self.states['state_now']} + (now * rows + row) * hidden"
         totals = self.product(
-            left, self.hidden, self.gates, lambda gate, inner: (self.unit.whole() + gate * self.hidden, inner)
+            left, self.hidden, self.gates, lambda gate, inner: (self.unit + gate * self.hidden, inner)
         )
         mode, valid = self.op.mode, self.valid()
         before = self.say("before", f"tl.load({self.now('state_now', 'now')}, mask=inside, other=0)")
@@ -287,7 +287,7 @@ class _Forward(_Steps):
     def gru(self, totals: list[str], before: str, valid: str) -> str:
         arguments = [self.say(name, f"{totals[gate]} + {self.of('projected', gate)}") for gate, name in enumerate("rz")]
         r, z = (self.say(f"{name}_gate", self.function("sigmoid", name)) for name in arguments)
-        bias = self.body.value(self.inputs["hidden_bias"], (self.unit.whole(),))
+        bias = self.body.value(self.inputs["hidden_bias"], (self.unit,))
         inner = self.say("inner", f"{totals[2]} + {bias}")
         n = self.say("n_gate", self.function("tanh", self.say("n", f"{self.of('projected', 2)} + {r} * {inner}")))
         self.store_output(1, [r, z, n, inner])
@@ -329,7 +329,7 @@ class _Gradient(_Steps):
         """The gradient of a state: what the step after it carries on, and what comes through its gates."""
         width = self.gates * self.hidden
         left = f"{self.states['behind']} + ({half} * rows + row) * (hidden * {self.gates})"
-        (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit.whole()), condition)
+        (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit), condition)
         carried = self.say("carry", f"tl.load({self.now('carried')}, mask=inside, other=0)")
         return self.say("through", f"{through} + {carried}")
 
@@ -343,10 +343,10 @@ class _Gradient(_Steps):
     def lstm(self, dh: str, valid: str) -> Any:
         i, f, g, o = (self.of("gates", gate) for gate in range(4))
         cell = self.of("cells")
-        earlier = self.body.declare(Variable("earlier", self.steps))
+        self.body.declare("earlier", self.steps)
         line = "tl.minimum(step + 1, steps - 1)" if self.op.reverse else "tl.maximum(step - 1, 0)"
         self.body.line(f"earlier = {line}")
-        before = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step=earlier)}, {self.of('cell')})")
+        before = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step='earlier')}, {self.of('cell')})")
         tanh = self.say("tanh", self.function("tanh", cell))
         carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
         dc = self.say("dc", f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})")
