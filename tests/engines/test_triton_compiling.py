@@ -19,7 +19,7 @@ from hybrid_lab.engines.triton.build import binaries, compiling, internals
 from hybrid_lab.engines.triton.build.compiling import compile_all, divisible, request_of
 from hybrid_lab.engines.triton.build.resources import resources_of
 from hybrid_lab.engines.triton.build.targets import CHIPS, TARGETS, target_of
-from hybrid_lab.engines.triton.write.source import KernelSource, Text
+from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.node import input_node
 
 TEXT = '''\
@@ -45,10 +45,10 @@ def source(factor=2.0, n=4096, line=None):
     x, y = (input_node(name, shape=(n,), dtype="float32") for name in ("x", "y"))
     head, lines = text.split("):\n")
     arguments = [argument.split(":")[0].strip() for argument in head[head.index("(") + 1 :].split(",")]
-    written = Text(arguments, f"{head}):".splitlines(), lines.splitlines(), lambda: ("", ()))
     return KernelSource(
-        "scaled", written, "pointwise", (x,), (y,), (), {"n": n}, {"BLOCK": 1024}, {"BLOCK": n}, (("n", "BLOCK"),)
-    )
+        "scaled", "pointwise", arguments, f"{head}):".splitlines(), lines.splitlines(), lambda: ("", ()), (x,), (y,),
+        (), {"n": n}, {"BLOCK": 1024}, {"BLOCK": n}, (("n", "BLOCK"),),
+    )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -222,12 +222,9 @@ def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, N
     for value in (*source.inputs, *source.outputs):
         if value not in values:
             values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
-    written = source.written
-    if nodes is not None:
-        written = written.about(functools.partial(_about, written.comments, nodes))
     moved = replace(
         source,
-        written=written,
+        comments=source.comments if nodes is None else functools.partial(_about, source.comments, nodes),
         inputs=tuple([values[value] for value in source.inputs]),
         outputs=tuple([values[value] for value in source.outputs]),
         passes={values[value]: count for value, count in source.passes.items()},
@@ -275,16 +272,16 @@ def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
     """A kernel that was written for BoundSizes, ready to launch: plain numbers as its sizes, and as the values of the
     arguments that `run` added.
     """
-    text = source.written
-    varying = {name: item for name, item in run.arguments.items() if name in text.arguments}
+    varying = {name: item for name, item in run.arguments.items() if name in source.arguments}
     together = source.together
     if together is not None:
         together = {**together, **{name: many for name, (_, many) in varying.items()}}
     sizes = {name: int(size) for name, size in source.sizes.items()}
     values = {name: int(size) for name, (size, _) in varying.items()}
+    summary, remarks = source.comments()
     if values:
-        here = ", ".join([f"{name} = {size:,}" for name, size in values.items()])
-        summary, remarks = text.comments()
-        text = text.about(lambda: (f"{summary} Here {here}.", remarks))
+        summary += f" Here {', '.join([f'{name} = {size:,}' for name, size in values.items()])}."
     tiled = {name: int(size) for name, size in source.tiled.items()}
-    return replace(source, written=text, sizes={**sizes, **values}, tiled=tiled, together=together)
+    return replace(
+        source, comments=lambda: (summary, remarks), sizes={**sizes, **values}, tiled=tiled, together=together
+    )

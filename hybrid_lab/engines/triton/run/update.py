@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.support import refusal
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
-from hybrid_lab.engines.triton.write.source import KernelSource, Text, counted, function
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_source
 from hybrid_lab.engines.triton.write.words import TYPES
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
@@ -99,27 +99,26 @@ class Rule:
         self.text, self.places = self._written(lowered, self.group)
 
     def _written(self, graph: Graph, group: Region) -> tuple[str, list[int]]:
-        body = Body(group.nodes)
-        for name in ("n", "offsets"):
-            body.fresh(name)
+        body = Body(Region(group.nodes, group.inputs, ()))
+        body.fresh("n")
         elements = prod(group.outputs[0].shape)
         offsets = body.declare("offsets", elements, "inside")
         try:
             names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
         except Refused as reason:
             raise EngineError(f"the update {graph.name} is not one kernel: {reason}") from None
-        inputs, pointers, places = list(graph.inputs), [], [self._place(graph, value) for value in body.inputs]
+        inputs, places = list(graph.inputs), [self._place(graph, value) for value in body.inputs]
         for value, name in zip(group.outputs, names, strict=True):
             target = self._targets[graph.outputs.index(value)]
             place = self.arrays.index(target)
             pointer = body.inputs.get(inputs[place])
             if pointer is None:  # written without being read
-                pointer = body.fresh(f"{target.node.name}_ptr")
-                pointers.append(pointer)
+                pointer = body.pointers[value] = body.fresh(f"{target.node.name}_ptr")
                 places.append(place)
             body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
         summary = f"{counted(group.nodes)} on a block of one weight."
-        text = function(self.name, body, pointers, ["inside = offsets < n"], ["offsets", "n"], [], summary).printed()
+        sizes = {"offsets": BLOCK, "n": elements}
+        text = kernel_source(body, "update", self.name, summary, ["inside = offsets < n"], sizes, {}, {}, ()).text
         return text[text.index("@triton.jit") :], places
 
     def _place(self, graph: Graph, value: Value) -> int:
@@ -168,14 +167,15 @@ class DeviceUpdate:
         dtypes = (("weights", "int64"), ("blocks", "int32"), ("numbers", self.rules[0].dtype))
         tables = tuple(input_node(name, shape=(1,), dtype=np.dtype(dtype)) for name, dtype in dtypes)
         programs = -(-largest // BLOCK)
+        summary = "One step of all weights, a program for each block of one of them."
         return KernelSource(
-            self.name, self.text, "update", tables, (), (), {"programs": programs}, {"BLOCK": BLOCK},
-            {"BLOCK": largest}, (("programs", ""),),
+            self.name, "update", *self.text, lambda: (summary, ()), tables, (), (), {"programs": programs},
+            {"BLOCK": BLOCK}, {"BLOCK": largest}, (("programs", ""),),
         )  # fmt: skip
 
     @cached_property
-    def text(self) -> Text:
-        """The module's text: the rules as functions, and the kernel that calls them."""
+    def text(self) -> tuple[list[str], list[str], list[str]]:
+        """The rules as functions, and the kernel that calls them: its arguments, what comes before it, its lines."""
         lines = [
             "block_ptr = blocks_ptr + tl.program_id(0) * 2",
             f"row_ptr = weights_ptr + tl.load(block_ptr) * {self.width}",
@@ -197,11 +197,10 @@ class DeviceUpdate:
             *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
             f"def {self.name}({', '.join(arguments)}: tl.constexpr):",
         ]  # fmt: skip
-        summary = "One step of all weights, a program for each block of one of them."
-        return Text(arguments, head, [f"    {line}" for line in lines], lambda: (summary, ()))
+        return arguments, head, [f"    {line}" for line in lines]
 
     def __repr__(self) -> str:
-        return self.text.printed()
+        return self.for_elements(BLOCK).text
 
 
 class DeviceStep:

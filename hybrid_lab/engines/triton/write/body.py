@@ -51,12 +51,19 @@ from hybrid_lab.engines.triton.write.words import (
     wrapped,
 )
 from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
 from hybrid_lab.ops.framework.kernel import Pointwise
 
 #: What arguments for sizes that vary are called (see reuse.shown).
 _SIZE = re.compile(r"size\d+")
 _WORD = re.compile(r"\w+")
+
+#: Names that the lines of kernels use themselves.
+_OWN = frozenset(
+    "rows columns inner batches keys queries entries hidden steps parts per_part elements start end "
+    "first_row time now earlier mine seed _".split()
+)
 
 #: Longer masks and addresses of a load stand in a line of their own.
 _LONG = 56
@@ -94,8 +101,9 @@ class Scope:
 
 
 class Body:
-    """nodes : the operators that the kernel computes itself.
+    """group : the operators that the kernel computes itself, and the values that it stores.
 
+    pointers : stored value -> its pointer argument
     inputs : loaded value -> its pointer argument, in the order of first use; draws : draw numbers that are arguments
     widens : whether float16 and bfloat16 are computed in float32; the factors of a product are not
     counts : pairs (whole number, the argument that has it, "" before its first use): divisors of means, which are not
@@ -110,7 +118,8 @@ class Body:
     #: As in KernelSource.
     precision = ""
 
-    def __init__(self, nodes: Collection[Node]):
+    def __init__(self, group: Region):
+        nodes = group.nodes
         self.nodes = set(nodes)
         self.inputs: dict[Value, str] = {}
         self.draws: list[int] = []
@@ -120,7 +129,9 @@ class Body:
         self.counts: list[tuple[int, str]] = []
         self.lengths: dict[str, str] = {}
         draws = {f"draw{node.draw or 0}" for node in nodes if node.op.random}
-        self._taken = {"tl", "triton", "seed", "float", "range", *FUNCTIONS, *draws}
+        self._taken = {"tl", "triton", "float", "range", *_OWN, *FUNCTIONS, *draws}
+        names = ["out_ptr"] if len(group.outputs) == 1 else [f"out{index}_ptr" for index in range(len(group.outputs))]
+        self.pointers = dict(zip(group.outputs, map(self.fresh, names), strict=True))
         self._lines = 0
         self._made_of: dict[str, set[str]] = {}
         self._heavy: dict[Value, tuple[Place, str]] = {}

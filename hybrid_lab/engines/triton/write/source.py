@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -40,46 +40,14 @@ COUNTED = ("parts", "planes")
 Comments = Callable[[], tuple[str, Sequence[Remark]]]
 
 
-@dataclass(frozen=True, eq=False)
-class Text:
-    """The source text of a kernel. Comments and sizes in it describe one model and are not compiled, so that equal
-    kernels of other layers and models have equal code.
-
-    arguments : names of the function's arguments; head, lines : the text before and behind the function's docstring
-    """
-
-    arguments: Sequence[str]
-    head: Sequence[str]
-    lines: Sequence[str]
-    comments: Comments
-
-    @cached_property
-    def code(self) -> str:
-        """The text as it is compiled, without comments and docstrings."""
-        lines = [line.split("  # ")[0] for line in (*self.head, *self.lines) if not line.startswith('    """')]
-        return "\n".join(lines) + "\n"
-
-    def about(self, comments: Comments) -> Text:
-        """The same text with other comments."""
-        text = replace(self, comments=comments)
-        text.__dict__["code"] = self.code
-        return text
-
-    def printed(self) -> str:
-        """The text as people read it."""
-        summary, remarks = self.comments()
-        plain = list(self.lines[: len(self.lines) - len(remarks)])
-        commented = _origins_once([*zip(self.lines[len(plain) :], map(said, remarks), strict=True)])
-        width = min(max((len(text) for text, comment in commented if comment), default=4), 76)
-        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in commented]
-        return "\n".join([*self.head, f'    """{summary}"""', *plain, *lines, ""])
-
-
 @dataclass(frozen=True)
 class KernelSource:
     """A kernel's text and how to call it: inputs, outputs, seed and draws if it draws, sizes, and blocks as constants.
 
-    name : of the function; written : its text; kind : "pointwise", "rows", "rows in a loop" ...
+    name : of the function; kind : "pointwise", "rows", "rows in a loop" ...
+    arguments : names of the function's arguments; head, lines : the text before and behind the function's docstring
+    comments : returns the docstring and a remark for each of the last lines. They describe one model and are not
+        compiled, so that equal kernels of other layers and models have equal code
     inputs : Values in the order of the pointer arguments; outputs : likewise after them
     draws : draw numbers that the kernel takes, after seed, one argument each
     sizes : name -> whole number handed over at each launch
@@ -94,8 +62,11 @@ class KernelSource:
     """
 
     name: str
-    written: Text
     kind: str
+    arguments: Sequence[str]
+    head: Sequence[str]
+    lines: Sequence[str]
+    comments: Comments
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     draws: tuple[int, ...]
@@ -112,17 +83,23 @@ class KernelSource:
     @cached_property
     def text(self) -> str:
         """The source as people read it, with comments."""
-        return self.written.printed()
+        summary, remarks = self.comments()
+        plain = list(self.lines[: len(self.lines) - len(remarks)])
+        commented = _origins_once([*zip(self.lines[len(plain) :], map(said, remarks), strict=True)])
+        width = min(max((len(text) for text, comment in commented if comment), default=4), 76)
+        lines = [f"{text:<{width}}  # {comment}" if comment else text for text, comment in commented]
+        return "\n".join([*self.head, f'    """{summary}"""', *plain, *lines, ""])
 
-    @property
+    @cached_property
     def code(self) -> str:
-        """The source as it is compiled, equal for equal kernels of other layers and models."""
-        return self.written.code
+        """The source as it is compiled, without comments and docstrings."""
+        lines = [line.split("  # ")[0] for line in (*self.head, *self.lines) if not line.startswith('    """')]
+        return "\n".join(lines) + "\n"
 
     @cached_property
     def passed(self) -> tuple[str, ...]:
         """The names of the sizes that the kernel takes; the other sizes only decide how many programs there are."""
-        return tuple(name for name in self.sizes if name in self.written.arguments)
+        return tuple(name for name in self.sizes if name in self.arguments)
 
     def programs(self, blocks: Mapping[str, int]) -> tuple[int, ...]:
         """How many programs run along each axis of the launch, with these blocks."""
@@ -134,7 +111,7 @@ class KernelSource:
         types = [_pointer(value.dtype) for value in (*self.inputs, *self.outputs)]
         types += ["i64"] * bool(self.draws) + ["i64"] * len(self.draws)
         types += ["i32"] * len(self.passed) + ["constexpr"] * len(self.blocks)
-        return dict(zip(self.written.arguments, types, strict=True))
+        return dict(zip(self.arguments, types, strict=True))
 
     @cached_property
     def multiples(self) -> tuple[tuple[int, str, int], ...]:
@@ -217,34 +194,16 @@ ROW_LANES = lanes("row", "rows", "ROWS", "tl.program_id(0) * ROWS + ", down=True
 COLUMN_LANES = lanes("column", "columns", "COLUMNS")
 
 
-def output_pointers(body: Body, count: int) -> list[str]:
-    """The arguments that the kernel stores to."""
-    return [body.fresh("out_ptr" if count == 1 else f"out{index}_ptr") for index in range(count)]
-
-
 def kernel_source(
-    body: Body, kind: str, name: str, summary: str, pointers: Mapping[Value, str], head: Sequence[str],
-    sizes: Mapping[str, int], blocks: Mapping[str, int], tiled: Mapping[str, int], grid: tuple[tuple[str, str], ...],
-    **more: Any,
+    body: Body, kind: str, name: str, summary: str, head: Sequence[str], sizes: Mapping[str, int],
+    blocks: Mapping[str, int], tiled: Mapping[str, int], grid: tuple[tuple[str, str], ...], **more: Any,
 ) -> KernelSource:  # fmt: skip
-    """The kernel whose text is `head` and then the lines of the body.
+    """The kernel whose text is `head` and then the lines of the body, behind imports and the functions that it calls.
 
-    pointers : output -> its argument; head : lines that compute the places
-    summary : the docstring; the other arguments are fields of KernelSource
+    head : lines that compute the places; summary : the docstring; the other arguments are fields of KernelSource
     """
-    text = function(name, body, list(pointers.values()), head, list(sizes), list(blocks), summary)
-    inputs, draws = tuple(body.inputs), tuple(body.draws)
-    more["precision"] = body.precision
-    return KernelSource(name, text, kind, inputs, tuple(pointers), draws, sizes, blocks, tiled, grid, **more)
-
-
-def function(
-    name: str, body: Body, outputs: Sequence[str], head: Sequence[str], sizes: Sequence[str], blocks: Sequence[str],
-    summary: str,
-) -> Text:  # fmt: skip
-    """The text of the module: imports, helpers, and the function with its lines."""
     assert len(body.scopes) == 1
-    arguments = [*body.inputs.values(), *outputs]
+    arguments = [*body.inputs.values(), *body.pointers.values()]
     arguments += ["seed"] * bool(body.draws) + [f"draw{number}" for number in body.draws]
     written = body.scopes[0].lines
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
@@ -258,7 +217,11 @@ def function(
         call = [f"def {name}(", *(f"    {line}" for line in wrapped), "):"]
     lines = [f"    {line}" for line in (*head, *(text for text, _ in written))]
     remarks = [remark for _, remark in written]
-    return Text([*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks))
+    return KernelSource(
+        name, kind, [*arguments, *blocks], [*top, "@triton.jit", *call], lines, lambda: (summary, remarks),
+        tuple(body.inputs), tuple(body.pointers), tuple(body.draws), sizes, blocks, tiled, grid,
+        precision=body.precision, **more,
+    )  # fmt: skip
 
 
 def _origins_once(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

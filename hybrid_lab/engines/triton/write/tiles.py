@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from hybrid_lab.engines.triton.write.reuse import choice
 from hybrid_lab.engines.triton.write.source import KernelSource, block_for, covering, power_of_two
 from hybrid_lab.ops.framework.dtypes import NARROW
 
+#: The blocks of a kernel, and the warps of a program.
+Tiles = tuple[dict[str, int], int]
 #: Tensor cores want tiles of at least 16 along each axis.
 LEAST = 16
 #: A GPU is busy with so many programs.
@@ -26,34 +27,25 @@ _LADDER = ((128, 128, 8), (128, 64, 4), (64, 128, 4), (64, 64, 4), (32, 64, 4), 
 _INNER, _EXACT_INNER = 32, 16
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """blocks : as KernelSource.blocks; warps : of a program; stages : of a pipelined loop, None for the backend's"""
-
-    blocks: Mapping[str, int]
-    warps: int = 4
-    stages: int | None = None
-
-
 @choice
-def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) -> Configuration:
+def for_product(rows: int, columns: int, inner: int, batches: int, exact: bool) -> Tiles:
     """The largest tiles of which there are enough to keep a GPU busy, else the smallest.
 
     exact : float32 or wider without tensor cores, where larger tiles than 64 x 64 x 16 do not fit into registers
     """
     step = power_of_two(inner, LEAST, _EXACT_INNER if exact else _INNER)
     fitting = [item for item in _LADDER if not exact or item[0] * item[1] <= 64 * 64]
-    configuration = Configuration({})
+    tiles: Tiles = {}, 4
     for most_rows, most_columns, warps in fitting:
         high, wide = power_of_two(rows, LEAST, most_rows), power_of_two(columns, LEAST, most_columns)
         blocks = {"ROWS": high, "COLUMNS": wide, "INNER": step}
-        configuration = Configuration(blocks, min(warps, max(1, high * wide // 256)))
+        tiles = blocks, min(warps, max(1, high * wide // 256))
         if -(-rows // high) * -(-columns // wide) * batches >= ENOUGH:
             break
-    return configuration
+    return tiles
 
 
-def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = False) -> Configuration:
+def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = False) -> Tiles:
     """What fits into a program's registers.
 
     width : numbers of a query, key or value, which a program holds whole; exact : as for products
@@ -62,24 +54,24 @@ def for_attention(rows: int, keys: int, width: int, exact: bool, whole: bool = F
     if whole:
         wide = covering(keys, LEAST)
         most = max(LEAST, (2048 if exact else 8192) // wide)
-        return Configuration({"ROWS": block_for(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4, 1)
+        return {"ROWS": block_for(rows, LEAST, min(most, 64)), "KEYS": wide}, 8 if exact else 4
     if exact:
         high, wide, warps = 32, 32 if width <= 64 else 16, 8
     else:
         high, wide, warps = (64, 64, 4) if width <= 128 else (32, 32, 4)
     blocks = {"ROWS": block_for(rows, LEAST, high), "KEYS": block_for(keys, LEAST, wide)}
-    return Configuration(blocks, warps if blocks["ROWS"] > LEAST else 4, 1)
+    return blocks, warps if blocks["ROWS"] > LEAST else 4
 
 
 @choice
-def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Configuration:
+def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Tiles:
     """As for_attention, for its gradients, which have up to two sums and two inner products at hand."""
     if exact:
         high, wide, warps = (32, 16, 8) if width <= 64 else (16, 16, 8)
     else:
         high, wide, warps = (64, 32, 4) if width <= 64 else (32, 32, 4)
     blocks = {"ROWS": power_of_two(rows, LEAST, high), "KEYS": power_of_two(keys, LEAST, wide)}
-    return Configuration(blocks, warps if rows > LEAST else 4, 1)
+    return blocks, warps if rows > LEAST else 4
 
 
 def family(architecture: str) -> str:
@@ -89,20 +81,20 @@ def family(architecture: str) -> str:
     return "gfx950" if architecture == "gfx950" else "cdna" if architecture.startswith("gfx9") else "rdna"
 
 
-def configurations(source: KernelSource, architecture: str) -> tuple[Configuration, ...]:
-    """What is worth trying for a kernel on a chip, none larger than the kernel's arrays; () for other kinds."""
+def configurations(source: KernelSource, architecture: str) -> tuple[KernelSource, ...]:
+    """The kernel with tiles that are worth trying on a chip, none larger than its arrays; () for other kinds."""
     kind = "product" if "INNER" in source.tiled else "attention" if "KEYS" in source.tiled else ""
     kind = "rows" if source.kind == "rows" else kind
     if kind != "rows" and 'input_precision="ieee"' in source.code and source.outputs[0].dtype.name not in NARROW:
         kind = f"exact {kind}"
     if kind == "product" and '"tf32"' in source.code and source.outputs[0].dtype.name == "float32":
         kind = "tf32 product"  # whose factors take twice the room of float16's
-    distinct: dict[tuple[object, ...], Configuration] = {}
+    distinct: dict[tuple[object, ...], KernelSource] = {}
     for item in _table().get(kind, {}).get(family(architecture), []):
         sizes = {name: size for name, size in item.items() if name in source.tiled}
         blocks = dict(source.blocks)
         blocks |= {name: power_of_two(source.tiled[name], LEAST, size) for name, size in sizes.items()}
-        configuration = Configuration(blocks, item["warps"], item.get("stages"))
+        configuration = replace(source, blocks=blocks, warps=item["warps"], stages=item.get("stages"))
         distinct.setdefault((tuple(blocks.items()), configuration.warps, configuration.stages), configuration)
     return tuple(distinct.values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.engines.triton.write.body import Body
-from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source, output_pointers
+from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_name, kernel_source
 from hybrid_lab.engines.triton.write.words import typed
 from hybrid_lab.graph.node import Constant
 from hybrid_lab.graph.partition import Region
@@ -18,14 +18,12 @@ BLOCK, MANY = 1024, 16
 def write_pointwise(group: Region) -> KernelSource:
     """The kernel of a group whose outputs have equally many elements."""
     elements = prod(group.outputs[0].shape)
-    body = Body(group.nodes)
-    for name in ("n", "BLOCK"):
-        body.fresh(name)
+    body = Body(group)
+    body.fresh("n")
     body.counts = [(count, "") for count in (*_counts(group, elements), *_counts_of_sizes(group))]
     offsets = body.declare("offsets", elements, "inside")
     names = [body.value(value, offsets.digits(value.shape)) for value in group.outputs]
-    pointers = dict(zip(group.outputs, output_pointers(body, len(names)), strict=True))
-    for (value, pointer), name in zip(pointers.items(), names, strict=True):
+    for (value, pointer), name in zip(body.pointers.items(), names, strict=True):
         body.runs_along(offsets, value.dtype)
         body.line(f"tl.store({pointer} + offsets, {name}, mask=inside)")
     summary = f"{counted(group.nodes)} over {typed(group.outputs[-1])}."
@@ -33,7 +31,7 @@ def write_pointwise(group: Region) -> KernelSource:
     sizes = {"n": elements} | {item: count for count, item in body.counts if item}
     block = BLOCK if max(body.loads) <= MANY else BLOCK // 4
     return kernel_source(
-        body, "pointwise", kernel_name(group.nodes), summary, pointers, head, sizes, {"BLOCK": block},
+        body, "pointwise", kernel_name(group.nodes), summary, head, sizes, {"BLOCK": block},
         {"BLOCK": elements}, (("n", "BLOCK"),), together=body.together({"offsets": "n"}),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -28,7 +28,6 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     kernel_source,
     lanes,
-    output_pointers,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, tensor, wide
 from hybrid_lab.graph.node import Node, Value, input_node
@@ -101,7 +100,7 @@ def _times(product: Node) -> int:
     contraction = contraction_of(product)
     assert contraction is not None
     sizes = sizes_of(contraction)
-    blocks = tiles.for_product(**sizes, exact=True).blocks
+    blocks, _ = tiles.for_product(**sizes, exact=True)
     return max(-(-sizes["rows"] // blocks["ROWS"]), -(-sizes["columns"] // blocks["COLUMNS"]))
 
 
@@ -167,13 +166,11 @@ class ProductBody(Body):
     """
 
     def __init__(self, group: Region, anchor: Node, precision: str = "ieee"):
-        super().__init__(group.nodes)
+        super().__init__(group)
         product = contraction_of(anchor)
         assert product is not None
         self.anchor, self.product, self.precision = anchor, product, precision
-        for name in ("rows", "columns", "inner", "batches", "ROWS", "COLUMNS", "INNER", "start", "part", "per_part"):
-            self.fresh(name)
-        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
+        self.fresh("part")
         self.lengths = {"row": "rows", "column": "columns", "across": "inner", "down": "inner"}
         self.batch = self.declare("batch", prod(product.batch))
         self.row = self.declare("row", prod(product.rows), "row_inside")
@@ -222,8 +219,8 @@ class ProductBody(Body):
         load = f"tl.load({self.pointer(parts)} + {where}, mask=row_inside & column_inside, other=0)"
         self.line(f"    {self.total} += {load}")
 
-    def finish(self) -> None:
-        """Scale, bias and epilogue, and the stores."""
+    def finish(self, stored: Collection[Value] = ()) -> None:
+        """Scale, bias and epilogue, and the stores. stored : outputs that are stored already"""
         product, elements = self.product, Elements(self, self.anchor, "")
         if product.scale != 1:
             self.line(f"{self.total} *= {elements.literal(product.scale)}")
@@ -231,12 +228,13 @@ class ProductBody(Body):
             self.line(f"{self.total} += {product.bias(elements, *self.space)}")
         shape = self.anchor.outputs[0].shape
         where = linear(self.place, shape)
-        for value, pointer in self.pointers.items():
+        for value in [value for value in self.pointers if value not in stored]:
             place = unravel(where, value.shape)
             if prod(value.shape) != prod(shape) or place is None:
                 raise Refused("an output with another number of elements than the product")
             self.runs_along(where, value.dtype)
-            self.store_tile(pointer, where, self.value(value, place), ("row", "column"), formula(where, self.lengths))
+            number = formula(where, self.lengths)
+            self.store_tile(self.pointers[value], where, self.value(value, place), ("row", "column"), number)
 
 
 def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple[KernelSource, ...]:
@@ -245,7 +243,7 @@ def write_product(group: Region, anchor: Node, precision: str = "ieee") -> tuple
     assert product is not None
     sizes = sizes_of(product)
     chosen = tiles.for_product(**sizes, exact=is_exact(anchor, precision))
-    parts = count_parts(sizes, chosen)
+    parts = count_parts(sizes, chosen[0])
     if sizes["batches"] * parts > MOST_PROGRAMS:
         raise Refused(f"more than {MOST_PROGRAMS} products")
     if parts <= 1:
@@ -261,9 +259,9 @@ def is_exact(node: Node, precision: str) -> bool:
     return dtype == "float64" or (dtype == "float32" and precision == "ieee")
 
 
-def count_parts(sizes: Sizes, chosen: tiles.Configuration) -> int:
+def count_parts(sizes: Sizes, blocks: Mapping[str, int]) -> int:
     """How many programs share a tile."""
-    count = prod(-(-sizes[name.lower()] // chosen.blocks[name]) for name in ("ROWS", "COLUMNS")) * sizes["batches"]
+    count = prod(-(-sizes[name.lower()] // blocks[name]) for name in ("ROWS", "COLUMNS")) * sizes["batches"]
     return max(2, min(-(-BUSY // count), sizes["inner"] // PART, MOST_PARTS)) if _is_shared(sizes, count) else 1
 
 
@@ -273,7 +271,7 @@ def _is_shared(sizes: Sizes, count: int) -> bool:
     return sizes["inner"] >= SPLIT and count < FEW_TILES
 
 
-def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str) -> KernelSource:
+def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, precision: str) -> KernelSource:
     body = ProductBody(group, anchor, precision)
     body.sum()
     body.finish()
@@ -282,7 +280,7 @@ def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuratio
 
 
 def _parts(
-    group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Configuration, precision: str, left: Value
+    group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, precision: str, left: Value
 ) -> KernelSource:
     """The kernel that leaves a part for each program of a tile."""
     body = ProductBody(Region(group.nodes, group.inputs, (left,)), anchor, precision)
@@ -294,7 +292,7 @@ def _parts(
     where = f"{body.pointers[left]} + ({plane} * rows + row) * columns + column"
     body.runs_along(body.column, left.dtype)
     body.line(f"tl.store({where}, {body.total}, mask=row_inside & column_inside)")
-    step = chosen.blocks["INNER"]
+    step = chosen[0]["INNER"]
     per_part = -(-sizes["inner"] // (parts * step)) * step
     first = operators_before(anchor, group.nodes)
     computed = [node for node in group.nodes if node in first or node is anchor]
@@ -315,41 +313,41 @@ def _total(group: Region, anchor: Node, sizes: Sizes, left: Value) -> KernelSour
     computed = [node for node in group.nodes if node not in first]
     summary = f"The sum of {left.shape[0]:,} parts of {sizes['rows']:,} x {sizes['columns']:,}{and_more(computed)}."
     return _source(
-        body, kernel_name(computed), summary, "product of parts", sizes, tiles.Configuration(blocks),
+        body, kernel_name(computed), summary, "product of parts", sizes, (blocks, 4),
         {"parts": left.shape[0]},
     )  # fmt: skip
 
 
 def _source(
-    body: ProductBody, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Configuration,
+    body: ProductBody, name: str, summary: str, kind: str, sizes: Sizes, chosen: tiles.Tiles,
     more: dict[str, int] | None = None,
 ) -> KernelSource:  # fmt: skip
     """The text of a kernel over tiles of rows and columns, and how it is launched."""
-    more = more or {}
-    grid, head = _programs(sizes, chosen, "per_part" in more)
+    more, (blocks, warps) = more or {}, chosen
+    grid, head = _programs(sizes, blocks, "per_part" in more)
     numbers = {**sizes, **more}
     if "per_part" in more:
         numbers["planes"] = sizes["batches"] * more["parts"]
     return kernel_source(
-        body, kind, name, summary, body.pointers, head, numbers, chosen.blocks,
-        {key: numbers[key.lower()] for key in chosen.blocks}, grid, warps=chosen.warps, stages=chosen.stages,
+        body, kind, name, summary, head, numbers, blocks,
+        {key: numbers[key.lower()] for key in blocks}, grid, warps=warps,
         together=body.together() | (body.together({"across": "per_part"}) if "per_part" in more else {}),
     )  # fmt: skip
 
 
 @choice
-def _is_swizzled(sizes: Sizes, chosen: tiles.Configuration, axes: Sequence[tuple[str, str]]) -> bool:
-    return all(sizes[size] > NEAR * chosen.blocks[block] for size, block in axes)
+def _is_swizzled(sizes: Sizes, blocks: Mapping[str, int], axes: Sequence[tuple[str, str]]) -> bool:
+    return all(sizes[size] > NEAR * blocks[block] for size, block in axes)
 
 
-def _programs(sizes: Sizes, chosen: tiles.Configuration, parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+def _programs(sizes: Sizes, blocks: Mapping[str, int], parts: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """The launch's grid, and the lines that say which tile is a program's."""
     axes = (("rows", "ROWS"), ("columns", "COLUMNS"))
     if sizes["columns"] > MOST_PROGRAMS * tiles.LEAST:  # only the first axis of a launch has room for them
         axes = axes[::-1]
     number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(axes)}
     head = []
-    if _is_swizzled(sizes, chosen, axes):
+    if _is_swizzled(sizes, blocks, axes):
         names = [f"{size.removesuffix('s')}_tile" for size, _ in axes]
         head = [f"{names[1]}, {names[0]} = tl.swizzle2d(", "    tl.program_id(1), tl.program_id(0), "
                 f"tl.num_programs(1), tl.num_programs(0), {NEAR}", ")"]  # fmt: skip

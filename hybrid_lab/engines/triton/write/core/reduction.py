@@ -39,7 +39,6 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     kernel_source,
     lanes,
-    output_pointers,
     power_of_two,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
@@ -165,17 +164,14 @@ class RowBody(Body):
     """A body over `row` and `column`. reduce : writes a reduction's lines and names its result"""
 
     def __init__(self, group: Region, space: Rows):
-        super().__init__(group.nodes)
+        super().__init__(group)
         self.space = space
         rows, columns = space.counts
-        for name in ("rows", "columns", "ROWS", "COLUMNS"):
-            self.fresh(name)
         self.counts = [(columns, "columns")]
         self.lengths = {"row": "rows", "column": "columns"}
         self.row = self.declare("row", rows, "row_inside")
         self.column = variable("column", columns)
         self.results: dict[Node, str] = {}
-        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.reduce: Callable[[Node], str] = self.whole_row
         self._loops: dict[Value, set[Scope]] = {}
 
@@ -300,7 +296,7 @@ def _rows(group: Region, looped: bool) -> tuple[KernelSource, int]:
     summary = f"{counted(group.nodes)} over {rows:,} rows of {columns:,} elements{', in a loop' * looped}."
     blocks, warps = fitted(body, space.tile(0 if looped else covering(columns, 2), max(body.loads) > MANY))
     source = kernel_source(
-        body, "rows in a loop" if looped else "rows", kernel_name(group.nodes), summary, body.pointers, head,
+        body, "rows in a loop" if looped else "rows", kernel_name(group.nodes), summary, head,
         {"rows": rows, "columns": columns}, blocks, {"ROWS": rows}, (("rows", "ROWS"),), warps=warps,
         passes=body.passes, together=body.together(),
     )  # fmt: skip

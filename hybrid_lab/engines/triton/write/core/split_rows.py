@@ -82,8 +82,7 @@ def _parts(
 ) -> KernelSource:
     """The kernel that stores a part for each program. computed : its operators and outputs"""
     body = RowBody(Region(group.nodes, group.inputs, computed.outputs), space)
-    for name in ("part", "parts", "per_part", "elements"):
-        body.fresh(name)
+    body.fresh("part")
     (rows, columns), parts, nodes = space.counts, spaces[0].shape[0], reductions(computed.nodes)
     loop = "for start in range(part * per_part, part * per_part + per_part, COLUMNS):"
     accumulate(body, nodes, loop, "elements", [value for value in computed.outputs if value not in spaces])
@@ -98,7 +97,7 @@ def _parts(
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     tile, warps = fitted(body, tile)
     return kernel_source(
-        body, "parts of rows", name, summary, body.pointers, head, sizes, tile, {"ROWS": rows},
+        body, "parts of rows", name, summary, head, sizes, tile, {"ROWS": rows},
         (("rows", "ROWS"), ("parts", "")), warps=warps,
         together=body.together() | body.together({"column": "per_part"}),
     )  # fmt: skip
@@ -114,8 +113,6 @@ def put_together(
     rows, parts, nodes = space.counts[0], spaces[0].shape[0], reductions(computed)
     body = RowBody(group, space)
     body.column = body.declare("column", parts, "column_inside")
-    for name in ("elements", "per_part"):
-        body.fresh(name)
     body.counts = [(space.counts[1], "elements")]
     parts_of: dict[Node, str] = {}
     for node, value in zip(nodes, spaces, strict=True):
@@ -143,6 +140,6 @@ def put_together(
         raise Refused("more parts than one tile has")
     blocks = {"ROWS": block_for(rows, 1, max(1, reduction.TILE // width)), "COLUMNS": width}
     return kernel_source(
-        body, "rows of parts", kernel_name(computed), summary, body.pointers, [*ROW_LANES, *COLUMN_LANES], sizes,
+        body, "rows of parts", kernel_name(computed), summary, [*ROW_LANES, *COLUMN_LANES], sizes,
         blocks, {"ROWS": rows}, (("rows", "ROWS"),), together=body.together({"row": "rows"}),
     )  # fmt: skip

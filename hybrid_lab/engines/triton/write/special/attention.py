@@ -166,12 +166,13 @@ class AttentionBody(ProductBody):
             raise Refused("a bias in the products of an attention")
         if max(prod(first.inner), prod(self.product.columns)) > MOST_WIDTH:
             raise Refused(f"queries or values of more than {MOST_WIDTH} numbers")
-        for name in ("keys", "KEYS"):
-            self.fresh(name)
         self.across = self.declare("across", prod(first.inner), "across_inside")
         self.down = self.declare("down", prod(first.inner), "down_inside")
         self.most, self.sum_so_far, self.mixed = (self.fresh(name) for name in ("most", "total", "mixed"))
         self.score, self.score_place = "", ()
+        parts = attention.nodes - {attention.mixed}
+        #: The outputs that are no result of the attention, or made of it.
+        self.parts = [value for value in group.outputs if value.node in parts or is_statistic(value, attention)]
 
     def anchored(self, value: Value, place: Place) -> str:
         if value.node in (self.attention.maximum, self.attention.total) and self.total:
@@ -245,13 +246,13 @@ class AttentionBody(ProductBody):
         batch, rows = self.batch.digits(self.first.batch), self.row.digits(self.first.rows)
         scores = self.first.place(batch, rows, (ZERO,) * len(self.first.columns))
         count = prod(self.first.columns)
-        for value in [value for value in self.pointers if is_statistic(value, self.attention)]:
+        for value in self.parts:
             place = scores[: len(value.shape) - 1] + (ZERO,)
             where = linear(place, value.shape)
             if where * count != linear(scores, self.attention.scores.outputs[0].shape):
                 raise Refused("a softmax of other rows")
             name = self.value(value, place)
-            address = [self.pointers.pop(value), str(where)]
+            address = [self.pointers[value], str(where)]
             address += ["row"] if "row" not in where.variables else []
             self.line(f"tl.store({' + '.join(address)}, {name}, mask=row_inside)")
 
@@ -308,11 +309,11 @@ class WholeBody(AttentionBody):
         """Store what has an element for each query and key."""
         scores = self.attention.scores.outputs[0]
         place = linear(self.score_place, scores.shape)
-        for value in [value for value in self.pointers if value.node in self.attention.nodes - {self.attention.mixed}]:
+        for value in self.parts:
             where = unravel(place, value.shape)
             if where is None or prod(value.shape) != prod(scores.shape):
                 raise Refused("a part of the softmax without one element for each query and key")
-            self.store_tile(self.pointers.pop(value), place, self.value(value, where), ("row", "key"))
+            self.store_tile(self.pointers[value], place, self.value(value, where), ("row", "key"))
 
 
 def is_statistic(value: Value, attention: Attention) -> bool:
@@ -328,7 +329,6 @@ def write_attention(group: Region, attention: Attention, precision: str = "ieee"
     parts = [value for value in group.outputs if value.node in attention.nodes and value.node is not attention.mixed]
     stored = any(not is_statistic(value, attention) for value in parts)
     body = (WholeBody if stored else AttentionBody)(group, attention, precision)
-    pointers = dict(body.pointers)
     first, second = body.first, body.product
     sizes = {
         "rows": prod(second.rows),
@@ -343,11 +343,11 @@ def write_attention(group: Region, attention: Attention, precision: str = "ieee"
     body.attend()
     if not stored:
         body.store_statistics()
-    body.finish()
+    body.finish(body.parts)
     width = max(sizes["columns"], sizes["inner"])
-    chosen = tiles.for_attention(sizes["rows"], sizes["keys"], width, exact, stored)
+    tile, warps = tiles.for_attention(sizes["rows"], sizes["keys"], width, exact, stored)
     blocks = {
-        **chosen.blocks,
+        **tile,
         "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),
         "INNER": power_of_two(sizes["inner"], tiles.LEAST),
     }
@@ -368,6 +368,6 @@ def write_attention(group: Region, attention: Attention, precision: str = "ieee"
     name = "_".join(["attention", *([kernel_name(around).removeprefix("k_")] if around else [])])
     tiled = {"ROWS": sizes["rows"]} if stored else {"ROWS": sizes["rows"], "KEYS": sizes["keys"]}
     return kernel_source(
-        body, "whole attention" if stored else "attention", name, summary, pointers, head, sizes, blocks, tiled, grid,
-        warps=chosen.warps, stages=chosen.stages,
+        body, "whole attention" if stored else "attention", name, summary, head, sizes, blocks, tiled, grid,
+        warps=warps, stages=1,
     )  # fmt: skip

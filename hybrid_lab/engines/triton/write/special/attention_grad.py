@@ -24,7 +24,6 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     kernel_source,
     lanes,
-    output_pointers,
     power_of_two,
 )
 from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leading_to_products
@@ -179,7 +178,7 @@ class ChainedBody(Body):
     rounds = False
 
     def __init__(self, group: Region, chained: Chained, precision: str):
-        super().__init__(group.nodes)
+        super().__init__(group)
         self.chained, self.precision = chained, precision
         self.ends = [(node, self._product(node)) for node in chained.ends]
         first = self.ends[0][1]
@@ -192,11 +191,8 @@ class ChainedBody(Body):
                 raise Refused("products over other rows")
         if self.counts_of[self.along] == 1:
             raise Refused("a sum of one element")
-        for name in (*self.counts_of, "ROWS", self.along.upper(), "start"):
-            self.fresh(name)
         if not {value for node in chained.ends for value in node.outputs}.issuperset(group.outputs):
             raise Refused("a part of an attention's gradient that is read elsewhere")
-        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.batch = self.declare("batch", self.counts_of["batches"])
         self.row = self.declare("row", self.counts_of["rows"], "row_inside")
         self.widths: dict[str, int] = {}
@@ -225,8 +221,7 @@ class ChainedBody(Body):
         called, block, length = ("down" if down else name) + last, (base + last).upper(), base + last
         self.widths[size] = count
         if called not in self.masks:
-            for item in (block, length):
-                self.fresh(item)
+            self._taken.add(length)
             self.scopes[0].variables.add(called)  # known outside of all loops
             self.masks[called] = f"{called}_inside"
             self._taken |= {called, f"{called}_inside"}
@@ -341,8 +336,8 @@ def write_chained(group: Region, chained: Chained, precision: str = "ieee") -> K
     body.write_all()
     exact = is_exact(chained.ends[0], precision)
     sizes = body.counts_of
-    chosen = tiles.for_attention_gradient(sizes["rows"], sizes[body.along], max(body.widths.values()), exact)
-    blocks = {"ROWS": chosen.blocks["ROWS"], body.along.upper(): chosen.blocks["KEYS"], **body.blocks}
+    tile, warps = tiles.for_attention_gradient(sizes["rows"], sizes[body.along], max(body.widths.values()), exact)
+    blocks = {"ROWS": tile["ROWS"], body.along.upper(): tile["KEYS"], **body.blocks}
     grid = (("rows", "ROWS"), ("batches", ""))
     if sizes["batches"] > MOST_PROGRAMS:
         grid = grid[::-1]
@@ -356,7 +351,7 @@ def write_chained(group: Region, chained: Chained, precision: str = "ieee") -> K
     name += f"_{kernel_name(around).removeprefix('k_')}" if around else ""
     summary = f"Gradients of {what}: {sizes['rows']:,} rows, {sizes['batches']:,} times; {len(group.nodes)} operators."
     return kernel_source(
-        body, "gradient of attention", name, summary, body.pointers, head, sizes, blocks,
+        body, "gradient of attention", name, summary, head, sizes, blocks,
         {"ROWS": sizes["rows"], body.along.upper(): sizes[body.along]}, grid,
-        warps=chosen.warps, stages=chosen.stages,
+        warps=warps, stages=1,
     )  # fmt: skip

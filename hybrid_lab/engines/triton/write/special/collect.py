@@ -20,7 +20,6 @@ from hybrid_lab.engines.triton.write.source import (
     kernel_name,
     kernel_source,
     lanes,
-    output_pointers,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, short, wide
 from hybrid_lab.graph.node import Node, Value
@@ -41,11 +40,8 @@ class CollectBody(Body):
     """A body over `row` and `column`; `total` is what has been collected, once the loop has run."""
 
     def __init__(self, group: Region, anchor: Node, spec: Entries):
-        super().__init__(group.nodes)
+        super().__init__(group)
         self.anchor, self.spec = anchor, spec
-        for name in ("rows", "columns", "entries", "ROWS", "COLUMNS", "ENTRIES", "start", "first_row", "mine", "_"):
-            self.fresh(name)
-        self.pointers = dict(zip(group.outputs, output_pointers(self, len(group.outputs)), strict=True))
         self.row = self.declare("row", prod(spec.rows), "row_inside")
         self.column = self.declare("column", prod(spec.columns), "column_inside")
         self.space = self.row.digits(spec.rows), self.column.digits(spec.columns)
@@ -112,7 +108,7 @@ def write_collect(group: Region, anchor: Node, spec: Entries) -> KernelSource:
         "ENTRIES": block_for(sizes["entries"], 16, ENTRIES),
     }
     return kernel_source(
-        body, "collect", kernel_name(group.nodes), summary, body.pointers, _HEAD, sizes, blocks,
+        body, "collect", kernel_name(group.nodes), summary, _HEAD, sizes, blocks,
         {key: sizes[key.lower()] for key in blocks}, (("rows", "ROWS"), ("columns", "COLUMNS")),
         together=body.together({"row": "rows", "column": "columns"}),
     )  # fmt: skip

@@ -58,9 +58,8 @@ class _Body(RowBody):
         super().__init__(group, space)
         self.down = down
         self.scopes[0].variables.discard("row")
+        self.fresh("part")
         self.declare("column", space.counts[1], "column_inside")
-        for name in ("part", "parts", "per_part", "start"):
-            self.fresh(name)
 
     def open(self) -> None:
         super().open()
@@ -110,7 +109,7 @@ def write_with_columns(group: Region, down: list[Node]) -> tuple[KernelSource, K
     head = ["part = tl.program_id(0)", *COLUMN_LANES]
     sizes = {"rows": rows, "columns": columns, "parts": parts, "per_part": per_part}
     rows_kernel = kernel_source(
-        body, "rows and columns", kernel_name(early), summary, body.pointers, head, sizes, blocks,
+        body, "rows and columns", kernel_name(early), summary, head, sizes, blocks,
         {"ROWS": blocks["ROWS"]}, (("parts", ""),),  # a larger tile would go into the next program's rows
         warps=warps, together=body.together(),
     )  # fmt: skip

@@ -23,7 +23,6 @@ from hybrid_lab.engines.triton.write.source import (
     block_for,
     kernel_source,
     lanes,
-    output_pointers,
     power_of_two,
 )
 from hybrid_lab.engines.triton.write.words import TYPES, label, wide
@@ -71,23 +70,21 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
 def _start(group: Region, anchor: Node, states: dict[str, Value], first: dict[str, Any]) -> KernelSource:
     """The kernel that copies the first states to where steps read them."""
     batch, hidden = anchor.outputs[0].shape[1], next(iter(states.values())).shape[2]
-    body = Body(group.nodes)
-    for name in ("n", "BLOCK"):
-        body.fresh(name)
+    body = Body(Region(group.nodes, group.inputs, tuple(states.values())))
+    body.fresh("n")
     offsets = body.declare("offsets", batch * hidden, "inside")
-    pointers = dict(zip(states.values(), output_pointers(body, len(states)), strict=True))
     for name, value in states.items():
         if name in first:
             element = body.value(first[name], offsets.digits((batch, hidden)))
             for half in range(value.shape[0]):
-                where = f"{pointers[value]} + offsets" + f" + {half} * n" * half
+                where = f"{body.pointers[value]} + offsets" + f" + {half} * n" * half
                 body.line(f"tl.store({where}, {element}, mask=inside)")
     head = ["offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", "inside = offsets < n"]
     summary = f"The first states of {batch:,} sequences, where steps read them."
     op: Any = anchor.op
     count = batch * hidden
     return kernel_source(
-        body, "pointwise", f"{op.mode}_start", summary, pointers, head, {"n": count},
+        body, "pointwise", f"{op.mode}_start", summary, head, {"n": count},
         {"BLOCK": block_for(count, 16, BLOCK)}, {"BLOCK": count}, (("n", "BLOCK"),),
         together={"n": TOGETHER // anchor.outputs[0].dtype.itemsize},
     )  # fmt: skip
@@ -106,16 +103,13 @@ class _Steps:
     ):  # fmt: skip
         self.group, self.anchor, self.inputs, self.precision = group, anchor, inputs, precision
         self.op = cast(Any, anchor.op)
-        self.body = body = Body(group.nodes)
+        self.body = body = Body(group)
         body.precision = precision
-        for name in "rows hidden steps ROWS COLUMNS INNER time step start first now earlier inside".split():
-            body.fresh(name)
         self.steps, self.batch, _ = anchor.outputs[0].shape
         self.gates = GATES[self.op.mode]
         self.hidden = inputs["weight"].shape[1]
         self.type = TYPES[wide(anchor.outputs[0].dtype)]
         self.states = {name: body.pointer(value) for name, value in states.items()}
-        self.outputs = dict(zip(group.outputs, output_pointers(body, len(group.outputs)), strict=True))
         self.row = body.declare("row", self.batch, "row_inside")
 
     def say(self, wanted: str, expression: str) -> str:
@@ -200,12 +194,12 @@ class _Steps:
     def store_output(self, number: int, elements: Sequence[str]) -> None:
         """Store an output's elements of this step: one, or one for each of its parts."""
         value = self.anchor.outputs[number]
-        if value not in self.outputs:
+        if value not in self.body.pointers:
             return
         width = f"(hidden * {len(elements)})" if len(elements) > 1 else "hidden"
         row = "(step * rows + row)" if len(value.shape) == 3 else "row"
         for part, element in enumerate(elements):
-            self.store(f"{self.outputs[value]} + {row} * {width} + unit{_behind(part)}", element)
+            self.store(f"{self.body.pointers[value]} + {row} * {width} + unit{_behind(part)}", element)
 
     def valid(self) -> str:
         """The condition that the step counts; "" where all do."""
@@ -237,7 +231,7 @@ class _Steps:
         what = "Gradients of " if isinstance(self, _Gradient) else ""
         summary = f"{what}{self.steps:,} steps of {self.batch:,} sequences with {self.hidden:,} units."
         return kernel_source(
-            body, "recurrence", name, summary, self.outputs, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
+            body, "recurrence", name, summary, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
             (("rows", "ROWS"),), together={"hidden": TOGETHER // self.anchor.outputs[0].dtype.itemsize},
         )  # fmt: skip
 
