@@ -4,7 +4,8 @@ Passes make tens of thousands of objects that live until the end and leave no cy
 through all of them, and through everything that was there before, again and again: a third of the time.
 
 Many new objects make a full collection due soon, which takes 10 to 100 ms. It runs at the end of the compilation, where
-nobody notices it. Later it would hold up one training step of thousands.
+nobody notices it. Later it would hold up one training step of thousands. In a process with so many objects that a full
+collection takes longer, as with a model of thousands of Blocks, Python alone decides when it is worth it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ _waiting = 0
 _was_on = False
 #: Blocks of memory per new object of a due collection: eight times those that one object takes, with its parts.
 _BLOCKS = 32
+_MOST_BLOCKS = 1_000_000
+"""Blocks of memory that a full collection goes through in about 0.2 s."""
 
 
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
     """No collections until the end of the block, in all threads; afterwards as before. Blocks may overlap.
 
-    The last block that ends runs a full collection if more than about an eighth of all objects are new.
+    The last block that ends runs a full collection if more than about an eighth of all objects are new, and not too
+    many objects are there.
     """
     global _waiting, _was_on
     due = False
@@ -43,7 +47,8 @@ def without_collecting() -> Iterator[None]:
             _waiting = max(0, _waiting - 1)
             if not _waiting and _was_on:
                 gc.enable()
-                due = gc.get_count()[0] > sys.getallocatedblocks() / _BLOCKS
+                blocks = sys.getallocatedblocks()
+                due = blocks < _MOST_BLOCKS and gc.get_count()[0] > blocks / _BLOCKS
         if due:
             gc.collect()
 

@@ -4,7 +4,14 @@ import gc
 
 import pytest
 
+from hybrid_lab.engines import collector
 from hybrid_lab.engines.collector import without_collecting
+
+
+@pytest.fixture(autouse=True)
+def few_objects(monkeypatch):
+    """Every process counts as one with few objects, whatever other tests have left in this one."""
+    monkeypatch.setattr(collector, "_MOST_BLOCKS", 1 << 40)
 
 
 def full_collections():
@@ -41,3 +48,12 @@ def test_only_the_last_of_overlapping_blocks_collects():
             objects = [[] for _ in range(len(gc.get_objects()))]
         assert not gc.isenabled() and full_collections() == before
     assert gc.isenabled() and full_collections() == before + 1 and objects
+
+
+def test_where_a_full_collection_takes_long_python_decides(monkeypatch):
+    monkeypatch.setattr(collector, "_MOST_BLOCKS", 1000)
+    gc.collect()
+    before = full_collections()
+    with without_collecting():
+        objects = [[] for _ in range(len(gc.get_objects()))]
+    assert full_collections() == before and objects
