@@ -49,7 +49,7 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
     table = LayerTable([("Input", _shapes(inputs), 0)])
     seen: set[int] = set()
 
-    def note(block: Block, _inputs: Any, outputs: Any) -> None:
+    def note(block: Block, _inputs: object, outputs: object) -> None:
         if tracing.current() is not None:
             return  # the shapes of deferred parameters are being found; the call itself follows
         count = 0

@@ -65,7 +65,7 @@ class Trainer:
         params: ParameterDict | Mapping[str, Parameter] | Sequence[Parameter],
         optimizer: str | optimizers.Optimizer,
         optimizer_params: Mapping[str, Any] | None = None,
-        kvstore: Any = "device",
+        kvstore: object = "device",
         compression_params: Mapping[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
@@ -100,7 +100,9 @@ class Trainer:
             contexts = own
         return contexts or []
 
-    def _make_optimizer(self, optimizer: Any, options: Mapping[str, Any]) -> optimizers.Optimizer:
+    def _make_optimizer(
+        self, optimizer: str | optimizers.Optimizer, options: Mapping[str, Any]
+    ) -> optimizers.Optimizer:
         by_index = dict(enumerate(self._params))
         if isinstance(optimizer, optimizers.Optimizer):
             if options:

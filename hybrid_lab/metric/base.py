@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy
@@ -35,7 +35,7 @@ def alias(*names: str) -> Callable[[MetricClass], MetricClass]:
     return add
 
 
-def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
+def create(metric: object, *args: Any, **kwargs: Any) -> EvalMetric:
     """A metric from its name, from a function of (label, pred), or from a list of both.
 
     Raises ValueError for an unknown name.
@@ -66,6 +66,17 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 def host(array: object) -> Array:
     """An array as a NumPy array."""
     return array.asnumpy() if hasattr(array, "asnumpy") else numpy.asarray(array)
+
+
+def pairs(labels: Any, preds: Any, extra: bool = False) -> Iterator[tuple[Array, Array]]:
+    """The labels and predictions of a batch as NumPy arrays, one pair per device or output. Raises ShapeError.
+
+    extra : there may be more predictions than labels; both are lists then
+    """
+    if not extra:
+        labels, preds = check_label_shapes(labels, preds, wrap=True)
+    for label, pred in zip(labels, preds, strict=False):
+        yield host(label), host(pred)
 
 
 class EvalMetric:
@@ -107,11 +118,10 @@ class EvalMetric:
         """What one pair of arrays adds to the sum and to the count."""
         raise NotImplementedError(f"{type(self).__name__} defines neither measure() nor update()")
 
-    def update(self, labels: Any, preds: Any) -> None:
+    def update(self, labels: object, preds: object) -> None:
         """Add a batch. labels, preds : an NDArray each, or lists of as many (one per device or output)."""
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            self._add(*self.measure(host(label), host(pred)))
+        for label, pred in pairs(labels, preds):
+            self._add(*self.measure(label, pred))
 
     def _add(self, total: float, count: float) -> None:
         self.sum_metric += total
@@ -251,11 +261,9 @@ class CustomMetric(EvalMetric):
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 
-    def update(self, labels: Any, preds: Any) -> None:
-        if not self._allow_extra_outputs:
-            labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=False):
-            self._add(*self.measure(host(label), host(pred)))
+    def update(self, labels: object, preds: object) -> None:
+        for label, pred in pairs(labels, preds, self._allow_extra_outputs):
+            self._add(*self.measure(label, pred))
 
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
         result = self._feval(label, pred)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, pairs, register
 
 
 @register
@@ -82,17 +81,16 @@ class _TwoClasses(EvalMetric):
         """The score from the numbers of true positives, false positives, false negatives and true negatives."""
         raise NotImplementedError
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
+    def update(self, labels: object, preds: object) -> None:
         counts = numpy.zeros(4)
-        for label, pred in zip(labels, preds, strict=True):
-            truth, chosen = host(label).astype("int32").ravel(), host(pred).argmax(axis=1).ravel()
+        for label, pred in pairs(labels, preds):
+            truth, chosen = label.astype("int32").ravel(), pred.argmax(axis=1).ravel()
             if truth.size != chosen.size:
                 raise ShapeError(f"{truth.size} labels for {chosen.size} predictions")
             if len(numpy.unique(truth)) > 2:
                 raise ValueError(f"{type(self).__name__} is for two classes")
-            pairs = (1, 1), (1, 0), (0, 1), (0, 0)
-            counts += [(((chosen == 1) == guess) & ((truth == 1) == right)).sum() for guess, right in pairs]
+            cases = (1, 1), (1, 0), (0, 1), (0, 0)
+            counts += [(((chosen == 1) == guess) & ((truth == 1) == right)).sum() for guess, right in cases]
         if self.average == "macro":
             self._add(self.score(counts), 1)
             return
@@ -161,11 +159,9 @@ class PCC(PlainMetric):
         self._table = numpy.zeros((0, 0))
         super().reset_local()
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
-            truth, chosen = host(label), host(pred)
-            chosen = chosen if chosen.shape == truth.shape else chosen.argmax(axis=1)
+    def update(self, labels: object, preds: object) -> None:
+        for truth, pred in pairs(labels, preds):
+            chosen = pred if pred.shape == truth.shape else pred.argmax(axis=1)
             if truth.size != chosen.size:
                 raise ShapeError(f"{truth.size} labels for {chosen.size} predictions")
             table = _confusion(chosen.astype("int64").ravel(), truth.astype("int64").ravel())

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy
 
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.metric.base import Array, EvalMetric, Names, PlainMetric, alias, check_label_shapes, host, register
+from hybrid_lab.metric.base import (
+    Array,
+    EvalMetric,
+    Names,
+    PlainMetric,
+    alias,
+    check_label_shapes,
+    host,
+    pairs,
+    register,
+)
 
 
 class _Error(PlainMetric):
@@ -72,11 +80,10 @@ class PearsonCorrelation(EvalMetric):
         self._local, self._global = _Spread(), _Spread()
         super().__init__(name, output_names, label_names, average=average)
 
-    def update(self, labels: Any, preds: Any) -> None:
-        labels, preds = check_label_shapes(labels, preds, wrap=True)
-        for label, pred in zip(labels, preds, strict=True):
+    def update(self, labels: object, preds: object) -> None:
+        for label, pred in pairs(labels, preds):
             check_label_shapes(label, pred, shape=True)
-            pair = numpy.stack([host(item).ravel().astype("float64") for item in (pred, label)])
+            pair = numpy.stack([item.ravel().astype("float64") for item in (pred, label)])
             if self.average == "macro":
                 self._add(float(numpy.corrcoef(pair)[0, 1]), 1)
                 continue

@@ -49,6 +49,7 @@ class Context:
 
     @property
     def is_gpu(self) -> bool:
+        """Whether it is a GPU."""
         return self.device_type == "gpu"
 
     def __eq__(self, other: object) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.graph.control_flow import Cond, Foreach
+from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import closed
 from hybrid_lab.graph.node import Constant, Input, Value
@@ -46,7 +46,7 @@ def interpret(
         if not update and aux:
             inputs = [item.copy() if names[index] in aux else item for index, item in enumerate(inputs)]
         draw = (rng[0], rng[1] + node.draw) if rng is not None and node.draw is not None else None
-        if node.op.subgraphs:
+        if isinstance(node.op, (Cond, Foreach, WhileLoop)):
             values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update, cast), strict=False))
             continue
         result = invoke(node.op, inputs, rng=draw, cast=cast)
@@ -56,7 +56,7 @@ def interpret(
 
 
 def _run_control_flow(
-    op: Any, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool, cast: bool
+    op: Cond | Foreach | WhileLoop, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool, cast: bool
 ) -> list[NDArray]:
     """The visible outputs of a loop or branch: its graphs, interpreted step by step."""
     graphs = [graph for _, graph in op.subgraphs]

@@ -155,6 +155,7 @@ class NDArray(Overloads):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The sizes along the axes."""
         return self.host_view.shape
 
     @property
@@ -164,14 +165,17 @@ class NDArray(Overloads):
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self.host_view.size
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self.host_view.ndim
 
     @property
     def context(self) -> Context:
+        """The device the array was asked for on."""
         return self.buffer.context
 
     ctx = context
@@ -193,6 +197,7 @@ class NDArray(Overloads):
 
     @property
     def writable(self) -> bool:
+        """Always true, as in MXNet."""
         return True
 
     # -- values out --------------------------------------------------------------------------------------------
@@ -342,6 +347,7 @@ class NDArray(Overloads):
     to_device = as_in_context
 
     def as_nd_ndarray(self) -> NDArray:
+        """The array itself; in MXNet the counterpart of an `mx.np` array."""
         return self
 
     def tostype(self, stype: str) -> NDArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -51,10 +50,10 @@ def load_frombuffer(buf: bytes) -> Loaded:
     return _wrapped(read_arrays(bytes(buf)))
 
 
-def _wrapped(arrays: Any) -> Loaded:
+def _wrapped(arrays: Mapping[str, np.ndarray | None] | Sequence[np.ndarray | None]) -> Loaded:
     def wrap(values: np.ndarray | None) -> NDArray | None:
         return None if values is None else NDArray.wrap(np.ascontiguousarray(values).reshape(values.shape))
 
-    if isinstance(arrays, dict):
+    if isinstance(arrays, Mapping):
         return {name: wrap(values) for name, values in arrays.items()}
     return [wrap(values) for values in arrays]

@@ -39,10 +39,12 @@ class GraphQuestions:
         return [value.node.name for value in _variables(self.outputs)]
 
     def list_arguments(self) -> list[str]:
+        """Names of the variables that are no auxiliary states."""
         states = set(_states(self._nodes()))
         return [value.node.name for value in _variables(self.outputs) if value not in states]
 
     def list_auxiliary_states(self) -> list[str]:
+        """Names of the variables that an operator updates."""
         states = set(_states(self._nodes()))
         return [value.node.name for value in _variables(self.outputs) if value in states]
 
@@ -63,11 +65,13 @@ class GraphQuestions:
         return type(self)([value for node in nodes for value in node.outputs[: max(node.op.signature.visible, 1)]])
 
     def get_children(self) -> Self | None:
+        """The inputs of the nodes behind this Symbol; None for a variable."""
         values = [item for value in self.outputs for item in value.node.values_in]
         return type(self)(values) if values else None
 
     @property
     def num_outputs(self) -> int:
+        """How many outputs the Symbol stands for."""
         return len(self.outputs)
 
     def infer_shape(self, *args: object, **known: object) -> tuple[Any, Any, Any]:

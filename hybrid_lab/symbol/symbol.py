@@ -80,6 +80,7 @@ class Symbol(GraphQuestions, Refusals):
         return self.list_attr().get(key)
 
     def list_attr(self) -> dict[str, str]:
+        """All attributes of the node as MXNet's strings."""
         node = self.outputs[0].node
         written = {} if isinstance(node.op, Input) else {key: str(value) for key, value in node.op.written.items()}
         return {**written, **(node.attrs or {})}
@@ -187,6 +188,7 @@ class Symbol(GraphQuestions, Refusals):
         return compose(get("transpose").bind(axes=tuple(axes)), [self], None)
 
     def astype(self, dtype: DTypeLike | None, copy: bool = True) -> Symbol:
+        """As nd: converted to another dtype."""
         return compose(get("Cast").bind(dtype=dtype), [self], None, hint="cast")
 
 
@@ -212,26 +214,31 @@ class TracedArray(Symbol):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape for the inputs of this trace."""
         self._observe("shape")
         return self._shapes[0]
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         self._observe("shape")
         return int(np.prod(self._shapes[0], dtype=np.int64))
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         self._observe("shape")
         return len(self._shapes[0])
 
     @property
     def dtype(self) -> Any:
+        """The NumPy type, `numpy.float32`."""
         self._observe("dtype")
         return self._dtypes[0].type
 
     @property
     def T(self) -> Symbol:  # noqa: N802 - NumPy's name
+        """The axes reversed."""
         return self.transpose()
 
     def __len__(self) -> int:

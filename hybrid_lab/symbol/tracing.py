@@ -44,6 +44,7 @@ class Trace:
         self._child_names: dict[int, dict[int, str]] = {}
 
     def next_draw(self) -> int:
+        """Use up one draw number."""
         number = self.draws
         self.draws += 1
         return number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from hybrid_lab.ops import records
 from hybrid_lab.ops.framework.operator import Operator
@@ -54,7 +54,7 @@ def list_lp16_use_fp32_params(target_dtype: object = "float16") -> None:
     low_dtype(target_dtype, "amp")
 
 
-def _public(names: Any) -> list[str]:
+def _public(names: Iterable[str]) -> list[str]:
     """Without the operators that only gradients and lowerings use."""
     by_name = {record.name: record for record in records()}
     return [name for name in names if by_name[name].mxnet is not None]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from .batchify import as_batch, default_batchify_fn
-from .dataset import ArrayDataset
+from .dataset import ArrayDataset, Samples
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 
@@ -25,12 +25,12 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Samples,
         batch_size: int | None = None,
         shuffle: bool = False,
         sampler: Sampler | None = None,
         last_batch: str | None = None,
-        batch_sampler: Any = None,
+        batch_sampler: Collection[Sequence[int]] | Sampler | None = None,
         batchify_fn: Callable[[list[Any]], Any] | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
@@ -65,7 +65,7 @@ class DataLoader:
             return map(self._make, self._batch_sampler)
         return self._prefetched()
 
-    def _make(self, indices: list[int]) -> Any:
+    def _make(self, indices: Sequence[int]) -> Any:
         if self._batchify is None and type(self._dataset) is ArrayDataset:
             parts = self._dataset.batch(indices)
             if parts is not None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from hybrid_lab.ndarray import NDArray
+
+
+class Samples(Protocol):
+    """What a loader takes: a Dataset, an array or a list."""
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+    def __len__(self) -> int: ...
 
 
 class Dataset:
@@ -38,7 +46,7 @@ class Dataset:
         size = len(self)
         return _Chosen(self, range(size if count is None or count > size else count))
 
-    def sample(self, sampler: Any) -> Dataset:
+    def sample(self, sampler: Iterable[int]) -> Dataset:
         """The samples whose numbers `sampler` gives, in its order."""
         return _Chosen(self, list(sampler))
 

@@ -9,6 +9,8 @@ from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator
 
+from .dataset import Samples
+
 
 class Sampler:
     """Base of the samplers: iterating gives the numbers of samples (or lists of them), `len()` how many."""
@@ -50,7 +52,7 @@ class RandomSampler(Sampler):
 class FilterSampler(Sampler):
     """The numbers of the samples for which `fn(sample)` is true."""
 
-    def __init__(self, fn: Callable[[Any], bool], dataset: Any) -> None:
+    def __init__(self, fn: Callable[[Any], bool], dataset: Samples) -> None:
         self._indices = [index for index in range(len(dataset)) if fn(dataset[index])]
 
     def __iter__(self) -> Iterator[int]:
