@@ -28,13 +28,14 @@ class NameManager:
 
 
 class Prefix(NameManager):
-    """Puts `prefix` before every name, given ones too. `gluon.naming.NameScope` is that of a Block."""
+    """Puts `prefix` before every name, also before names that the user gives. A Block's is `gluon.naming.NameScope`."""
 
     def __init__(self, prefix: str):
         super().__init__()
         self._prefix = prefix
 
     def get(self, name: str | None, hint: str) -> str:
+        """The name with the prefix; without a name, the hint with a number and the prefix."""
         return self._prefix + super().get(name, hint)
 
 
