@@ -1,8 +1,8 @@
-"""Results of `mx.tune` on a CPU: the fastest engine for each kind of call, kept on disk.
+"""Results of engine tuning (`mx.tune` on a CPU), kept on disk: the fastest engine for each kind of call.
 
 Calls are of one kind if they have the same structure of operators, shapes that are equal when sizes from 16 on are
-rounded up to powers of two, the same processor, number of threads, and versions. triton/choices.py has the results of a
-GPU.
+rounded up to powers of two, the same processor, number of threads, and versions. triton/choices.py has the results of
+kernel tuning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Tuned:
-    """engine : the fastest; seconds : of a call, by engine"""
+    """The measured times of one kind of call. engine : the fastest; seconds : of a call, by engine"""
 
     engine: str
     seconds: Mapping[str, float]

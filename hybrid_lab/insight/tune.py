@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from math import exp, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -20,20 +20,20 @@ from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.tuning import Tuned
+    from hybrid_lab.engines.triton.tuning import TunedKernel
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
 
 
 @dataclass(repr=False)
-class Tuning(Report):
-    """What `mx.tune` found on a GPU.
+class KernelTuning(Report):
+    """The result of `mx.tune` on a GPU: the fastest form of each kernel.
 
     kernels : one entry for each distinct product, attention and row reduction; seconds : that the whole tuning took
     """
 
     name: str
-    kernels: list[Tuned] = field(default_factory=list)
+    kernels: list[TunedKernel] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -83,7 +83,10 @@ class Tuning(Report):
         return [self._table().html()] if self.kernels else []
 
 
-def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = False) -> Tuning | EngineTuning:
+Tuning: TypeAlias = KernelTuning | EngineTuning
+
+
+def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = False) -> Tuning:
     """Measure which engine or tiles run calls on `inputs` fastest on this machine, and store the result.
 
     Later compiles of equal calls use the result, in other processes too; shapes of about the same size share it. Only
@@ -121,8 +124,8 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
     return tune_engines(net, list(inputs) or known_inputs(net), modes, engine.engines, again)
 
 
-def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], again: bool) -> Tuning:
-    """The kernels of this machine's GPU."""
+def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], again: bool) -> KernelTuning:
+    """Kernel tuning on this machine's GPU."""
     from hybrid_lab.engines.triton import tuning
     from hybrid_lab.engines.triton.write import tiles
     from hybrid_lab.gluon.hybrid import HybridBlock
@@ -143,4 +146,4 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
                 access.graphs(block).forget_programs()
-    return Tuning(net.name, found, time.perf_counter() - started)
+    return KernelTuning(net.name, found, time.perf_counter() - started)

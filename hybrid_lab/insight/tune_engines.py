@@ -1,4 +1,4 @@
-"""mx.tune on a CPU: every engine that can run a call is measured, and its numbers are compared with NumPy's."""
+"""Engine tuning, `mx.tune` on a CPU: measures every engine that can run a call, and compares results with NumPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of `mx.tune` on a GPU, kept on disk: one entry of the store for each kernel, chip and set of versions.
+"""Results of kernel tuning (`mx.tune` on a GPU), kept on disk: an entry for each kernel, chip and set of versions.
 
 Sizes from 16 on are rounded up to powers of two, so near sizes share an entry. It says which candidate was fastest (the
 tiles of the rule, other tiles, or the vendor's library), the seconds of each, and why some candidates were left out.

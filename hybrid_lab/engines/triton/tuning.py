@@ -1,9 +1,9 @@
-"""Tuning: which tiles a kernel runs fastest with, and whether the vendor's library is faster, measured on the GPU.
+"""Kernel tuning: measure on the GPU with which tiles a kernel is fastest, and whether the vendor's library is faster.
 
-Nothing is measured by itself: `mx.tune` asks for it, and from then on every compile of such a kernel on such a chip
-takes what was found, in later processes too (choices.py). Each candidate is first held against the kernel as the rule
-makes it, on the same random numbers; one that does not compile, gives other numbers or needs too much memory is left
-out, and the result says so. Whatever ends tuning early, what was found until then counts, and nothing else has changed.
+Only `mx.tune` measures. Every later compile of such a kernel on such a chip takes the result, in later processes too
+(choices.py). A candidate is first compared with the kernel that has the rule's tiles, on the same random numbers. A
+candidate that does not compile, gives other numbers or needs too much memory is left out, and the result says so. If
+tuning ends early, the results so far are kept. On a CPU `mx.tune` measures engines instead (insight/tune_engines.py).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ Form = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """A kernel and what was found for it. name, kind : of the kernel; measured : now, not taken from an earlier time"""
+class TunedKernel:
+    """A kernel and its fastest form. name, kind : of the kernel; measured : now, instead of read from the store"""
 
     name: str
     kind: str
@@ -142,7 +142,7 @@ class GpuBench:
 
 
 def chosen(group: Region, kernels: Sequence[KernelSource]) -> Form:
-    """The kernels of a group as tuning has found them best, else as they are."""
+    """The kernels of a group with the tiles that tuning found fastest; the given kernels if they were not tuned."""
     if not kernels or choices.is_empty() or not _is_tunable(kernels):
         return tuple(kernels)
     choice = choices.recall(choices.key_of(kernels, availability.device().name))
@@ -174,7 +174,7 @@ def _block(name: str, size: int, source: KernelSource) -> int:
 
 def tune(
     graphs: Iterable[Graph], precisions: Callable[[str], str], bench: Bench | None = None, again: bool = False
-) -> list[Tuned]:
+) -> list[TunedKernel]:
     """Find the best candidate for each product, attention and row reduction of these graphs.
 
     precisions : target -> how float32 is multiplied there; again : those too that were found at an earlier time
@@ -205,7 +205,7 @@ def tune(
                 except EngineError as error:  # its arrays are too large to be there a second time
                     choice = Choice(RULE, left_out={"all": first_line(error)})
             assert choice is not None
-            tuned.append(Tuned(name, kernels[0].kind, choice, key in candidates))
+            tuned.append(TunedKernel(name, kernels[0].kind, choice, key in candidates))
             progress.step(sum(each.measured for each in tuned), name)
     finally:
         progress.close()
