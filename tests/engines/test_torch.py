@@ -23,7 +23,7 @@ from tests.ops.cases import each_sample
 
 pytest.importorskip("torch")
 from hybrid_lab.engines.torch_kernels import TorchEngine, images  # noqa: E402
-from hybrid_lab.engines.torch_kernels.rules import OUT, SHARED, TABLE, refusal  # noqa: E402
+from hybrid_lab.engines.torch_kernels.rules import kernel_of, refusal  # noqa: E402
 
 pytest.importorskip("onnxruntime")  # for the networks of its tests
 from tests.engines.test_onnxruntime import LENET, close, lenet  # noqa: E402
@@ -51,11 +51,6 @@ def test_random_graphs_follow_eager(first):
     for seed in range(first, first + 50):
         for train in (True, False):
             assert problems(random_case(seed), engine, train) == [], seed
-
-
-def test_every_entry_of_the_table_is_an_operator():
-    assert [name for name in TABLE if operator(name).name != name] == []
-    assert set(TABLE) >= OUT | SHARED
 
 
 def test_outputs_are_fresh_and_untouched_by_later_calls():
@@ -121,6 +116,55 @@ def test_gradients_of_a_normalization_that_nobody_reads_are_not_computed(name, r
         assert close(got, wanted, 1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "function, calls",
+    [
+        (lambda F, dy, a, b: F.square(a - b), 1),
+        (lambda F, dy, a, b: F.broadcast_mul(dy, (a - b) * 2.0), 1),
+        (lambda F, dy, a, b: F.broadcast_mul((a - b) * 2.0, dy), 1),
+        (lambda F, dy, a, b: (F.square(a - b), a - b), 2),
+        (lambda F, dy, a, b: (F.broadcast_mul(dy, (a - b) * 2.0), (a - b) * 2.0), 3),
+        (lambda F, dy, a, b: (F.square(1.0 - a), F.square(a - dy), F.broadcast_mul(a, (b - dy) * 2.0)), 7),
+    ],
+)
+def test_a_squared_difference_and_its_gradient_are_one_call_each(function, calls, dtype):
+    """But not where the difference is read elsewhere, or is one of a number or of two shapes."""
+    graph = graph_of(function, (7, 1), (7, 5), (7, 5), dtype=dtype)
+    executable = engines.get("torch").compile(graph)
+    (node,) = executable.graph.operators
+    assert node.op.program.source.count(" = ") == calls
+    arrays = [array.astype(dtype) for array in uniform((7, 1), (7, 5), (7, 5))]
+    arrays[1][0, :3] = np.inf, np.nan, 3e38
+    arrays[2][1, :2] = -np.inf, 1e20
+    arrays[0][1] = 0.0
+    with np.errstate(all="ignore"):
+        for got, wanted in zip(executable(arrays), evaluate(graph, arrays), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function, fused",
+    [
+        (lambda F, x: F.mean(x * 0.5, axis=0, exclude=True), True),
+        (lambda F, x: F.sum(x * -0.25, axis=0, keepdims=True), True),
+        (lambda F, x: F.sum(x * 0.0), True),
+        (lambda F, x: F.sum(x * 2.0, axis=1), False),
+        (lambda F, x: F.max(x * 0.5, axis=1), False),
+    ],
+)
+@pytest.mark.parametrize("special", [[1.0], [3e38, 3e38], [math.inf, -math.inf], [math.nan], [math.inf]])
+def test_sums_are_scaled_instead_of_what_they_add_up(function, fused, special):
+    (x,) = uniform((4, 1 << 15))
+    x[1, : len(special)] = special
+    graph = graph_of(function, x.shape)
+    executable = engines.get("torch").compile(graph)
+    (node,) = executable.graph.operators
+    assert node.op.program.source.count(" = ") == 2 - fused
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(executable([x])[0], evaluate(graph, [x])[0], rtol=1e-4)
+
+
 def test_dropout_masks_come_from_numpy_and_equal_eager():
     x = input_node("x", shape=(50, 4), dtype="float32")
     dropout = operator("Dropout").bind(p=0.5).bind_mode(True)
@@ -157,7 +201,7 @@ def same_order(node, array):
     import torch
 
     assert refusal(node) is None
-    made = TABLE[node.op.name](torch, node)(torch.from_numpy(array))
+    made = kernel_of(torch, node)(torch.from_numpy(array))
     wanted = run_kernel(node.op, [array])
     for one, other in zip(made if isinstance(made, tuple) else (made,), wanted, strict=True):
         assert one.numpy().dtype == other.dtype and one.numpy().tobytes() == other.tobytes()
@@ -232,7 +276,7 @@ def test_gradients_of_convolutions_as_products(case):
     parts = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True)
     (node,) = (node for node in parts.forward.operators if node.op.name == case.record.name)
     geometry = node.op.geometry
-    kernels = [TABLE[node.op.name](torch, node)] if refusal(node) is None else []
+    kernels = [kernel_of(torch, node)] if refusal(node) is None else []
     if images._is_plain(geometry) and case.record.name == "_conv_weight_grad":
         kernels.append(images._unfolded_product(torch, node))
     elif images._is_plain(geometry) and set(geometry.kernel) == {1} and not any(geometry.pad):

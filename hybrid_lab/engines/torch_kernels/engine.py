@@ -6,7 +6,9 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from hybrid_lab.engines.engine import Executable, Training
 from hybrid_lab.engines.libraries import import_library
@@ -16,7 +18,7 @@ from hybrid_lab.engines.regions import refuse, report_partition
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
-from hybrid_lab.engines.torch_kernels.rules import WHOLE_RESULTS, refusal
+from hybrid_lab.engines.torch_kernels.rules import refusal, rule_of
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
@@ -30,7 +32,8 @@ from hybrid_lab.ops.framework.signature import Signature
 
 def _refusal(node: Node) -> str | None:
     """Why torch is not to run the node on a CPU, or None."""
-    if node.op.name in WHOLE_RESULTS:
+    rule = rule_of(node.op)
+    if rule is not None and rule.whole_results:
         # 23 ms and 340 ms for 256 rows of 10,000: torch has no way to order values without their positions.
         return "NumPy puts values in order much faster on a CPU"
     return refusal(node)
@@ -56,7 +59,7 @@ class TorchOperator(Operator):
     region: Region
     program: TorchProgram
 
-    def numpy(self, *inputs: Any, out: object = None) -> Any:
+    def numpy(self, *inputs: np.ndarray, out: object = None) -> np.ndarray | tuple[np.ndarray, ...]:
         results = self.program(inputs)
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -3,50 +3,59 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
+from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from torch import Tensor
 
+    from hybrid_lab.graph.node import Node
+    from hybrid_lab.ops.framework.operator import Operator
+    from hybrid_lab.ops.kernels.conv_kernels import Geometry
+    from hybrid_lab.ops.layers.affine import ChannelAffine
+    from hybrid_lab.ops.layers.conv import ConvDataGrad, Convolution, ConvWeightGrad
+    from hybrid_lab.ops.layers.fused_gradient import BatchNormGrad, LayerNormGrad, LogSoftmaxGrad, SoftmaxGrad
+    from hybrid_lab.ops.layers.norm import BatchNorm, LayerNorm
+    from hybrid_lab.ops.layers.pool import MaxPoolGrad, Pooled, Pooling, SpreadPoolGrad
+
 # -- convolution and pooling ---------------------------------------------------------------------------------------
 
 
 @rule("Convolution")
-def _convolution(torch: ModuleType, node: RuleNode) -> Kernel:
-    shape = node.op.geometry
-    rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
+def _convolution(torch: ModuleType, node: Node, op: Convolution) -> Kernel:
+    shape = op.geometry
+    rest = (shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), op.num_group)
     convolution = torch.convolution
     return lambda x, weight, bias=None: convolution(x, weight, bias, *rest)
 
 
-def _convolution_backward(torch: ModuleType, node: RuleNode, wanted: int) -> Kernel:
-    shape = node.op.geometry
-    rest = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), node.op.num_group)
+def _convolution_backward(torch: ModuleType, node: Node, op: ConvDataGrad | ConvWeightGrad, wanted: int) -> Kernel:
+    shape = op.geometry
+    rest = (None, shape.stride, shape.pad, shape.dilate, False, (0,) * len(shape.kernel), op.num_group)
     mask = [index == wanted for index in range(3)]
     backward = torch.ops.aten.convolution_backward
     return lambda dy, x, weight: backward(dy, x, weight, *rest, mask)[wanted]
 
 
 @rule("_conv_data_grad")
-def _conv_data_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    shape = node.op.geometry
+def _conv_data_grad(torch: ModuleType, node: Node, op: ConvDataGrad) -> Kernel:
+    shape = op.geometry
     if _is_plain(shape) and set(shape.kernel) == {1} and max(shape.stride) > 1 and not any(shape.pad):
-        return _spread_product(torch, node)
-    return _convolution_backward(torch, node, 0)
+        return _spread_product(torch, node, op)
+    return _convolution_backward(torch, node, op, 0)
 
 
 @rule("_conv_weight_grad")
-def _conv_weight_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _conv_weight_grad(torch: ModuleType, node: Node, op: ConvWeightGrad) -> Kernel:
     (batch, _, *positions), weight = shape_of(node, 0), node.outputs[0].shape
     few = batch * math.prod(positions) <= FEW_WINDOWS and math.prod(weight[1:]) >= MANY_COLUMNS
-    if _is_plain(node.op.geometry) and few:
-        return _unfolded_product(torch, node)
-    return _convolution_backward(torch, node, 1)
+    if _is_plain(op.geometry) and few:
+        return _unfolded_product(torch, node, op)
+    return _convolution_backward(torch, node, op, 1)
 
 
 #: Up to so many windows, of at least so many numbers each, the gradient of a weight is one product of unfolded windows.
@@ -55,14 +64,14 @@ def _conv_weight_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 FEW_WINDOWS, MANY_COLUMNS = 32, 256
 
 
-def _is_plain(shape: Any) -> bool:
+def _is_plain(shape: Geometry) -> bool:
     """Whether these are images in one group, without dilation."""
     return len(shape.kernel) == 2 and shape.groups == 1 and set(shape.dilate) == {1}
 
 
-def _unfolded_product(torch: ModuleType, node: RuleNode) -> Kernel:
+def _unfolded_product(torch: ModuleType, node: Node, op: ConvWeightGrad) -> Kernel:
     """The gradient of a weight: one product with the windows of all images as rows."""
-    shape, (batch, filters), result = node.op.geometry, shape_of(node, 0)[:2], node.outputs[0].shape
+    shape, (batch, filters), result = op.geometry, shape_of(node, 0)[:2], node.outputs[0].shape
     columns, unfold = math.prod(result[1:]), torch.nn.functional.unfold
 
     def kernel(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -73,12 +82,12 @@ def _unfolded_product(torch: ModuleType, node: RuleNode) -> Kernel:
     return kernel
 
 
-def _spread_product(torch: ModuleType, node: RuleNode) -> Kernel:
+def _spread_product(torch: ModuleType, node: Node, op: ConvDataGrad) -> Kernel:
     """The gradient of the data of a 1 x 1 convolution with strides: a product over channels, at every stride-th place.
 
     oneDNN takes 8.8 ms for 2 images of 256 channels, 56 x 56, from 128 of 28 x 28; this 1.6.
     """
-    (down, right), result = node.op.geometry.stride, node.outputs[0].shape
+    (down, right), result = op.geometry.stride, node.outputs[0].shape
     batch, filters, height, width = shape_of(node, 0)
 
     def kernel(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -90,10 +99,10 @@ def _spread_product(torch: ModuleType, node: RuleNode) -> Kernel:
     return kernel
 
 
-def _window(node: RuleNode, data: tuple[int, ...]) -> tuple[Any, ...]:
+def _window(op: Pooled, data: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
     """kernel, stride, pad and whether sizes round up, as torch counts. Raises Unmappable where it counts otherwise."""
     needs(len(data) == 4, "pooling over one or three axes")
-    windows = node.op.windows(data[2:])
+    windows = op.windows(data[2:])
     for ceil in (False, True):
         sizes = []
         for size, kernel, stride, pad in zip(data[2:], windows.kernel, windows.stride, windows.pad, strict=True):
@@ -107,13 +116,12 @@ def _window(node: RuleNode, data: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 @rule("Pooling")
-def _pooling(torch: ModuleType, node: RuleNode) -> Kernel:
-    op = node.op
-    kernel, stride, pad, ceil = _window(node, shape_of(node, 0))
+def _pooling(torch: ModuleType, node: Node, op: Pooling) -> Kernel:
+    kernel, stride, pad, ceil = _window(op, shape_of(node, 0))
     if op.pool_type == "max" and op.global_pool:
         return lambda x: torch.amax(x, (2, 3), True)
     if op.pool_type == "max":
-        return _max_pool(torch, node)
+        return _max_pool(torch, node, op)
     needs(op.pool_type != "lp", "pool_type='lp'")
     if op.global_pool:
         reduce = torch.mean if op.pool_type == "avg" else torch.sum
@@ -124,12 +132,12 @@ def _pooling(torch: ModuleType, node: RuleNode) -> Kernel:
     return lambda x: average(x, kernel, stride, pad, ceil, counted, divisor)
 
 
-def _max_pool(torch: ModuleType, node: RuleNode) -> Kernel:
+def _max_pool(torch: ModuleType, node: Node, op: Pooling) -> Kernel:
     """The maximum over windows, one axis after the other, on whole slices: 3 to 30 times as fast as torch.max_pool2d,
     which looks at every element of every window.
     """
     size = shape_of(node, 0)[2:]
-    windows = node.op.windows(size)
+    windows = op.windows(size)
     border = [
         width
         for pad, reach, length in zip(windows.pad, windows.reach, size, strict=True)
@@ -161,9 +169,9 @@ MANY_CHANNELS = 4
 
 
 @rule("_max_pool_grad")
-def _max_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _max_pool_grad(torch: ModuleType, node: Node, op: MaxPoolGrad) -> Kernel:
     data = shape_of(node, 1)
-    kernel, stride, pad, ceil = _window(node, data)
+    kernel, stride, pad, ceil = _window(op, data)
     layout = torch.channels_last if data[1] >= MANY_CHANNELS else torch.contiguous_format
     forward = torch.ops.aten.max_pool2d_with_indices
     backward = torch.ops.aten.max_pool2d_with_indices_backward
@@ -177,9 +185,9 @@ def _max_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_spread_pool_grad", shared=True)
-def _spread_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    op, shape = node.op, node.outputs[0].shape
-    kernel, stride, pad, ceil = _window(node, shape_of(node, 1))
+def _spread_pool_grad(torch: ModuleType, node: Node, op: SpreadPoolGrad) -> Kernel:
+    shape = node.outputs[0].shape
+    kernel, stride, pad, ceil = _window(op, shape_of(node, 1))
     if op.global_pool:
         factor = 1.0 / math.prod(shape[2:]) if op.pool_type == "avg" else 1.0
         return lambda dy, x: (dy * factor).expand(shape)
@@ -193,8 +201,8 @@ def _spread_pool_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("BatchNorm")
-def _batch_norm(torch: ModuleType, node: RuleNode) -> Kernel:
-    op, eps = node.op, node.op.eps
+def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
+    eps = op.eps
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
     if op.from_batch:
@@ -202,7 +210,7 @@ def _batch_norm(torch: ModuleType, node: RuleNode) -> Kernel:
             x, None if fixed else gamma, beta, None, None, True, 0.0, eps
         )
 
-    def predict(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Any) -> tuple[Tensor, ...]:
+    def predict(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
         y = normalize(x, None if fixed else gamma, beta, mean, variance, False, 0.0, eps)[0]
         return y, mean.clone(), (variance + eps).rsqrt_()
 
@@ -210,17 +218,17 @@ def _batch_norm(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_channel_affine")
-def _channel_affine(torch: ModuleType, node: RuleNode) -> Kernel:
+def _channel_affine(torch: ModuleType, node: Node, op: ChannelAffine) -> Kernel:
     rank = len(shape_of(node, 0))
-    vector = tuple(-1 if index == node.op.axis % rank else 1 for index in range(rank))
+    vector = tuple(-1 if index == op.axis % rank else 1 for index in range(rank))
     fused = torch.addcmul
     return lambda x, scale, shift: fused(shift.view(vector), x, scale.view(vector))
 
 
 @rule("LayerNorm")
-def _layer_norm(torch: ModuleType, node: RuleNode) -> Kernel:
-    shape, eps = shape_of(node, 0), node.op.eps
-    needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
+def _layer_norm(torch: ModuleType, node: Node, op: LayerNorm) -> Kernel:
+    shape, eps = shape_of(node, 0), op.eps
+    needs(op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
 
     def normalize(x: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
         y, mean, inverse = torch.native_layer_norm(x, shape[-1:], gamma, beta, eps)
@@ -230,9 +238,9 @@ def _layer_norm(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_batch_norm_grad", need=True)
-def _batch_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    fixed = node.op.fix_gamma
-    needs(node.op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
+def _batch_norm_grad(torch: ModuleType, node: Node, op: BatchNormGrad) -> Kernel:
+    fixed = op.fix_gamma
+    needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     backward = torch.ops.aten.native_batch_norm_backward
     return lambda dy, x, gamma, mean, inverse, need=(True, True, True): backward(
         dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, need
@@ -240,9 +248,9 @@ def _batch_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_layer_norm_grad", need=True)
-def _layer_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _layer_norm_grad(torch: ModuleType, node: Node, op: LayerNormGrad) -> Kernel:
     shape = shape_of(node, 0)
-    needs(node.op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
+    needs(op.axis % len(shape) == len(shape) - 1, "an axis that is not the last")
     backward = torch.ops.aten.native_layer_norm_backward
     return lambda dy, x, gamma, mean, deviation, need=(True, True, True): backward(
         dy, x, shape[-1:], mean, deviation.reciprocal(), gamma, gamma, need
@@ -250,12 +258,12 @@ def _layer_norm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_softmax_grad", "_log_softmax_grad")
-def _softmax_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    aten, axis, dtype = torch.ops.aten, node.op.axis, getattr(torch, node.outputs[0].dtype.name)
-    backward = aten._softmax_backward_data if node.op.name == "_softmax_grad" else aten._log_softmax_backward_data
+def _softmax_grad(torch: ModuleType, node: Node, op: SoftmaxGrad | LogSoftmaxGrad) -> Kernel:
+    aten, axis, dtype = torch.ops.aten, op.axis, dtype_of(torch, node)
+    backward = aten._softmax_backward_data if op.name == "_softmax_grad" else aten._log_softmax_backward_data
     return lambda dy, y: backward(dy, y, axis, dtype)
 
 
 @rule("_gelu_grad")
-def _gelu_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _gelu_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return torch.ops.aten.gelu_backward

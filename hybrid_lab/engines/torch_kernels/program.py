@@ -9,19 +9,23 @@ import math
 import re
 import warnings
 import weakref
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hybrid_lab.engines.memory import plain
-from hybrid_lab.engines.torch_kernels.rules import NEED, OUT, SHARED, rule_of
-from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.engines.memory import plain, torch_dtype
+from hybrid_lab.engines.torch_kernels.fused import Call, Item, calls_of
+from hybrid_lab.engines.torch_kernels.rules import plain_operator
+from hybrid_lab.graph.node import Constant, Value
 from hybrid_lab.graph.printer import format_origin
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from torch import Tensor
+
+    from hybrid_lab.graph.partition import Region
 
 _serial = itertools.count()
 
@@ -46,126 +50,112 @@ class TorchProgram:
         import torch
 
         _quieten(torch)
-        self._torch = torch
-        self.region = region
-        self._guard = torch.inference_mode
-        self._run, self.source = self._write()
+        self._guard, self._share = torch.inference_mode, torch.from_numpy
+        self._run, self.source = _Writer(torch, region).finish()
 
     def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with self._guard():
             return [result.numpy() for result in self._run(*map(self._tensor, inputs))]
 
-    def _tensor(self, array: np.ndarray) -> Any:
+    def _tensor(self, array: np.ndarray) -> Tensor:
         """The array as a tensor, in the same memory where torch can share it."""
         try:
-            return self._torch.from_numpy(array)
+            return self._share(array)
         except (TypeError, ValueError):
-            return self._torch.from_numpy(plain(array))
+            return self._share(plain(array))
 
-    # -- writing -----------------------------------------------------------------------------------------------
 
-    def _write(self) -> tuple[Any, str]:
-        region = self.region
-        self._names: dict[Value, str] = {}
-        self._bound: dict[str, Any] = {"torch": self._torch}
-        self._origins: dict[Value, Value | None] = {}
-        self._standins: dict[Any, Any] = {}
-        for index, value in enumerate(region.inputs):
-            self._names[value] = f"x{index}"
-        arguments = list(self._names.values())
-        lines: list[str] = []
-        last_use: dict[Value, int] = {}
-        for index, node in enumerate(region.nodes):
-            for value in node.values_in:
-                last_use[value] = index
-        kept = set(region.outputs)
-        users: dict[Value, list[Node]] = {}
-        for node in region.nodes:
-            for value in node.values_in:
-                users.setdefault(value, []).append(node)
-        for index, node in enumerate(region.nodes):
-            lines.append(self._call(index, node, last_use, kept, users))
-            gone = [
-                self._names[value]
-                for value in dict.fromkeys((*node.values_in, *node.outputs))
-                if last_use.get(value, index) == index
-                and value in self._names
-                and value not in kept
-                and self._names[value][0] in "xt"
-            ]
-            if gone:
-                lines.append(f"del {', '.join(gone)}")
-        results = self._results()
-        text = [f"def program({', '.join(arguments)}):", *(f"    {line}" for line in lines)]
-        source = "\n".join([*text, f"    return ({', '.join(results)},)"]) + "\n"
+class _Writer:
+    """Writes the function of a region, line by line."""
+
+    def __init__(self, torch: ModuleType, region: Region):
+        self.torch, self.region = torch, region
+        self.calls = calls_of(region)
+        self.names: dict[Value, str] = {value: f"x{index}" for index, value in enumerate(region.inputs)}
+        #: What the function's names stand for: kernels and constants.
+        self.bound: dict[str, object] = {"torch": torch}
+        #: The value whose memory a value lies in; None where that is an input's, or shared by calls.
+        self.origins: dict[Value, Value | None] = {}
+        self.outputs = set(region.outputs)
+        self.readers: dict[Value, list[int]] = {}
+        for index, call in enumerate(self.calls):
+            for value in call.values:
+                self.readers.setdefault(value, []).append(index)
+
+    def finish(self) -> tuple[Callable[..., tuple[Tensor, ...]], str]:
+        """The function and its text."""
+        lines = [f"def program({', '.join(self.names.values())}):"]
+        for index, call in enumerate(self.calls):
+            lines.append(self.write_call(index, call))
+            dead = [value for value in dict.fromkeys((*call.values, *call.node.outputs)) if self.is_dead(value, index)]
+            names = [self.names[value] for value in dead if not isinstance(value.node.op, Constant)]
+            lines += [f"del {', '.join(names)}"] if names else []
+        source = "\n    ".join([*lines, f"return ({', '.join(self.results())},)"]) + "\n"
         file = f"<torch program {next(_serial)}>"
-        exec(compile(source, file, "exec"), self._bound)
-        run = self._bound.pop("program")
+        exec(compile(source, file, "exec"), self.bound)
+        run: Callable[..., tuple[Tensor, ...]] = self.bound.pop("program")  # type: ignore[assignment]
         linecache.cache[file] = (len(source), None, source.splitlines(True), file)
         weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
         return run, source
 
-    def _call(
-        self, index: int, node: Node, last_use: dict[Value, int], kept: set[Value], users: dict[Value, list[Node]]
-    ) -> str:
-        kernel = rule_of(node.op)(self._torch, node)
+    def is_dead(self, value: Value, index: int) -> bool:
+        """Whether nobody reads the value after call number `index`."""
+        return value not in self.outputs and self.readers.get(value, [index])[-1] <= index
+
+    def write_call(self, index: int, call: Call) -> str:
+        node = call.node
+        rule, kernel = call.rule, call.rule.kernel(self.torch, node, plain_operator(node.op))
         name = re.sub(r"\W", "_", node.op.name).strip("_") or "op"
-        if self._bound.get(name, kernel) is not kernel:
+        if self.bound.get(name, kernel) is not kernel:
             name = f"{name}_{index}"
-        self._bound[name] = kernel
-        operands = [self._operand(node, position) for position in range(len(node.inputs))]
-        if node.op.name in OUT:
-            for item in node.values_in:
-                alone = self._origins.get(item) is item and item not in kept and last_use[item] == index
-                if alone and item.shape == node.outputs[0].shape and item.dtype == node.outputs[0].dtype:
-                    if not any(user.op.name in SHARED for user in users[item]):
-                        operands.append(f"out={self._names[item]}")
-                        break
-        if node.op.name in NEED:
-            operands.append(f"need={[value in kept or value in last_use for value in node.outputs]}")
+        self.bound[name] = kernel
+        operands = [self.operand(item, node.op.reads_values(at)) for at, item in enumerate(call.inputs)]
+        if rule.out:
+            operands += [f"out={self.names[value]}" for value in call.values if self.may_overwrite(value, index)][:1]
+        if rule.need:
+            operands.append(f"need={[value in self.outputs or value in self.readers for value in node.outputs]}")
         for position, value in enumerate(node.outputs):
-            self._names[value] = f"t{index}" if len(node.outputs) == 1 else f"t{index}_{position}"
-            self._origins[value] = value
-            if node.op.name in SHARED:
-                source = next((item for item in node.values_in), None)
-                read = source is not None and node.op.reads_values(0)
-                self._origins[value] = self._origins.get(source) if read else None  # type: ignore[arg-type]
-        targets = ", ".join(self._names[value] for value in node.outputs)
+            self.names[value] = f"t{index}" if len(node.outputs) == 1 else f"t{index}_{position}"
+            self.origins[value] = value
+            if rule.shared:
+                reads = bool(call.values) and node.op.reads_values(0)
+                self.origins[value] = self.origins.get(call.values[0]) if reads else None
+        targets = ", ".join(self.names[value] for value in node.outputs)
         line = f"{targets} = {name}({', '.join(operands)})"
         comment = "".join(letter if letter.isprintable() else "?" for letter in f"{node.op!r}  {format_origin(node)}")
         return f"{line:<56}  # {comment}".rstrip()
 
-    def _operand(self, node: Node, position: int) -> str:
-        item = node.inputs[position]
+    def may_overwrite(self, value: Value, index: int) -> bool:
+        """Whether call number `index` may write its result over one of its inputs, which has memory of its own."""
+        result = self.calls[index].node.outputs[0]
+        if self.origins.get(value) is not value or not self.is_dead(value, index):
+            return False
+        has_views = any(self.calls[reader].rule.shared for reader in self.readers[value])
+        return (value.shape, value.dtype) == (result.shape, result.dtype) and not has_views
+
+    def operand(self, item: Item, read: bool) -> str:
+        """The text for an input of a call. read : its numbers are read, not only its shape"""
         if not isinstance(item, Value):
             # Infinity and NaN have no literal.
             return repr(item) if not isinstance(item, float) or math.isfinite(item) else f"float({str(item)!r})"
-        if item not in self._names:
-            assert isinstance(item.node.op, Constant), item
-            if node.op.reads_values(position):
-                self._bound[f"k{len(self._names)}"] = self._constant(node, position)
-                self._names[item] = f"k{len(self._names)}"
-            else:
-                key = (item.shape, item.dtype.name)
-                if key not in self._standins:
-                    name = self._standins[key] = f"s{len(self._standins)}"
-                    self._bound[name] = self._constant(node, position)
-                return self._standins[key]
-        return self._names[item]
+        if item in self.names:
+            return self.names[item]
+        assert isinstance(item.node.op, Constant), item
+        if read:
+            self.names[item] = name = f"k{len(self.names)}"
+            self.bound[name] = self.torch.from_numpy(np.array(item.node.op.array))
+            return name
+        # Memory that is never touched, so that none is taken.
+        name = f"shape_{'x'.join(map(str, item.shape))}_{item.dtype.name}"
+        self.bound.setdefault(name, self.torch.empty(item.shape, dtype=torch_dtype(item.dtype)))
+        return name
 
-    def _constant(self, node: Node, position: int) -> Any:
-        """A constant as a tensor. Where only its shape is read its memory is never touched, so that none is taken."""
-        item = node.inputs[position]
-        if node.op.reads_values(position):
-            return self._torch.from_numpy(np.array(item.node.op.array))
-        return self._torch.empty(item.shape, dtype=getattr(self._torch, item.dtype.name))
-
-    def _results(self) -> list[str]:
-        """The outputs, in memory of their own each."""
+    def results(self) -> list[str]:
+        """The outputs, each in memory of its own."""
         taken: set[Value] = set()
         results = []
         for value in self.region.outputs:
-            name, origin = self._names[value], self._origins.get(value)
+            name, origin = self.names[value], self.origins.get(value)
             if origin is None or origin in taken:
                 results.append(f"{name}.clone(memory_format=torch.contiguous_format)")
                 continue

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.torch_kernels.rules import Kernel, RuleNode, needs, rule, shape_of
+from hybrid_lab.engines.torch_kernels.rules import Kernel, needs, rule, shape_of
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from torch import Tensor
 
+    from hybrid_lab.graph.node import Node
+    from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
 
-def lstm_only(node: RuleNode) -> None:
-    """Raise Unmappable where the node is not a plain LSTM."""
-    op = node.op
+
+def lstm_only(op: RNN | RNNGrad) -> None:
+    """Raise Unmappable where the operator is not a plain LSTM."""
     needs(op.mode == "lstm", f"mode={op.mode!r}")
     needs(op.sizes.clip is None and not op.use_sequence_length, "clipped states or sequence lengths")
 
 
-def split_weights(op: Any, vector: Tensor, width: int) -> list[dict[str, Tensor]]:
+def split_weights(op: RNN | RNNGrad, vector: Tensor, width: int) -> list[dict[str, Tensor]]:
     """Views on the packed vector, one entry per layer and direction."""
     weights: list[dict[str, Tensor]] = [{} for _ in range(op.sizes.layers * op.sizes.directions)]
     start = 0
@@ -35,9 +38,9 @@ def _order(steps: int, direction: int) -> range:
 
 
 @rule("RNN")
-def _lstm(torch: ModuleType, node: RuleNode) -> Kernel:
-    lstm_only(node)
-    op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
+def _lstm(torch: ModuleType, node: Node, op: RNN) -> Kernel:
+    lstm_only(op)
+    hidden, directions = op.state_size, op.sizes.directions
     steps, batch, width = shape_of(node, 0)
     places = op.num_layers * directions
 
@@ -74,7 +77,7 @@ def _lstm(torch: ModuleType, node: RuleNode) -> Kernel:
         # The last layer's outputs in memory of their own, which the lower ones do not keep alive.
         y = layers[-1] if op.num_layers == 1 else layers[-1].clone()
         made = [y, *finals] if op.state_outputs else [y]
-        if node.op.signature.outputs > node.op.signature.visible:  # bound to training
+        if op.signature.outputs > op.signature.visible:  # bound to training
             made += [gates, cells, layers[:-1]][: len(op.saved)]
         return tuple(made) if len(made) > 1 else made[0]
 
@@ -82,9 +85,9 @@ def _lstm(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_rnn_grad")
-def _lstm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    lstm_only(node)
-    op, hidden, directions = node.op, node.op.state_size, node.op.sizes.directions
+def _lstm_grad(torch: ModuleType, node: Node, op: RNNGrad) -> Kernel:
+    lstm_only(op)
+    hidden, directions = op.state_size, op.sizes.directions
     needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")
     steps, batch, width = shape_of(node, 0)
 
@@ -120,7 +123,9 @@ def _lstm_grad(torch: ModuleType, node: RuleNode) -> Kernel:
     return kernel
 
 
-def from_above(torch: ModuleType, op: Any, y: Tensor, state: Tensor, cell: Tensor, given: Any) -> tuple[Any, Any, Any]:
+def from_above(
+    torch: ModuleType, op: RNNGrad, y: Tensor, state: Tensor, cell: Tensor, given: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
     """What a backward starts with: the gradients of the output, and of the final states in memory that it may change.
 
     given : the output gradients that there are, those that `op.heads` names

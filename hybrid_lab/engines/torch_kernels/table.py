@@ -1,58 +1,66 @@
-"""The table: operator -> torch call. Every operator that the torch engine runs has one entry, here or in `images`."""
+"""The table's entries of most operators: elementwise ones, shapes, reductions, products, indices."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from hybrid_lab.engines.torch_kernels.rules import TABLE, Kernel, RuleNode, needs, rule, shape_of
-from hybrid_lab.graph.node import Value
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
+from hybrid_lab.graph.node import Node, Value
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from torch import Tensor
 
+    from hybrid_lab.ops.arrays.index import Pick, PickGrad
+    from hybrid_lab.ops.arrays.movement import Permutation
+    from hybrid_lab.ops.arrays.reduce import Norm, Reduction, SumLike
+    from hybrid_lab.ops.arrays.slicing import (
+        Concat,
+        ConcatPart,
+        PadLike,
+        Slice,
+        SliceAxis,
+        SliceAxisGrad,
+        SliceChannel,
+        SliceGrad,
+        SliceLike,
+        Stack,
+    )
+    from hybrid_lab.ops.elementwise.activation import HardSigmoid, LeakyReLU
+    from hybrid_lab.ops.elementwise.piecewise import Clip, ClipGrad
+    from hybrid_lab.ops.framework.operator import Operator
+    from hybrid_lab.ops.layers.softmax import LogSoftmax, Softmax
+    from hybrid_lab.ops.linalg.linalg import BatchDot, Dot, DotLhsGrad, DotRhsGrad, FullyConnected
+    from hybrid_lab.ops.random.random import MaskedScale
+
 # -- pointwise -----------------------------------------------------------------------------------------------------
 
-#: Functions of one tensor that torch has under a name of its own, with `out=`.
+#: Functions of one tensor: operator -> name in torch.
 _UNARY = {
-    "abs": "abs",
+    **{
+        name: name
+        for name in (
+            "abs", "square", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p", "sin",
+            "cos", "tan", "sinh", "cosh", "tanh", "ceil", "floor", "trunc", "erf", "sigmoid",
+        )
+    },
     "negative": "neg",
-    "square": "square",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "reciprocal": "reciprocal",
-    "exp": "exp",
-    "expm1": "expm1",
-    "log": "log",
-    "log2": "log2",
-    "log10": "log10",
-    "log1p": "log1p",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
+    "fix": "trunc",
     "arcsin": "asin",
     "arccos": "acos",
     "arctan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
     "arcsinh": "asinh",
     "arccosh": "acosh",
     "arctanh": "atanh",
-    "ceil": "ceil",
-    "floor": "floor",
-    "trunc": "trunc",
-    "fix": "trunc",
-    "erf": "erf",
-    "sigmoid": "sigmoid",
-}
+}  # fmt: skip
 
 
 @rule(*_UNARY, out=True)
-def _unary(torch: ModuleType, node: RuleNode) -> Kernel:
-    return getattr(torch, _UNARY[node.op.name])
+def _unary(torch: ModuleType, node: Node, op: Operator) -> Kernel:
+    return getattr(torch, _UNARY[op.name])
 
 
 _BINARY = {
@@ -67,12 +75,11 @@ _BINARY = {
 
 
 @rule(*_BINARY, out=True)
-def _binary(torch: ModuleType, node: RuleNode) -> Kernel:
-    name = _BINARY[node.op.name]
+def _binary(torch: ModuleType, node: Node, op: Operator) -> Kernel:
+    name = _BINARY[op.name]
     function = getattr(torch, name)
     if not isinstance(node.inputs[0], Value):
-        number, dtype = float(node.inputs[0]), node.outputs[0].dtype
-        first = torch.full((), number, dtype=getattr(torch, dtype.name))
+        first = torch.full((), float(node.inputs[0]), dtype=dtype_of(torch, node))
         return lambda a, b, out=None: function(first, b, out=out)
     if not isinstance(node.inputs[1], Value):
         second = float(node.inputs[1])
@@ -81,7 +88,7 @@ def _binary(torch: ModuleType, node: RuleNode) -> Kernel:
             return lambda a, b, out=None: clamp(a, out=out, **{bound: second})
         if name == "pow" and second == -0.5:
             # To the number torch takes rsqrt, which gives -inf for -0.0 and NaN for -inf.
-            exponent = torch.full((), second, dtype=getattr(torch, node.outputs[0].dtype.name))
+            exponent = torch.full((), second, dtype=dtype_of(torch, node))
             return lambda a, b, out=None: function(a, exponent, out=out)
         return lambda a, b, out=None: function(a, second, out=out)
     return function
@@ -98,9 +105,9 @@ _COMPARISONS = {
 
 
 @rule(*_COMPARISONS)
-def _comparison(torch: ModuleType, node: RuleNode) -> Kernel:
+def _comparison(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     needs(isinstance(node.inputs[0], Value), "a number compared with a tensor")
-    function, dtype = getattr(torch, _COMPARISONS[node.op.name]), getattr(torch, node.outputs[0].dtype.name)
+    function, dtype = getattr(torch, _COMPARISONS[op.name]), dtype_of(torch, node)
     if not isinstance(node.inputs[1], Value):
         second = float(node.inputs[1])  # torch takes no whole number above 2^63
         return lambda a, b: function(a, second).to(dtype)
@@ -108,45 +115,38 @@ def _comparison(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("identity", "BlockGrad", "make_loss", shared=True)
-def _identity(torch: ModuleType, node: RuleNode) -> Kernel:
+def _identity(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda x: x
 
 
 @rule("relu", out=True)
-def _relu(torch: ModuleType, node: RuleNode) -> Kernel:
+def _relu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     clamp = torch.clamp_min
     return lambda x, out=None: clamp(x, 0, out=out)
 
 
 @rule("_relu_grad", out=True)
-def _relu_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _relu_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     # threshold_backward would let dy through where y is NaN.
     fresh, into = torch.ops.aten.leaky_relu_backward.default, torch.ops.aten.leaky_relu_backward.grad_input
     return lambda dy, y, out=None: fresh(dy, y, 0.0, False) if out is None else into(dy, y, 0.0, False, grad_input=out)
 
 
 @rule("_softrelu")
-def _softrelu(torch: ModuleType, node: RuleNode) -> Kernel:
+def _softrelu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     softplus = torch.nn.functional.softplus
     return lambda x: softplus(x, threshold=40.0)
 
 
 @rule("hard_sigmoid")
-def _hard_sigmoid(torch: ModuleType, node: RuleNode) -> Kernel:
-    alpha, beta = node.op.alpha, node.op.beta
+def _hard_sigmoid(torch: ModuleType, node: Node, op: HardSigmoid) -> Kernel:
+    alpha, beta = op.alpha, op.beta
     return lambda x: torch.mul(x, alpha).add_(beta).clamp_(0, 1)
 
 
-@rule("Activation")
-def _activation(torch: ModuleType, node: RuleNode) -> Kernel:
-    plain = node.op.plain.name
-    needs(plain in TABLE, f"{plain} has no torch call")
-    return TABLE[plain](torch, node.replace(op=node.op.plain))
-
-
 @rule("LeakyReLU")
-def _leaky(torch: ModuleType, node: RuleNode) -> Kernel:
-    op, functional = node.op, torch.nn.functional
+def _leaky(torch: ModuleType, node: Node, op: LeakyReLU) -> Kernel:
+    functional = torch.nn.functional
     if op.act_type == "gelu":
 
         def gelu(x: Tensor) -> Tensor:
@@ -166,26 +166,26 @@ def _leaky(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("clip")
-def _clip(torch: ModuleType, node: RuleNode) -> Kernel:
-    low, high = node.op.limits(node.outputs[0].dtype)
+def _clip(torch: ModuleType, node: Node, op: Clip) -> Kernel:
+    low, high = op.limits(node.outputs[0].dtype)
     return lambda x: torch.clamp(x, low, high)
 
 
 @rule("_clip_grad")
-def _clip_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    low, high = node.op.a_min, node.op.a_max
+def _clip_grad(torch: ModuleType, node: Node, op: ClipGrad) -> Kernel:
+    low, high = op.a_min, op.a_max
     zero = torch.zeros(())
     return lambda dy, x: torch.where((x >= low) & (x <= high), dy, zero.to(dy.dtype))
 
 
 @rule("_masked_scale", whole=(1,))
-def _masked_scale(torch: ModuleType, node: RuleNode) -> Kernel:
-    scale = node.op.scale
+def _masked_scale(torch: ModuleType, node: Node, op: MaskedScale) -> Kernel:
+    scale = op.scale
     return lambda data, mask: torch.mul(data, mask).mul_(scale)
 
 
 @rule("where", whole=(0,))
-def _where(torch: ModuleType, node: RuleNode) -> Kernel:
+def _where(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shapes = [shape_of(node, index) for index in range(3)]
     needs(all(isinstance(item, Value) for item in node.inputs), "where with numbers")
     needs(shapes[0] == node.outputs[0].shape, "where with a condition per row")
@@ -193,8 +193,8 @@ def _where(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("Cast", "_cast_like", whole=(0, 1), shared=True)
-def _cast(torch: ModuleType, node: RuleNode) -> Kernel:
-    dtype = getattr(torch, node.outputs[0].dtype.name)
+def _cast(torch: ModuleType, node: Node, op: Operator) -> Kernel:
+    dtype = dtype_of(torch, node)
     return lambda x, *like: x.to(dtype)
 
 
@@ -202,19 +202,19 @@ def _cast(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes", shared=True)
-def _reshape(torch: ModuleType, node: RuleNode) -> Kernel:
+def _reshape(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.reshape(shape)
 
 
 @rule("transpose", "SwapAxis", shared=True)
-def _transpose(torch: ModuleType, node: RuleNode) -> Kernel:
-    order = tuple(node.op.order(len(shape_of(node, 0))))
+def _transpose(torch: ModuleType, node: Node, op: Permutation) -> Kernel:
+    order = tuple(op.order(len(shape_of(node, 0))))
     return lambda x: x.permute(order)
 
 
 @rule("broadcast_to", "broadcast_axis", "broadcast_like", shared=True)
-def _expand(torch: ModuleType, node: RuleNode) -> Kernel:
+def _expand(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shape = node.outputs[0].shape
     return lambda x, *like: x.expand(shape)
 
@@ -224,22 +224,22 @@ def _forward_only(cut: tuple[slice, ...]) -> None:
 
 
 @rule("slice", "slice_axis", "slice_like", shared=True)
-def _slice(torch: ModuleType, node: RuleNode) -> Kernel:
-    cut = node.op.cut(*(shape_of(node, index) for index in range(len(node.inputs))))
+def _slice(torch: ModuleType, node: Node, op: Slice | SliceAxis | SliceLike) -> Kernel:
+    cut = op.cut(*(shape_of(node, index) for index in range(len(node.inputs))))
     _forward_only(cut)
     return lambda x, *like: x[cut]
 
 
 @rule("_concat_part", shared=True)
-def _concat_part(torch: ModuleType, node: RuleNode) -> Kernel:
-    cut = node.op.cut([shape_of(node, index) for index in range(1, len(node.inputs))])
+def _concat_part(torch: ModuleType, node: Node, op: ConcatPart) -> Kernel:
+    cut = op.cut([shape_of(node, index) for index in range(1, len(node.inputs))])
     return lambda x, *like: x[cut]
 
 
 @rule("_slice_grad", "_slice_axis_grad", "_pad_like")
-def _slice_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _slice_grad(torch: ModuleType, node: Node, op: SliceGrad | SliceAxisGrad | PadLike) -> Kernel:
     shape = node.outputs[0].shape
-    cut = node.op.cut(shape_of(node, 1), shape_of(node, 0))
+    cut = op.cut(shape_of(node, 1), shape_of(node, 0))
     _forward_only(cut)
 
     def kernel(dy: Tensor, *like: Tensor) -> Tensor:
@@ -251,39 +251,39 @@ def _slice_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("Concat", "_rnn_param_concat")
-def _concat(torch: ModuleType, node: RuleNode) -> Kernel:
-    axis = node.op.dim
+def _concat(torch: ModuleType, node: Node, op: Concat) -> Kernel:
+    axis = op.dim
     return lambda *data: torch.cat(data, axis)
 
 
 @rule("stack")
-def _stack(torch: ModuleType, node: RuleNode) -> Kernel:
-    axis = node.op.axis
+def _stack(torch: ModuleType, node: Node, op: Stack) -> Kernel:
+    axis = op.axis
     return lambda *data: torch.stack(data, axis)
 
 
 @rule("SliceChannel", shared=True)
-def _split(torch: ModuleType, node: RuleNode) -> Kernel:
-    axis, shape = node.op.axis, node.outputs[0].shape
-    size = shape_of(node, 0)[axis] // node.op.signature.outputs
-    if node.op.signature.outputs == 1:
+def _split(torch: ModuleType, node: Node, op: SliceChannel) -> Kernel:
+    axis, shape = op.axis, node.outputs[0].shape
+    size = shape_of(node, 0)[axis] // op.signature.outputs
+    if op.signature.outputs == 1:
         return lambda x: x.reshape(shape)
-    if node.op.squeeze_axis:
+    if op.squeeze_axis:
         return lambda x: tuple(part.reshape(shape) for part in x.split(size, axis))
     return lambda x: x.split(size, axis)
 
 
 @rule("zeros_like", "ones_like", shared=True)
-def _filled(torch: ModuleType, node: RuleNode) -> Kernel:
-    number = torch.full((), float(node.op.name == "ones_like"), dtype=getattr(torch, node.outputs[0].dtype.name))
+def _filled(torch: ModuleType, node: Node, op: Operator) -> Kernel:
+    number = torch.full((), float(op.name == "ones_like"), dtype=dtype_of(torch, node))
     made = number.expand(node.outputs[0].shape)
     return lambda *like: made
 
 
 @rule("_size_ratio", shared=True)
-def _size_ratio(torch: ModuleType, node: RuleNode) -> Kernel:
+def _size_ratio(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     ratio = math.prod(shape_of(node, 0)) / max(math.prod(shape_of(node, 1)), 1)
-    made = torch.full((1,), ratio, dtype=getattr(torch, node.outputs[0].dtype.name))
+    made = torch.full((1,), ratio, dtype=dtype_of(torch, node))
     return lambda *like: made
 
 
@@ -291,9 +291,9 @@ def _size_ratio(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("sum", "mean", "max", "min")
-def _reduce(torch: ModuleType, node: RuleNode) -> Kernel:
-    function = getattr(torch, {"max": "amax", "min": "amin"}.get(node.op.name, node.op.name))
-    axes, keep, shape = node.op.axes(len(shape_of(node, 0))), node.op.keepdims, node.outputs[0].shape
+def _reduce(torch: ModuleType, node: Node, op: Reduction) -> Kernel:
+    function = getattr(torch, {"max": "amax", "min": "amin"}.get(op.name, op.name))
+    axes, keep, shape = op.axes(len(shape_of(node, 0))), op.keepdims, node.outputs[0].shape
     needs(bool(axes), "a reduction over nothing")
     if len(axes) == len(shape_of(node, 0)):
         return lambda x: function(x, axes).reshape(shape)
@@ -301,22 +301,22 @@ def _reduce(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("norm")
-def _norm(torch: ModuleType, node: RuleNode) -> Kernel:
-    axes, shape, order = node.op.axes(len(shape_of(node, 0))), node.outputs[0].shape, node.op.ord
+def _norm(torch: ModuleType, node: Node, op: Norm) -> Kernel:
+    axes, shape, order = op.axes(len(shape_of(node, 0))), node.outputs[0].shape, op.ord
     needs(bool(axes), "a reduction over nothing")
     return lambda x: torch.linalg.vector_norm(x, order, axes).reshape(shape)
 
 
 @rule("_sum_like", shared=True)
-def _sum_like(torch: ModuleType, node: RuleNode) -> Kernel:
+def _sum_like(torch: ModuleType, node: Node, op: SumLike) -> Kernel:
     shape = node.outputs[0].shape
-    axes = node.op.axes(shape_of(node, 0), shape_of(node, 1))
+    axes = op.axes(shape_of(node, 0), shape_of(node, 1))
     return (lambda x, like: torch.sum(x, axes).reshape(shape)) if axes else (lambda x, like: x.reshape(shape))
 
 
 @rule("softmax", "softmin", "log_softmax")
-def _softmax(torch: ModuleType, node: RuleNode) -> Kernel:
-    axis, op = node.op.axis, node.op
+def _softmax(torch: ModuleType, node: Node, op: Softmax | LogSoftmax) -> Kernel:
+    axis = op.axis
     function = torch.log_softmax if op.name == "log_softmax" else torch.softmax
     factor = (-1.0 if op.name == "softmin" else 1.0) / (op.temperature or 1.0)
     if factor == 1.0:
@@ -333,8 +333,8 @@ def _matrix(shape: tuple[int, ...], first: bool) -> tuple[int, int]:
 
 
 @rule("dot")
-def _dot(torch: ModuleType, node: RuleNode) -> Kernel:
-    turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
+def _dot(torch: ModuleType, node: Node, op: Dot) -> Kernel:
+    turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     left, right = _matrix(shape_of(node, 0), turn_a), _matrix(shape_of(node, 1), not turn_b)
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:
@@ -345,8 +345,8 @@ def _dot(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_dot_lhs_grad")
-def _dot_lhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
+def _dot_lhs_grad(torch: ModuleType, node: Node, op: DotLhsGrad) -> Kernel:
+    turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     rows = _matrix(shape, turn_a)[1 if turn_a else 0]
     right = _matrix(shape_of(node, 2), not turn_b)
 
@@ -359,8 +359,8 @@ def _dot_lhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("_dot_rhs_grad")
-def _dot_rhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    turn_a, turn_b, shape = node.op.transpose_a, node.op.transpose_b, node.outputs[0].shape
+def _dot_rhs_grad(torch: ModuleType, node: Node, op: DotRhsGrad) -> Kernel:
+    turn_a, turn_b, shape = op.transpose_a, op.transpose_b, node.outputs[0].shape
     left = _matrix(shape_of(node, 1), turn_a)
     rows = left[1 if turn_a else 0]
 
@@ -373,8 +373,8 @@ def _dot_rhs_grad(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("batch_dot", "_linalg_gemm2")
-def _batch_dot(torch: ModuleType, node: RuleNode) -> Kernel:
-    turn_a, turn_b, scale = node.op.transpose_a, node.op.transpose_b, getattr(node.op, "alpha", 1.0)
+def _batch_dot(torch: ModuleType, node: Node, op: BatchDot) -> Kernel:
+    turn_a, turn_b, scale = op.transpose_a, op.transpose_b, getattr(op, "alpha", 1.0)
     product = torch.bmm if len(node.outputs[0].shape) == 3 else torch.matmul
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:
@@ -385,9 +385,9 @@ def _batch_dot(torch: ModuleType, node: RuleNode) -> Kernel:
 
 
 @rule("FullyConnected")
-def _fully_connected(torch: ModuleType, node: RuleNode) -> Kernel:
-    rows, shape = _matrix(shape_of(node, 0), node.op.flatten), node.outputs[0].shape
-    if node.op.no_bias:
+def _fully_connected(torch: ModuleType, node: Node, op: FullyConnected) -> Kernel:
+    rows, shape = _matrix(shape_of(node, 0), op.flatten), node.outputs[0].shape
+    if op.no_bias:
         return lambda x, weight: torch.mm(x.reshape(rows), weight.t()).reshape(shape)
     return lambda x, weight, bias: torch.addmm(bias, x.reshape(rows), weight.t()).reshape(shape)
 
@@ -401,33 +401,37 @@ def _rows(indices: Tensor, size: int, mode: str) -> Tensor:
 
 
 @rule("Embedding", whole=(0,))
-def _embedding(torch: ModuleType, node: RuleNode) -> Kernel:
+def _embedding(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     size = shape_of(node, 1)[0]
     return lambda data, weight: torch.embedding(weight, _rows(data, size, "clip"))
 
 
 @rule("_embedding_grad", whole=(1,))
-def _embedding_grad(torch: ModuleType, node: RuleNode) -> Kernel:
+def _embedding_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     size = node.outputs[0].shape[0]
     backward = torch.ops.aten.embedding_dense_backward
     return lambda dy, data, weight: backward(dy, _rows(data, size, "clip"), size, -1, False)
 
 
+def _picked(op: Pick | PickGrad, data: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    """The axis that elements are picked along, and the data's shape with one element in that axis."""
+    if op.axis is None:
+        raise Unmappable("elements picked from all of the data")
+    axis = op.axis % len(data)
+    return axis, (*data[:axis], 1, *data[axis + 1 :])
+
+
 @rule("pick", whole=(1,))
-def _pick(torch: ModuleType, node: RuleNode) -> Kernel:
-    data, shape = shape_of(node, 0), node.outputs[0].shape
-    axis = node.op.axis % len(data)
-    places = (*data[:axis], 1, *data[axis + 1 :])
-    size, mode = data[axis], node.op.mode
-    return lambda x, index: x.gather(axis, _rows(index, size, mode).reshape(places)).reshape(shape)
+def _pick(torch: ModuleType, node: Node, op: Pick) -> Kernel:
+    data, shape, mode = shape_of(node, 0), node.outputs[0].shape, op.mode
+    axis, places = _picked(op, data)
+    return lambda x, index: x.gather(axis, _rows(index, data[axis], mode).reshape(places)).reshape(shape)
 
 
 @rule("_pick_grad", whole=(2,))
-def _pick_grad(torch: ModuleType, node: RuleNode) -> Kernel:
-    data = node.outputs[0].shape
-    axis = node.op.axis % len(data)
-    places = (*data[:axis], 1, *data[axis + 1 :])
-    size, mode = data[axis], node.op.mode
+def _pick_grad(torch: ModuleType, node: Node, op: PickGrad) -> Kernel:
+    data, mode = node.outputs[0].shape, op.mode
+    axis, places = _picked(op, data)
     return lambda dy, like, index: dy.new_zeros(data).scatter_(
-        axis, _rows(index, size, mode).reshape(places), dy.reshape(places)
+        axis, _rows(index, data[axis], mode).reshape(places), dy.reshape(places)
     )

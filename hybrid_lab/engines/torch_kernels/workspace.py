@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.engine import Kept, Training
+from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import from_above, lstm_only, split_weights
-from hybrid_lab.engines.torch_kernels.rules import Kernel, OwnKernel, RuleNode, shape_of
+from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
+from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,114 +34,110 @@ _LSTM = 2
 _GIVEN = 5
 
 
-class _Layers(OwnKernel):
-    """What forward and backward share.
+class WorkspaceLSTM(Operator):
+    """RNN in training, by oneDNN. Outputs: those that the user sees, the last cell states of all layers, the outputs of
+    the lower layers where there are some, a workspace for each layer and direction.
 
-    op : the record's operator that it stands for
-    """
-
-    op: Any
-
-    def __init__(self, op: Any, num_outputs: int):
-        signature = Signature(outputs=num_outputs)
-        for key, value in (("op", op), ("signature", signature), ("attributes", {}), ("inferred", {})):
-            object.__setattr__(self, key, value)
-
-    def __repr__(self) -> str:
-        return repr(self.op)
-
-    @property
-    def places(self) -> int:
-        """Layers times directions."""
-        return self.op.num_layers * self.op.sizes.directions
-
-
-class WorkspaceLSTM(_Layers):
-    """RNN in training. Outputs: those that the user sees, the last cell states of all layers, the outputs of the lower
-    layers where there are some, a workspace for each layer and direction.
+    record : the RNN that it stands for
     """
 
     name: ClassVar[str] = "torch_lstm"
+    record: RNN | RNNGrad
 
-    def rule(self, torch: ModuleType, node: RuleNode) -> Kernel:
-        op, hidden, directions = self.op, self.op.state_size, self.op.sizes.directions
-        _, _, width = shape_of(node, 0)
-        layer_forward = torch.ops.aten.mkldnn_rnn_layer.default
+    def __init__(self, record: RNN | RNNGrad, num_outputs: int):
+        signature = Signature(outputs=num_outputs)
+        for key, value in (("record", record), ("signature", signature), ("attributes", {}), ("inferred", {})):
+            object.__setattr__(self, key, value)
 
-        def kernel(x: Tensor, vector: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
-            weights = split_weights(op, vector, width)
-            state, cell = state.contiguous(), cell.contiguous()  # oneDNN reads them as if they were
-            outputs, hs, cs, spaces = [], [], [], []
-            below = x.contiguous()
-            for layer in range(op.num_layers):
-                found = []
-                for direction in range(directions):
-                    place = layer * directions + direction
-                    w = weights[place]
-                    with torch.enable_grad():  # else it keeps nothing
-                        y, h, c, space = layer_forward(
-                            below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], direction == 1, [],
-                            _LSTM, hidden, 1, True, False, False, True,
-                        )  # fmt: skip
-                    found.append(y)
-                    hs.append(h)
-                    cs.append(c)
-                    spaces.append(space.view(torch.float32))
-                below = found[0] if directions == 1 else torch.cat(found, -1)
-                outputs.append(below)
-            cells = torch.stack(cs)
-            made = [outputs[-1], torch.stack(hs), cells.clone()] if op.state_outputs else [outputs[-1]]
-            made.append(cells)
-            if op.num_layers > 1:
-                made.append(outputs[0][None] if len(outputs) == 2 else torch.stack(outputs[:-1]))
-            return (*made, *spaces)
-
-        return kernel
+    def __repr__(self) -> str:
+        return repr(self.record)
 
 
-class WorkspaceGradient(_Layers):
+class WorkspaceGradient(WorkspaceLSTM):
     """Its gradient. Inputs: those of RNN, its output, the last cell states, the outputs of the lower layers where there
     are some, gradients of outputs as `heads` says, the workspaces.
     """
 
     name: ClassVar[str] = "torch_lstm_grad"
+    record: RNNGrad
 
-    def rule(self, torch: ModuleType, node: RuleNode) -> Kernel:
-        op, hidden, directions, places = self.op, self.op.state_size, self.op.sizes.directions, self.places
-        _, _, width = shape_of(node, 0)
-        layer_backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
 
-        def kernel(
-            x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, cells: Tensor, *rest: Tensor
-        ) -> tuple[Tensor, ...]:
-            lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
-            spaces = rest[-places:]
-            weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
-            dweights = split_weights(op, dvector, width)
-            state, cell, cells = state.contiguous(), cell.contiguous(), cells.contiguous()
-            dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
-            for layer in range(op.num_layers - 1, -1, -1):
-                below = (x if layer == 0 else lower[layer - 1]).contiguous()
-                output = y if layer == op.num_layers - 1 else lower[layer]
-                dbelow = None
-                for direction in range(directions):
-                    place = layer * directions + direction
-                    part = slice(direction * hidden, (direction + 1) * hidden)
-                    own, w = output[..., part].contiguous(), weights[place]
-                    found = layer_backward(
-                        below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], own,
-                        own[0 if direction else -1], cells[place], dabove[..., part].contiguous(),
-                        dfirst[place].contiguous(), dcells[place].contiguous(), direction == 1, _LSTM, hidden, 1, True,
-                        True, False, [], False, spaces[place].view(torch.uint8),
+@rule("torch_lstm")
+def _workspace_lstm(torch: ModuleType, node: Node, operator: WorkspaceLSTM) -> Kernel:
+    op = operator.record
+    hidden, directions, (_, _, width) = op.state_size, op.sizes.directions, shape_of(node, 0)
+    layer_forward = torch.ops.aten.mkldnn_rnn_layer.default
+
+    def kernel(x: Tensor, vector: Tensor, state: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+        weights = split_weights(op, vector, width)
+        state, cell = state.contiguous(), cell.contiguous()  # oneDNN reads them as if they were
+        outputs, hs, cs, spaces = [], [], [], []
+        below = x.contiguous()
+        for layer in range(op.num_layers):
+            found = []
+            for direction in range(directions):
+                place = layer * directions + direction
+                w = weights[place]
+                with torch.enable_grad():  # else it keeps nothing
+                    y, h, c, space = layer_forward(
+                        below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], direction == 1, [],
+                        _LSTM, hidden, 1, True, False, False, True,
                     )  # fmt: skip
-                    for name, made in zip(("wx", "wh", "bx", "bh"), found[1:5], strict=True):
-                        dweights[place][name].copy_(made)
-                    dfirst[place], dcells[place] = found[5], found[6]
-                    dbelow = found[0] if dbelow is None else dbelow.add_(found[0])
-                dabove = dbelow
-            return dabove, dvector, dfirst, dcells
+                found.append(y)
+                hs.append(h)
+                cs.append(c)
+                spaces.append(space.view(torch.float32))
+            below = found[0] if directions == 1 else torch.cat(found, -1)
+            outputs.append(below)
+        cells = torch.stack(cs)
+        made = [outputs[-1], torch.stack(hs), cells.clone()] if op.state_outputs else [outputs[-1]]
+        made.append(cells)
+        if op.num_layers > 1:
+            made.append(outputs[0][None] if len(outputs) == 2 else torch.stack(outputs[:-1]))
+        return (*made, *spaces)
 
-        return kernel
+    return kernel
+
+
+@rule("torch_lstm_grad")
+def _workspace_gradient(torch: ModuleType, node: Node, operator: WorkspaceGradient) -> Kernel:
+    op = operator.record
+    hidden, directions, (_, _, width) = op.state_size, op.sizes.directions, shape_of(node, 0)
+    places = op.num_layers * directions
+    layer_backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
+
+    def kernel(
+        x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, cells: Tensor, *rest: Tensor
+    ) -> tuple[Tensor, ...]:
+        lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
+        spaces = rest[-places:]
+        weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
+        dweights = split_weights(op, dvector, width)
+        state, cell, cells = state.contiguous(), cell.contiguous(), cells.contiguous()
+        dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
+        for layer in range(op.num_layers - 1, -1, -1):
+            below = (x if layer == 0 else lower[layer - 1]).contiguous()
+            output = y if layer == op.num_layers - 1 else lower[layer]
+            dbelow: Tensor | None = None
+            for direction in range(directions):
+                place = layer * directions + direction
+                part = slice(direction * hidden, (direction + 1) * hidden)
+                own, w = output[..., part].contiguous(), weights[place]
+                found = layer_backward(
+                    below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], own,
+                    own[0 if direction else -1], cells[place], dabove[..., part].contiguous(),
+                    dfirst[place].contiguous(), dcells[place].contiguous(), direction == 1, _LSTM, hidden, 1, True,
+                    True, False, [], False, spaces[place].view(torch.uint8),
+                )  # fmt: skip
+                for name, made in zip(("wx", "wh", "bx", "bh"), found[1:5], strict=True):
+                    dweights[place][name].copy_(made)
+                dfirst[place], dcells[place] = found[5], found[6]
+                dbelow = found[0] if dbelow is None else dbelow.add_(found[0])
+            assert dbelow is not None
+            dabove = dbelow
+        return dabove, dvector, dfirst, dcells
+
+    return kernel
 
 
 @cache
@@ -180,12 +179,12 @@ class _Pair:
 
     def __init__(self, layer: Node, gradient: Node, kept: Sequence[Value], read: Sequence[Value]):
         self.layer, self.gradient, self.kept, self.read = layer, gradient, tuple(kept), tuple(read)
-        op: Any = layer.op
+        op = layer.op
+        assert isinstance(op, RNN) and layer.shapes is not None
         (steps, batch, width), hidden, directions = layer.inputs[0].shape, op.state_size, op.sizes.directions
         widths = [width, *[directions * hidden] * (op.num_layers - 1)]
         spaces = [_workspace(steps, batch, each, hidden) for each in widths for _ in range(directions)]
         self.possible = all(spaces)
-        assert layer.shapes is not None
         visible, lower = layer.shapes[: op.signature.visible], layer.shapes[op.signature.visible + 2 :]
         self.new = [(len(spaces), batch, hidden), *lower, *((size,) for size in spaces)]
         """The shapes of what is kept instead."""
@@ -195,7 +194,7 @@ class _Pair:
         }  # fmt: skip
         self.inputs = [input_node("kept", "saved", shape=shape, dtype=np.dtype("float32")) for shape in self.new]
 
-    def operands(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def operands(self, inputs: Sequence[Item]) -> tuple[Item, ...]:
         """The inputs of the new gradient from those of the old one."""
         spaces = -self.new[0][0]
         first, heads = inputs[:_GIVEN], inputs[_GIVEN + len(self.read) :]
@@ -210,17 +209,17 @@ def _pairs(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], 
     }
     before, after, roots = forward.users(), backward.users(), forward.roots
     for node in backward.nodes:
-        op: Any = node.op
-        if op.name != "_rnn_grad" or not op.kept or op.p or node.inputs[0].dtype != np.float32:
+        op = node.op
+        if not isinstance(op, RNNGrad) or not op.kept or op.p or node.inputs[0].dtype != np.float32:
             continue
         try:
-            lstm_only(node)
+            lstm_only(op)
         except Unmappable:
             continue
         read = node.inputs[_GIVEN : _GIVEN + len(op.saved)]
         kept = [saved.get(value) for value in read]
         layer = None if kept[0] is None else kept[0].node
-        if layer is None or layer.op.name != "RNN" or kept != list(layer.outputs[layer.op.signature.visible :]):
+        if layer is None or not isinstance(layer.op, RNN) or kept != list(layer.outputs[layer.op.signature.visible :]):
             continue
         values = [value for value in kept if value is not None]
         if all(value not in before and roots.count(value) == 1 for value in values) and all(
@@ -247,7 +246,7 @@ class Rewritten:
         gone = {value for pair in pairs for value in pair.kept}
         made: list[Value] = []
 
-        def lay(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+        def lay(node: Node, inputs: tuple[Item, ...]) -> Sequence[Value] | None:
             if node not in layers:
                 return None
             new = node.replace(inputs=inputs, **layers[node].layer_changes)
@@ -256,9 +255,10 @@ class Rewritten:
             # Nobody reads the values that are gone: any will do in their place.
             return (*new.outputs[:visible], *[new.outputs[0]] * (len(node.outputs) - visible))
 
-        def turn(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+        def turn(node: Node, inputs: tuple[Item, ...]) -> Sequence[Value] | None:
             if node not in gradients:
                 return None
+            assert isinstance(node.op, RNNGrad)
             return node.replace(op=WorkspaceGradient(node.op, 4), inputs=gradients[node].operands(inputs)).outputs
 
         changed, turned = forward.map(lay), backward.map(turn)

@@ -78,8 +78,9 @@ class TorchStep:
         import torch
 
         with torch.device(availability.torch_device()):  # what the rule makes beforehand lies there too
-            self._kernel = rules.rule_of(node.op)(torch, node)
-        self._clones = node.op.name in rules.SHARED
+            self._kernel = rules.kernel_of(torch, node)
+        rule = rules.rule_of(node.op)
+        self._clones = rule is not None and rule.shared
         self._guard, self._torch = torch.no_grad, torch
 
     def __call__(self, rng: tuple[int, int], *inputs: Any) -> tuple[Any, ...]:

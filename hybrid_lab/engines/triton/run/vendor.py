@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton.run.view_step import ViewStep
 from hybrid_lab.engines.triton.write.body import Refused
@@ -57,7 +56,7 @@ class VendorKernel:
 
         anchor = self.source.nodes[-1]
         steps: list[tuple[Node, Any]] = [(node, ViewStep(node)) for node in self.source.nodes[:-1]]
-        return [*steps, (anchor, rules.rule_of(anchor.op)(torch, anchor))]
+        return [*steps, (anchor, rules.kernel_of(torch, anchor))]
 
     @cached_property
     def _flags(self) -> list[tuple[Any, str, Any]]:
@@ -112,13 +111,7 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
 
 def _has_call(anchor: Node) -> bool:
     """Whether torch's table has the operator. Unlike the torch engine's rules, half precision is welcome: on a GPU."""
-    if anchor.op.name not in rules.TABLE or len(anchor.outputs) != 1:
-        return False
-    try:
-        rules.rule_of(anchor.op)(rules.Anything(), anchor)
-    except Unmappable:
-        return False
-    return True
+    return len(anchor.outputs) == 1 and rules.unserved(anchor) is None
 
 
 @contextlib.contextmanager
