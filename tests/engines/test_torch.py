@@ -278,9 +278,9 @@ def test_gradients_of_convolutions_as_products(case):
     geometry = node.op.geometry
     kernels = [kernel_of(torch, node)] if refusal(node) is None else []
     if images._is_plain(geometry) and case.record.name == "_conv_weight_grad":
-        kernels.append(images._unfolded_product(torch, node))
+        kernels.append(images._unfolded_product(torch, node, node.op))
     elif images._is_plain(geometry) and set(geometry.kernel) == {1} and not any(geometry.pad):
-        kernels.append(images._spread_product(torch, node))
+        kernels.append(images._spread_product(torch, node, node.op))
     for kernel in kernels:
         found = kernel(*map(torch.from_numpy, arrays))
         assert close(found.numpy(), run_kernel(case.op, case.inputs())[0], 1e-5)
