@@ -1,4 +1,4 @@
-"""What the subjects of the command line share: their error, the archive they are about, what is installed."""
+"""Helpers of all subcommands: their error, the archive in an argument, the packages that are installed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def archive_file(path: Path) -> Path:
     from ..formats.archive.layout import SUFFIX, archive_path, shorten
 
     if path.is_dir():
-        found = sorted(item.name for item in path.glob(f"*{SUFFIX}"))
-        inside = f"name an archive in it: {shorten(found)}" if found else f"no {SUFFIX} archive is in it"
+        archives = sorted(item.name for item in path.glob(f"*{SUFFIX}"))
+        inside = f"name an archive in it: {shorten(archives)}" if archives else f"no {SUFFIX} archive is in it"
         raise CommandError(f"{path} is a folder; {inside}")
     if path.is_file():
         return path

@@ -69,49 +69,49 @@ def run_compile(arguments: Namespace) -> int:
     check_triton()
     if arguments.trust:
         print(use_compiled(arguments.archive), file=sys.stderr)
-    found = []
+    models = []
     for path, block in _blocks(load(arguments.archive), arguments):
         started = time.perf_counter()
-        made = _compiled(block, targets, arguments)
-        made.name = path or arguments.archive.stem
-        made.seconds = time.perf_counter() - started
-        found.append(made)
+        compiled = _compiled(block, targets, arguments)
+        compiled.name = path or arguments.archive.stem
+        compiled.seconds = time.perf_counter() - started
+        models.append(compiled)
         if not arguments.json:
-            print("\n".join(map(printable, str(made).splitlines())))
+            print("\n".join(map(printable, str(compiled).splitlines())))
     if arguments.json:
-        print(json.dumps([made.data() for made in found], indent=2))
+        print(json.dumps([compiled.data() for compiled in models], indent=2))
     if arguments.out is not None:
-        written = sum(write(made, arguments.out) for made in found)
+        written = sum(write(compiled, arguments.out) for compiled in models)
         if not arguments.json:
             print(f"{count(written, 'file')} written to {arguments.out}")
     if arguments.into is not None:
-        kernels = [kernel for model in found for kernel in model.kernels]
+        kernels = [kernel for model in models for kernel in model.kernels]
         number = add_binaries(arguments.into, [each.binary for each in kernels if each.binary is not None])
         print(f"{count(number, 'kernel')} put into {arguments.into}", file=sys.stderr)
-    return int(any(kernel.problem for made in found for kernel in made.kernels))
+    return int(any(kernel.problem for compiled in models for kernel in compiled.kernels))
 
 
 def _blocks(root: Block, arguments: Namespace) -> Iterator[tuple[str, HybridBlock]]:
     """The outermost blocks with a graph. Raises CommandError where there is none."""
     from ..gluon import HybridBlock, access
 
-    found: list[tuple[str, HybridBlock]] = []
+    blocks: list[tuple[str, HybridBlock]] = []
     waiting = [(arguments.block, block_in(arguments.archive, root, arguments.block))]
     for path, each in waiting:
         if isinstance(each, HybridBlock) and access.graphs(each).first() is not None:
-            found.append((path, each))
+            blocks.append((path, each))
         else:
             waiting += [(f"{path}.{name}".lstrip("."), child) for name, child in access.children(each).items()]
-    if not found:
+    if not blocks:
         if not any(isinstance(each, HybridBlock) for _, each in waiting):
             raise CommandError(f"{arguments.archive} has no HybridBlock; a Block that is not hybrid runs as Python")
         raise CommandError(
             f"{arguments.archive} has no graph: save the model after a call, net.hybridize(); net(x); net.save(path)"
         )
-    if arguments.input and len(found) > 1:
-        names = ", ".join(path for path, _ in found)
+    if arguments.input and len(blocks) > 1:
+        names = ", ".join(path for path, _ in blocks)
         raise CommandError(f"--input is for one block; choose one with --block: {names}")
-    yield from found
+    yield from blocks
 
 
 def _compiled(block: HybridBlock, targets: tuple[str, ...], arguments: Namespace) -> CompiledModel:
@@ -145,18 +145,18 @@ def _with_batch(item: NDArray | tuple[int, ...], batch: int) -> object:
     return nd.zeros((batch, *item.shape[1:]), dtype=np.dtype(item.dtype)) if item.shape else item
 
 
-def write(made: CompiledModel, folder: Path) -> int:
+def write(model: CompiledModel, folder: Path) -> int:
     """One folder per target: of each distinct kernel the source, Triton's IR, assembly and binary; and kernels.json.
 
     Returns how many files were written.
     """
     written = 0
-    for target in made.targets:
+    for target in model.targets:
         where = folder / target
-        if made.name:
-            where = where / re.sub(r"[^\w.\-]", "_", made.name)
+        if model.name:
+            where = where / re.sub(r"[^\w.\-]", "_", model.name)
         where.mkdir(parents=True, exist_ok=True)
-        kernels = made.on(target)
+        kernels = model.on(target)
         names: dict[str, str] = {}
         for kernel in kernels:
             if kernel.binary is None or kernel.binary.key in names:

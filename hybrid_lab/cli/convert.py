@@ -131,12 +131,12 @@ def _mxnet_to_archive(arguments: Namespace) -> list[str]:
 def _last_epoch(symbol_file: str) -> Path:
     prefix = Path(symbol_file.removesuffix("-symbol.json"))
     pattern = re.compile(re.escape(prefix.name) + r"-(\d{4,})\.params")
-    found = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
-    if not found:
+    epochs = {int(m[1]): path for path in prefix.parent.iterdir() if (m := pattern.fullmatch(path.name))}
+    if not epochs:
         raise CommandError(
             f"{symbol_file}: there is no {prefix.name}-0000.params beside it; name the file with --params"
         )
-    return found[max(found)]
+    return epochs[max(epochs)]
 
 
 CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {

@@ -87,8 +87,8 @@ def _numpy() -> Item:
 
 
 def _onnx() -> Item:
-    found = version_of("onnx") if has_module("onnx") else None
-    return Item("onnx", found, "ONNX files and the onnxruntime engine", install_hint("cpu"))
+    version = version_of("onnx") if has_module("onnx") else None
+    return Item("onnx", version, "ONNX files and the onnxruntime engine", install_hint("cpu"))
 
 
 def _onnxruntime() -> Item:
@@ -128,11 +128,11 @@ def _triton() -> Item:
     needed = "the Triton engine"
     if not has_module("triton"):
         return Item("triton", None, needed, f"NVIDIA: {install_hint('cuda')}; AMD: {ROCM_INSTALL} (Linux only)")
-    found = triton_distributions()
-    names = ", ".join(f"{version} from {name}" for name, version in found.items())
+    distributions = triton_distributions()
+    names = ", ".join(f"{version} from {name}" for name, version in distributions.items())
     text = names or "a module that no known distribution provides"
     text += ", interpreter on (HYBRID_LAB_TRITON=interpret)" * interpreting()
-    return Item("triton", text if len(found) < 2 else f"{text}; {two_tritons(found)}", needed)
+    return Item("triton", text if len(distributions) < 2 else f"{text}; {two_tritons(distributions)}", needed)
 
 
 def _compiler() -> Item:
@@ -140,32 +140,32 @@ def _compiler() -> Item:
 
     name, needed = "C compiler", "Triton's launchers, which it builds at first use"
     get = "apt-get install gcc libc6-dev (Debian), dnf install gcc (Fedora), xcode-select --install (macOS)"
-    found = c_compiler()
-    if found is None:
+    compiler = c_compiler()
+    if compiler is None:
         chosen = os.environ.get("CC")
         return Item(name, None, needed, f"unset CC={chosen}, which is not there, or {get}" if chosen else get)
-    first = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
-    text = f"{found}: {first[0] if first else 'no version'}"
+    first = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    text = f"{compiler}: {first[0] if first else 'no version'}"
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         text += "; Python.h is missing, which some releases of Triton need: apt-get install python3-dev (Debian)"
     return Item(name, text, needed)
 
 
 def _gpu_driver() -> Item:
-    found = [f"{vendor} {version}" for vendor, version in _drivers()]
+    drivers = [f"{vendor} {version}" for vendor, version in _drivers()]
     nodes = [path for path in ("/dev/kfd", "/dev/nvidia0", "/dev/dxg") if Path(path).exists()]
-    if nodes and not found:
-        found = [f"version unknown ({', '.join(nodes)} is there)"]
+    if nodes and not drivers:
+        drivers = [f"version unknown ({', '.join(nodes)} is there)"]
     get = "NVIDIA: the driver package of this system (Debian: apt-get install nvidia-driver); AMD: amdgpu is a part of "
     get += "Linux, amdgpu-install brings the newest, and the user must be in the groups render and video"
-    return Item("GPU driver", "; ".join(found) or None, "the Triton engine on a GPU", get)
+    return Item("GPU driver", "; ".join(drivers) or None, "the Triton engine on a GPU", get)
 
 
 def _gpu() -> Item:
-    found = _gpus_by_torch() or _gpus_by_driver()
+    gpus = _gpus_by_torch() or _gpus_by_driver()
     get = "an AMD or NVIDIA GPU with its driver (in a container: docker run --gpus all, or --device=/dev/kfd "
     get += "--device=/dev/dri); HYBRID_LAB_TRITON=interpret tries the generated kernels without one"
-    return Item("GPU", "; ".join(found) if found else None, "the Triton engine", get)
+    return Item("GPU", "; ".join(gpus) if gpus else None, "the Triton engine", get)
 
 
 def _gpus_by_torch() -> list[str]:
@@ -177,14 +177,14 @@ def _gpus_by_torch() -> list[str]:
         return []
     from ..engines.triton.build.targets import supported
 
-    found = []
+    gpus = []
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         amd = getattr(device, "gcnArchName", None) if torch.version.hip else None
         kind = amd.split(":")[0] if amd else f"sm{device.major}{device.minor}"
         note = "" if supported(kind) else ", which Triton does not compile for"
-        found.append(f"{device.name} ({kind}{note}, {device.total_memory / 2**30:.0f} GiB)")
-    return found
+        gpus.append(f"{device.name} ({kind}{note}, {device.total_memory / 2**30:.0f} GiB)")
+    return gpus
 
 
 def _gpus_by_driver() -> list[str]:
@@ -230,8 +230,13 @@ def _kernel_cache() -> Item:
 
 
 def _jupyterlab() -> Item:
-    found = [f"{name} {version}" for name in ("jupyterlab", "notebook", "ipykernel") if (version := version_of(name))]
-    return Item("jupyterlab", ", ".join(found) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
+    versions = _versions("jupyterlab", "notebook", "ipykernel")
+    return Item("jupyterlab", ", ".join(versions) if version_of("jupyterlab") else None, "the lab", install_hint("lab"))
+
+
+def _versions(*distributions: str) -> list[str]:
+    """Name and version of those that are installed."""
+    return [f"{name} {version}" for name in distributions if (version := version_of(name))]
 
 
 def _front_end() -> Item:
@@ -265,8 +270,8 @@ def _server() -> Item:
 
 
 def _widgets() -> Item:
-    found = [f"{name} {version}" for name in ("anywidget", "ipywidgets") if (version := version_of(name))]
-    return Item("widgets", ", ".join(found) if len(found) == 2 else None, "mx.view(net)", install_hint("lab"))
+    versions = _versions("anywidget", "ipywidgets")
+    return Item("widgets", ", ".join(versions) if len(versions) == 2 else None, "mx.view(net)", install_hint("lab"))
 
 
 def _engines() -> Iterator[Item]:
@@ -286,9 +291,9 @@ def _engines() -> Iterator[Item]:
     for name in engines.names():
         try:
             engines.get(name)
-            found = "usable, the default" if name == default else "usable"
+            state = "usable, the default" if name == default else "usable"
         except EngineUnavailable as error:
-            found = f"not usable: {error}"
+            state = f"not usable: {error}"
         except Exception as error:  # as in _guarded: report it, go on
-            found = f"broken: {type(error).__name__}: {error}"
-        yield Item(f"engine {name}", found)
+            state = f"broken: {type(error).__name__}: {error}"
+        yield Item(f"engine {name}", state)

@@ -38,8 +38,8 @@ def source_files(paths: list[str]) -> Iterator[Path]:
     seen: set[Path] = set()
     for path in map(Path, paths):
         if path.is_dir():
-            found = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
-            files = [file for file in found if not _skipped(file.relative_to(path))]
+            sources = [file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
+            files = [file for file in sources if not _skipped(file.relative_to(path))]
         elif not path.exists():
             raise CommandError(f"{path}: no such file or folder")
         elif path.suffix not in SUFFIXES:

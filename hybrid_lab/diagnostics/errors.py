@@ -58,7 +58,7 @@ class UnknownNameError(HybridLabError, AttributeError):
         self.location, self.block = location, block
 
     def __str__(self) -> str:
-        # Made only now: hasattr() asks for many names and reads no message.
+        # Computed here and not in __init__, because hasattr() raises many of these and reads no message.
         message = f"{self.where} has no {self.wanted!r}; {self.advice or self._near()}"
         if self.location is None:
             return message
@@ -72,8 +72,9 @@ class UnknownNameError(HybridLabError, AttributeError):
         near = get_close_matches(self.wanted.lower(), lower, n=3)
         if near and near[0] == self.wanted.lower():  # written with other capitals only
             near = near[:1]
-        found = ", ".join(lower[name] for name in near)
-        return f"did you mean {found}?" if found else "see Limits in the README for the missing parts of MXNet"
+        if not near:
+            return "see Limits in the README for the missing parts of MXNet"
+        return f"did you mean {', '.join(lower[name] for name in near)}?"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unknown, (type(self), self.where, self.wanted, self.known, self.advice, self.location, self.block)

@@ -1,4 +1,4 @@
-"""What a tensor in source code is called: its expression where that is short, else the first name in it."""
+"""The name of a tensor in messages: its expression in the source if that is short, else the first name in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HybridizeError: code that cannot become part of a graph, told with place, reason and rewrite."""
+"""HybridizeError: code that cannot become part of a graph, with its place, the reason and the rewrite."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HybridizeError(HybridLabError):
         self.tensor = tensor
         self.reason = reason
         self.rewrite = rewrite
-        # AttributeError has a `name` of its own, which nothing but suggestions reads.
+        # Overwrites AttributeError's own `name`, which only Python's suggestions read.
         self.name = name
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
 from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
 
 SAFETENSORS = ".safetensors"
-"""How the name of a file ends that is written as safetensors."""
+"""The ending of file names that are written as safetensors."""
 
 
 def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
@@ -24,12 +24,12 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
     if isinstance(source, bytes):
         if not is_safetensors(source):
             return read_params(source)
-        found = SafetensorsFile(source)
+        tensors = SafetensorsFile(source)
     else:
         if not file_is_safetensors(fspath(source)):
             return read_params(source)
-        found = SafetensorsFile.open(source)
-    return {name: found[name] for name in found}
+        tensors = SafetensorsFile.open(source)
+    return {name: tensors[name] for name in tensors}
 
 
 def write_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> None:

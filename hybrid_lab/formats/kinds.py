@@ -15,8 +15,8 @@ def other_kind(data: bytes | Source, wanted: str) -> str | None:
     data : the file's bytes, or the first of them
     wanted : the kind that was expected, as it is named here: ".hlab", ".params", "states" or "JSON"
     """
-    found = _kind(data[:_LOOKED_AT])
-    return None if found is None or found == wanted else _READERS[found]
+    kind = _kind(data[:_LOOKED_AT])
+    return None if kind is None or kind == wanted else _READERS[kind]
 
 
 def kind_of_file(path: str, wanted: str) -> str | None:
@@ -35,7 +35,7 @@ _READERS = {
 
 
 def is_safetensors(data: bytes) -> bool:
-    """Whether bytes, or the first of them, are of a safetensors file; Trainer states are none."""
+    """Whether bytes, or the first of them, are of a safetensors file; Trainer states do not count."""
     return _kind(data[:_LOOKED_AT]) == "safetensors"
 
 

@@ -185,8 +185,8 @@ class SafetensorsFile:
         if size == 0 and math.prod(max(dim, 1) for dim in shape) > 1 << 59:
             raise self._error(f"tensor {name!r} of shape {str(shape)[:80]} is larger than any memory")
         if size != offsets[1] - offsets[0]:
-            given = offsets[1] - offsets[0]
-            raise self._error(f"tensor {name!r} of {tag} {shape} takes {size} bytes, its data_offsets {given}")
+            stored = offsets[1] - offsets[0]
+            raise self._error(f"tensor {name!r} of {tag} {shape} takes {size} bytes, its data_offsets {stored}")
         return TensorInfo(name, dtype, tuple(shape), *offsets)
 
 

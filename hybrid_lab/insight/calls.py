@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.structure import Spec, flatten, unflatten
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
@@ -59,7 +60,7 @@ class Call:
         return ", ".join(format_type(leaf.shape, np.dtype(leaf.dtype)) for leaf in self.leaves)
 
     def tracked(self) -> list[NDArray]:
-        """Copies of the input arrays, those of floating numbers with a gradient."""
+        """Copies of the input arrays; floating-point ones have a gradient attached."""
         copies = [leaf.copy() for leaf in self.leaves]
         for leaf in copies:
             leaf.tape_link = None
@@ -87,12 +88,12 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
         return [Call("", net, tuple(inputs))]
     if not hybrid_blocks(net):
         raise HybridLabError(f"{net.name} has no HybridBlock: there is nothing to hybridize")
-    found: dict[int, Call] = {}
+    calls: dict[int, Call] = {}
     handles = []
     for path, block in hybrid_blocks(net):
         inner = any(path.startswith(f"{outer}.") for outer, other in hybrid_blocks(net) if other is not block)
         if not inner:
-            note = lambda called, args, path=path: found.setdefault(id(called), Call(path, called, args))  # noqa: E731
+            note = lambda called, args, path=path: calls.setdefault(id(called), Call(path, called, args))  # noqa: E731
             handles.append(block.register_forward_pre_hook(note))
     try:
         with as_eager(net), unchanged(net), tape.Mode(False, False):
@@ -100,9 +101,9 @@ def outer_calls(net: Block, inputs: Sequence[object]) -> list[Call]:
     finally:
         for handle in handles:
             handle.detach()
-    if not found:
+    if not calls:
         raise HybridLabError(f"{net.name} called none of its HybridBlocks on these inputs")
-    return list(found.values())
+    return list(calls.values())
 
 
 @contextlib.contextmanager
@@ -121,25 +122,29 @@ def as_eager(net: Block) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unchanged(net: Block) -> Iterator[None]:
-    """Put back what a call may change: states without gradients (running statistics), and the count of draws."""
-    held = []
+    """Restore what a call may change: states without gradients (running statistics) and the count of draws."""
+    before = []
     for _, block in blocks_below(net):
         for parameter in access.own_parameters(block).values():
             if parameter.grad_req == "null":
                 for array in access.arrays(parameter) or ():  # one per context
-                    held.append((array, array.version, array.asnumpy().copy()))
+                    before.append((array, array.version, array.asnumpy().copy()))
     with random_state.preserved():
         try:
             yield
         finally:
-            for array, version, values in held:
+            for array, version, values in before:
                 if array.version != version:
                     array.assign(values)
 
 
+#: Runs one part of a compiled call; see Compiled.run_parts.
+RunPart = Callable[[str, Executable, Graph, list[list[Any]]], Sequence[Sequence[Any]]]
+
+
 @dataclass
 class Compiled:
-    """What hybridize() makes of one call: the program that runs, with the passes that led to it.
+    """One call compiled as hybridize() does it: the program that runs, with the passes that led to it.
 
     call, training, recording : what is compiled; cache : a call of it runs `program`
     special : as the program's, with the stages of all passes
@@ -161,7 +166,7 @@ class Compiled:
 
     @property
     def prologue(self) -> Executable | None:
-        """What runs again only when a parameter changed; None if there is no such part."""
+        """The part that runs again only when a parameter changed; None if there is none."""
         return self.program.prologue.executable if self.program.prologue is not None else None
 
     @property
@@ -190,26 +195,40 @@ class Compiled:
         with random_state.preserved():
             return random_state.next_draws(self.neutral.graph.draws)
 
-    def forward_inputs(self, hoisted: Sequence[object]) -> list[Any]:
-        """The inputs of the forward graph, from the results of the prologue."""
-        given = {"input": self.arrays, "hoisted": hoisted}
-        return [given[kind][index] for kind, index in self.special.forward_sources]
+    def run_parts(self, heads: Sequence[object] | None, run: RunPart, sides: int = 1) -> None:
+        """Run prologue, forward and - with head gradients - backward, each on what the ones before returned.
 
-    def prologue_inputs(self) -> list[Any]:
-        """The inputs of the prologue."""
-        return [self.arrays[index] for index in self.special.prologue_sources]
-
-    def backward_inputs(self, results: Sequence[object], heads: Sequence[object]) -> list[Any]:
-        """The inputs of the backward graph, from the results of the forward and the head gradients."""
-        count = len(self.neutral.graph.outputs)
-        given = {"input": self.arrays, "output": results[:count], "saved": results[count:], "head": heads}
-        return [given[kind][index] for kind, index in self.special.sources]
+        run(part, executable, graph, inputs) : returns the results; part is "prologue", "forward" or "backward", graph
+            what the executable was compiled from. inputs and results are lists of arrays, one for each side
+        sides : 2 runs every part twice, as a comparison does: on the results of either side
+        """
+        special, count = self.special, len(self.neutral.graph.outputs)
+        hoisted: Sequence[Sequence[Any]] = [()] * sides
+        if self.prologue is not None and special.prologue is not None:
+            inputs = [[self.arrays[index] for index in special.prologue_sources]] * sides
+            hoisted = run("prologue", self.prologue, special.prologue, inputs)
+        inputs = [inputs_from(special.forward_sources, input=self.arrays, hoisted=side) for side in hoisted]
+        if not self.recording and not self.training:
+            self.forward.pack(inputs[0])
+        results = run("forward", self.forward, special.forward, inputs)
+        self.forward.unpack()
+        if self.backward is not None and special.backward is not None and heads is not None:
+            inputs = [
+                inputs_from(special.sources, input=self.arrays, output=side[:count], saved=side[count:], head=heads)
+                for side in results
+            ]
+            run("backward", self.backward, special.backward, inputs)
 
     def heads(self) -> list[np.ndarray]:
         """Head gradients: fixed random numbers, so that no sum of them vanishes by symmetry."""
         random = np.random.RandomState(5)
         outputs = self.special.forward.outputs[: len(self.neutral.graph.outputs)]
         return [random.uniform(-1, 1, value.shape).astype(value.dtype) for value in outputs]
+
+
+def inputs_from(sources: Iterable[tuple[str, int]], **arrays: Sequence[object]) -> list[Any]:
+    """The inputs of a graph: each the array at a position of one kind."""
+    return [arrays[kind][index] for kind, index in sources]
 
 
 #: Calls, and seconds, until engines that compete for a call have settled who runs it.
@@ -238,7 +257,7 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     wrt, count = program.special.wrt, program.neutral.num_data
     graph, precision = program.neutral.graph, program.precision
     special = specialize(graph, shapes, dtypes, training, wrt, num_data=count, keep=True, precision=precision)
-    # The passes again, for their stages; the graphs are those that the program was made of.
+    # The passes run again for their stages alone; the graphs are the program's own.
     special = replace(program.special, stages=special.stages)
     return Compiled(call, training, recording, cache, program, special, arrays)
 
@@ -276,7 +295,7 @@ def gradients(outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: 
     pairs = [(output, head) for output, head in zip(outputs, heads, strict=True) if tape.link(output) is not None]
     if not pairs:
         return [None] * len(sources)
-    links, given = zip(*pairs, strict=True)
-    found, _ = run_backward(links, [NDArray.wrap(np.array(head)) for head in given], None, False, False)
-    gradients = [None if array.tape_link is None else found.get(array.tape_link) for array in sources]
+    links, head_arrays = zip(*pairs, strict=True)
+    by_link, _ = run_backward(links, [NDArray.wrap(np.array(head)) for head in head_arrays], None, False, False)
+    gradients = [None if array.tape_link is None else by_link.get(array.tape_link) for array in sources]
     return [to_host(item) if is_tensor(item) else item for item in gradients]

@@ -34,7 +34,7 @@ from hybrid_lab.insight.reference import (
 class Check:
     """One operator of a compiled program, or a region of several.
 
-    node : the operator; region : number of the region it lies in, or that it is (`whole`), else None
+    node : the operator; region : the number of its region; `whole` if the row is about the region itself; else None
     runs_on : the engine
     difference : from eager, relative to the largest value; what came before is in it
     own : the same, where the reference kernel got the very inputs that this operator got
@@ -76,21 +76,21 @@ def check_program(
     """
     graph = executable.graph
     watched = executable.watched()
-    found: Values = dict(zip(graph.inputs, inputs, strict=True))
+    hybrid: Values = dict(zip(graph.inputs, inputs, strict=True))
     wanted: Values = dict(zip(graph.inputs, reference, strict=True))
     for node in graph.nodes:
         if isinstance(node.op, Constant):
-            found[node.outputs[0]] = wanted[node.outputs[0]] = node.op.array
+            hybrid[node.outputs[0]] = wanted[node.outputs[0]] = node.op.array
 
     def look(step: int, values: tuple[object, ...]) -> None:
         if step >= 0:
             for value, array in zip(watched.steps[step].outputs, values, strict=True):
-                found[value] = None if array is None else np.array(array)
+                hybrid[value] = None if array is None else np.array(array)
 
     results = watched.run(inputs, rng, look)
     checker = _Checker(rng, gradient)
     for node in watched.steps:
-        checker.step(node, found, wanted)
+        checker.step(node, hybrid, wanted)
     return Part(checker.checks, results, [wanted[value] for value in graph.roots])
 
 
@@ -100,17 +100,17 @@ class _Checker:
         self.checks: list[Check] = []
         self.regions = 0
 
-    def step(self, node: Node, found: Values, wanted: Values) -> None:
+    def step(self, node: Node, hybrid: Values, wanted: Values) -> None:
         """Check one step; puts the reference's values of its outputs into `wanted`."""
         region = region_in(node)
         if region is None:
             wanted.update(zip(node.outputs, run_node(node, operands_of(node, wanted), self.rng), strict=False))
-            alone = dict(zip(node.outputs, run_node(node, operands_of(node, found), self.rng)))
-            self.checks.append(self.check(node, found, alone, wanted, "numpy"))
+            alone = dict(zip(node.outputs, run_node(node, operands_of(node, hybrid), self.rng)))
+            self.checks.append(self.check(node, hybrid, alone, wanted, "numpy"))
             return
         number, self.regions = self.regions, self.regions + 1
         inner_wanted = region_values(region, operands_of(node, wanted), self.rng)
-        operands = operands_of(node, found)
+        operands = operands_of(node, hybrid)
         inner_own = region_values(region, operands, self.rng)
         # Behind a region's outputs a node may have what one of its kernels leaves for the next.
         outer = dict(zip(region.outputs, node.outputs, strict=False))
@@ -122,30 +122,30 @@ class _Checker:
         right: Values = {}
         if seen is not None and all(check.agrees for check in inside):
             right = {out: seen.get(value) for value, out in outer.items()}
-        whole = self.check(node, found, own, wanted, node.op.name, right)
+        whole = self.check(node, hybrid, own, wanted, node.op.name, right)
         whole.whole = True
         if not whole.agrees:
-            self.blame(whole, region, operands, inner_own, inside, outer, found)
+            self.blame(whole, region, operands, inner_own, inside, outer, hybrid)
         for check in (whole, *inside):
             check.region = number
             self.checks.append(check)
 
     def check(
-        self, node: Node, found: Values, own: Values, wanted: Values, runs_on: str, right: Values | None = None
+        self, node: Node, hybrid: Values, own: Values, wanted: Values, runs_on: str, right: Values | None = None
     ) -> Check:
         """Compare the outputs of one node that were computed.
 
         right : values that are known to be right but for rounding; near them spares running a region again
         """
         apart = alone = allowed = 0.0
-        fine, odd, runs = True, "", cache(partial(self.again, node, found))
+        fine, odd, runs = True, "", cache(partial(self.again, node, hybrid))
 
         def again(index: int, change: int) -> tuple[Any, Any] | None:
             pair = runs(change)
             return pair and (pair[0][index], pair[1][index])
 
         for index, value in enumerate(node.outputs):
-            got = found.get(value)
+            got = hybrid.get(value)
             if got is None or own.get(value) is None:
                 continue
             limit = tolerance(got.dtype, self.gradient)
@@ -159,10 +159,10 @@ class _Checker:
             odd = odd or unlike(got, own[value]) if np.isinf(distance) else odd
         return Check(node, runs_on, apart, alone, allowed, fine, unlike=odd)
 
-    def again(self, node: Node, found: Values, change: int) -> tuple[Any, Any] | None:
+    def again(self, node: Node, hybrid: Values, change: int) -> tuple[Any, Any] | None:
         """All outputs in float64 and in their dtypes; None where a kernel does not take float64."""
         try:
-            operands = [changed(item, change) for item in operands_of(node, found)]
+            operands = [changed(item, change) for item in operands_of(node, hybrid)]
             exact = run_node(node, [in_float64(item) for item in operands], self.rng)
             return exact, run_node(node, operands, self.rng)
         except Exception:  # a reference kernel may raise anything for float64, which it was not written for
@@ -177,14 +177,14 @@ class _Checker:
 
         seen : its values, from compiling it once more with all of them as outputs
         """
-        found = dict(zip(region.inputs, operands, strict=True)) | seen
+        hybrid = dict(zip(region.inputs, operands, strict=True)) | seen
         checks = []
         for node in region.nodes:
             for item in node.values_in:
                 if isinstance(item.node.op, Constant):
-                    found.setdefault(item, item.node.op.array)
-            own = dict(zip(node.outputs, run_node(node, operands_of(node, found), self.rng)))
-            checks.append(self.check(node, found, own, wanted, runs_on))
+                    hybrid.setdefault(item, item.node.op.array)
+            own = dict(zip(node.outputs, run_node(node, operands_of(node, hybrid), self.rng)))
+            checks.append(self.check(node, hybrid, own, wanted, runs_on))
         return checks
 
     def blame(
@@ -195,7 +195,7 @@ class _Checker:
         own: Values,
         inside: list[Check],
         outer: dict[Value, Value],
-        found: Values,
+        hybrid: Values,
     ) -> None:
         """Find the operator behind a wrong region whose operators are right where they can be seen: fused ones."""
         if any(not check.agrees for check in inside):
@@ -217,7 +217,7 @@ class _Checker:
             bad = next(
                 value
                 for value in region.outputs
-                if not nearness(found[outer[value]], own[value], tolerance(value.dtype, self.gradient)).agrees
+                if not nearness(hybrid[outer[value]], own[value], tolerance(value.dtype, self.gradient)).agrees
             )
             node, remark = bad.node, "in the region as it runs; compiled separately it is right"
         for check in inside:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.engines import Executable
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import of_user
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program
@@ -63,7 +65,7 @@ class NodeRow(OperatorRow):
 
 @dataclass
 class ValueRow:
-    """What the user gets: "output 0", "gradient of conv0_weight" ... and how far hybrid is from eager.
+    """An output or gradient of the call ("output 0", "gradient of conv0_weight") and the distance of hybrid from eager.
 
     unlike : where the difference is infinite, why: "NaN in eager at 8 places, a number in hybrid"
     rounding : where it agrees though the difference is larger than the tolerance, because sums cancel and eager's own
@@ -225,58 +227,49 @@ def compare(net: Block, *inputs: object, train: bool | None = None) -> Compariso
 def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison:
     compiled = compile_call(call, training, recording)
     heads = compiled.heads() if recording else None
-    made = CallComparison(call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where)
-    (outputs, found), operations = listen(call.block, lambda: run_eager(compiled, heads))
+    comparison = CallComparison(call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where)
+    (outputs, eager_gradients), operations = listen(call.block, lambda: run_eager(compiled, heads))
     hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)
-    made.values = _value_rows(compiled, (hybrid_outputs, hybrid_gradients), (outputs, found))
+    comparison.values = _value_rows(compiled, (hybrid_outputs, hybrid_gradients), (outputs, eager_gradients))
 
     untrue = first_untrue(compiled, operations, outputs)
     if untrue is not None:
-        made.differences.append(_difference(call.block, "code", untrue[0], untrue[1]))
+        comparison.differences.append(_difference(call.block, "code", untrue[0], untrue[1]))
     for name, part in check_parts(compiled, heads):
-        made.nodes += [_node_row(name, check) for check in part.checks]
+        comparison.nodes += [_node_row(name, check) for check in part.checks]
         for check in part.checks:
             if not check.agrees and not check.whole:
-                made.differences.append(_difference(call.block, "kernel", check.node, _explained(name, check)))
-    if not made.equal and not made.differences:
+                comparison.differences.append(_difference(call.block, "kernel", check.node, _explained(name, check)))
+    if not comparison.equal and not comparison.differences:
         pass_, engine = first_changed(compiled, heads), first_miscompiled(compiled, heads)
         if pass_ is not None:
-            made.differences.append(_difference(call.block, "pass", *pass_))
+            comparison.differences.append(_difference(call.block, "pass", *pass_))
         elif engine is not None:
-            made.differences.append(_difference(call.block, "kernel", *engine))
+            comparison.differences.append(_difference(call.block, "kernel", *engine))
         else:
-            wrong = next(row for row in made.values if not row.agrees)
+            wrong = next(row for row in comparison.values if not row.agrees)
             text = (
                 f"{wrong}, but every operator and every pass is right: look at "
                 "what is around the graphs - memory that forward and backward share, the tape, states, hooks"
             )
-            made.differences.append(Difference("call", call.block.name, "", call.path, "", "", "", text))
-    return made
+            comparison.differences.append(Difference("call", call.block.name, "", call.path, "", "", "", text))
+    return comparison
 
 
 def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tuple[str, Part]]:
     """Prologue, forward and backward, each checked on what the ones before gave."""
-    rng = compiled.rng
-    made: list[tuple[str, Part]] = []
-    hoisted: Any = ((), ())
-    if compiled.prologue is not None:
-        inputs = compiled.prologue_inputs()
-        part = check_program(compiled.prologue, inputs, inputs, rng, False)
-        made.append(("prologue", part))
-        hoisted = (part.results, part.wanted)
-    pair = [compiled.forward_inputs(item) for item in hoisted]
-    if not compiled.recording and not compiled.training:
-        compiled.forward.pack(pair[0])
-    forward = check_program(compiled.forward, pair[0], pair[1], rng, False)
-    compiled.forward.unpack()
-    made.append(("forward", forward))
-    if compiled.backward is not None and heads is not None:
-        pair = [compiled.backward_inputs(item, heads) for item in (forward.results, forward.wanted)]
-        made.append(("backward", check_program(compiled.backward, pair[0], pair[1], rng, True)))
-    return made
+    parts: list[tuple[str, Part]] = []
+
+    def check(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
+        checked = check_program(executable, inputs[0], inputs[1], compiled.rng, part == "backward")
+        parts.append((part, checked))
+        return [checked.results, checked.wanted]
+
+    compiled.run_parts(heads, check, sides=2)
+    return parts
 
 
-def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, Any]) -> list[ValueRow]:
+def _value_rows(compiled: Compiled, hybrid: tuple[Any, Any], eager: tuple[Any, Any]) -> list[ValueRow]:
     """Outputs and gradients of the real calls."""
     runs: dict[int, Any] = {}
 
@@ -288,16 +281,16 @@ def _value_rows(compiled: Compiled, found: tuple[Any, Any], wanted: tuple[Any, A
         return runs[change] and (runs[change][0][index], runs[change][1][index])
 
     rows = []
-    names = [f"output {index}" for index in range(len(wanted[0]))]
+    names = [f"output {index}" for index in range(len(eager[0]))]
     names += [f"gradient of {name}" for name in compiled.wrt_names]
-    pairs = [*zip(found[0], wanted[0], strict=True), *zip(found[1], wanted[1], strict=True)]
+    pairs = [*zip(hybrid[0], eager[0], strict=True), *zip(hybrid[1], eager[1], strict=True)]
     for index, (name, (got, want)) in enumerate(zip(names, pairs, strict=False)):
         if want is None or got is None:
             empty = not abs(got if want is None else want).any() if (got is None) != (want is None) else True
             odd = "" if empty else f"no gradient in {'eager' if want is None else 'hybrid'}, one in the other"
             rows.append(ValueRow(name, 0.0 if empty else float("inf"), 0.0, bool(empty), odd))
             continue
-        allowed = tolerance(want.dtype, index >= len(wanted[0]))
+        allowed = tolerance(want.dtype, index >= len(eager[0]))
         fine, apart, rounding = nearness(got, want, allowed, partial(again, index))
         odd = unlike(got, want) if np.isinf(apart) else ""
         rows.append(ValueRow(name, apart, allowed, fine, odd, rounding if fine else None))
@@ -312,11 +305,11 @@ def _run_again(compiled: Compiled, arrays: Sequence[object]) -> list[Any] | None
     try:
         with tape.Mode(compiled.recording, compiled.training):
             outputs = interpret(compiled.neutral.graph, inputs, compiled.rng, update=False)
-        found = [output.asnumpy() for output in outputs]
+        results = [output.asnumpy() for output in outputs]
         if not compiled.recording:
-            return found
-        heads = [head.astype(output.dtype) for head, output in zip(compiled.heads(), found, strict=True)]
-        return [*found, *gradients(outputs, heads, [inputs[index] for index in compiled.special.wrt])]
+            return results
+        heads = [head.astype(output.dtype) for head, output in zip(compiled.heads(), results, strict=True)]
+        return [*results, *gradients(outputs, heads, [inputs[index] for index in compiled.special.wrt])]
     except Exception:  # a reference kernel may raise anything for float64, which it was not written for
         return None
 
@@ -333,27 +326,27 @@ def _explained(part: str, check: Check) -> str:
 
 def _difference(top: Block, layer: str, node: Node, text: str) -> Difference:
     location, path = node.location, _path(top, node.scope)
-    made = Difference(layer, operator_text(node), types_text(node), node.scope, "", "", "", text)
+    difference = Difference(layer, operator_text(node), types_text(node), node.scope, "", "", "", text)
     if path and not of_user(type(path[-1]).__module__):
-        made.made_by = type(path[-1]).__name__
+        difference.made_by = type(path[-1]).__name__
     if location is not None:
-        made.line, made.place = str(location), location.describe()
+        difference.line, difference.place = str(location), location.describe()
         if not path or any(of_user(type(block).__module__) for block in path):
-            made.excerpt = location.excerpt("  ")
+            difference.excerpt = location.excerpt("  ")
         else:  # no code of the user's makes it: all that is known is who called
-            made.place = f"called at {made.place}"
-    return made
+            difference.place = f"called at {difference.place}"
+    return difference
 
 
 def _path(top: Block, scope: str) -> list[Block]:
     """The Blocks on the way to a node's; as far as their names lead."""
-    found = [top] if scope.partition(".")[0] == top.name else []
-    for name in scope.split(".")[1:] if found else ():
-        child = access.children(found[-1]).get(name)
+    blocks = [top] if scope.partition(".")[0] == top.name else []
+    for name in scope.split(".")[1:] if blocks else ():
+        child = access.children(blocks[-1]).get(name)
         if child is None:
             return []
-        found.append(child)
-    return found
+        blocks.append(child)
+    return blocks
 
 
 def _node_row(part: str, check: Check) -> NodeRow:

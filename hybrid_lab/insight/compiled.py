@@ -45,7 +45,7 @@ class TargetSummary:
 
 @dataclass(repr=False)
 class CompiledModel(Report):
-    """What compiling a model ahead of time gave.
+    """The result of compiling a model ahead of time.
 
     targets : in the order asked for; none where the kernels are written, but not compiled
     kernels : of all targets, in the order in which they run
@@ -59,7 +59,7 @@ class CompiledModel(Report):
     seconds: float = 0.0
 
     def on(self, target: str | None) -> Kernels:
-        """The kernels of one target; None: as they are written, where no target was asked for."""
+        """The kernels of one target; None: the kernels as written, if no target was given."""
         return Kernels([kernel for kernel in self.kernels if kernel.target == target], self.kernels.none)
 
     def summary(self, target: str) -> TargetSummary:
@@ -96,16 +96,17 @@ class CompiledModel(Report):
 
     def lines(self, target: str) -> list[str]:
         """The summary of a target in sentences."""
-        found = self.summary(target)
-        text = f"{target}: {count(found.kernels, 'kernel')}, {found.distinct} distinct, "
-        text += count(found.operators, "operator")
-        text += f"; {format_bytes(found.bytes_moved)} moved"
-        if found.estimate is not None:
-            time = least(found.estimate)
-            text += f"; {time if time[0] == '<' else f'at least {time}'} ({found.chip}, an estimate by its data sheet)"
+        summary = self.summary(target)
+        text = f"{target}: {count(summary.kernels, 'kernel')}, {summary.distinct} distinct, "
+        text += count(summary.operators, "operator")
+        text += f"; {format_bytes(summary.bytes_moved)} moved"
+        if summary.estimate is not None:
+            least_time = least(summary.estimate)
+            words = least_time if least_time[0] == "<" else f"at least {least_time}"
+            text += f"; {words} ({summary.chip}, an estimate by its data sheet)"
         lines = wrapped(text, "  ")
-        if found.spilling:
-            lines += wrapped(f"{found.spilling} pointwise or reduction kernels spill registers", "    ")
+        if summary.spilling:
+            lines += wrapped(f"{summary.spilling} pointwise or reduction kernels spill registers", "    ")
         for kernel in self.on(target):
             if kernel.problem:
                 lines += [f"    {line}" for line in kernel.problem.splitlines()[:6]]
@@ -113,10 +114,10 @@ class CompiledModel(Report):
 
     def notes(self) -> list[str]:
         """The operators without a kernel, equal ones together."""
-        found = Counter((part, item.operator, item.reason) for part, item in self.fallbacks)
+        counts = Counter((part, item.operator, item.reason) for part, item in self.fallbacks)
         return [
             f"{f'{times} x ' if times > 1 else ''}{operator} in {part} has no kernel: {reason}"
-            for (part, operator, reason), times in found.items()
+            for (part, operator, reason), times in counts.items()
         ]
 
     def data(self) -> dict[str, Any]:
@@ -174,9 +175,9 @@ def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: b
     started = time.perf_counter()
     targets = _checked(targets)
     graphs = graphs_of(net, known_inputs(net) if inputs is None else inputs, train)
-    made = compile_graphs(net.name, graphs, targets, bool(access.flags(net).get("tf32")))
-    made.seconds = time.perf_counter() - started
-    return made
+    model = compile_graphs(net.name, graphs, targets, bool(access.flags(net).get("tf32")))
+    model.seconds = time.perf_counter() - started
+    return model
 
 
 def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False) -> CompiledModel:
@@ -195,11 +196,11 @@ def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], 
         for node, reason in fusion.refused.items()
         if not node.op.view and any(value.nbytes for value in node.outputs)
     ]
-    made = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
+    compiled = [kernel for target in targets for kernel in compiled_for(written[precisions[target]][0], target)]
     none = "no kernel: nothing is computed, but for views and empty arrays"
     if fallbacks:
         none = "no kernel: none of its operators has one"
-    kernels = Kernels(made if targets else plain, none)
+    kernels = Kernels(compiled if targets else plain, none)
     return CompiledModel(name, tuple(targets), kernels, fallbacks, time.perf_counter() - started)
 
 
@@ -208,10 +209,10 @@ def _checked(targets: Sequence[str]) -> tuple[str, ...]:
     from hybrid_lab.engines.triton.build.compiling import check_triton
     from hybrid_lab.engines.triton.build.targets import name_of, target_of
 
-    found = tuple(dict.fromkeys(name_of(target_of(target)) for target in targets))
-    if found:
+    names = tuple(dict.fromkeys(name_of(target_of(target)) for target in targets))
+    if names:
         check_triton()
-    return found
+    return names
 
 
 def known_inputs(net: HybridBlock) -> list[Any]:

@@ -36,7 +36,7 @@ class Operation:
 
 @dataclass
 class _Listener:
-    """A profile function: it sees the package's own calls go by, so that eager code needs no hook of its own."""
+    """A profile function (sys.setprofile) that records the package's own calls, so that eager mode needs no hook."""
 
     top: Block
     found: list[Operation] = field(default_factory=list)
@@ -109,7 +109,7 @@ _CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
 
 
 def listen(block: Block, run: Callable[[], object]) -> tuple[Any, list[Operation]]:
-    """What `run()` returns, and the operators that were called meanwhile, in order.
+    """The result of `run()`, and the operators that it called, in order.
 
     A profiler written in C that is at work already (cProfile) is left alone: then nothing is heard.
     """

@@ -47,7 +47,7 @@ class ProgramRow:
 
     engine, choice : what was to run it and how that came about; where : what does
     reason : why it was compiled; place : the line that called, or ""
-    forward, backward : the engines' reports as text, but for choice and fallbacks; plan : what lies where in memory
+    forward, backward : the engines' reports as text, but for choice and fallbacks; plan : the memory plan
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
     needs_numbers : why some leading sizes of the data are no symbols: each value of them compiles anew
     fallbacks : operators that run elsewhere than on the engine, equal ones together, `fallback_count` their number
@@ -74,7 +74,10 @@ class ProgramRow:
 
 @dataclass
 class GraphRow:
-    """One neutral graph. structure : of the arguments; source : "code" or "file"; guard : what it holds for only."""
+    """One neutral graph.
+
+    structure : of the arguments; source : "code" or "file"; guard : the condition under which it is valid, or ""
+    """
 
     structure: str
     operators: int
@@ -100,13 +103,13 @@ class BlockRow:
 
     @property
     def own_graphs(self) -> list[GraphRow]:
-        """The graphs that calls run; not those of a Block that runs inside the graph of another one."""
+        """The graphs that calls of this Block run; empty for a Block that runs inside the graph of another one."""
         return self.graphs if self.state in ("active", "file") else []
 
 
 @dataclass(repr=False)
 class Explanation(Report):
-    """What runs where and why.
+    """The state of a model: its Blocks, graphs and programs, where they run and why.
 
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
     updates : how each Trainer of these parameters makes its steps
@@ -133,10 +136,10 @@ class Explanation(Report):
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
         from hybrid_lab.engines.triton.write import tiles
 
-        found = []
+        kernels = []
         for graphs, tf32 in self.on_triton:
-            found += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""), tuned=True)[0]
-        return Kernels(found, self._no_kernels())
+            kernels += kernels_of_graphs(graphs, tiles.precision(tf32, target_here() or ""), tuned=True)[0]
+        return Kernels(kernels, self._no_kernels())
 
     def _no_kernels(self) -> str:
         where = sorted({program.where for row in self.blocks for program in row.programs})
@@ -152,7 +155,7 @@ class Explanation(Report):
 
     @property
     def recompiles(self) -> list[str]:
-        """Why each compile after a Block's first one happened, those that are still known."""
+        """The reasons of the compiles after a Block's first one, as far as they are still known."""
         return [f"{block.name}: {program.reason}" for block in self.blocks for program in block.programs[1:]]
 
     def graph(self, path: str = "") -> str:
@@ -163,7 +166,7 @@ class Explanation(Report):
         return ""
 
     def passes(self, path: str = "", number: int = -1) -> Passes:
-        """What the passes made of a program of the Block at `path`: the graphs before and after each.
+        """The passes of a program of the Block at `path`, with the graph before and after each.
 
         number : which of its programs that are still known; the latest by default. Raises HybridLabError without one.
         """
@@ -257,19 +260,20 @@ def _short(place: str) -> str:
 
 def _together(fallbacks: Sequence[Fallback]) -> list[str]:
     """Fallbacks with one engine and reason in one line: the operators, then the reason."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    operators_by_reason: dict[tuple[str, str], dict[str, int]] = {}
     for item in fallbacks:
-        operators = found.setdefault((item.engine, item.reason), {})
+        operators = operators_by_reason.setdefault((item.engine, item.reason), {})
         operators[item.operator] = operators.get(item.operator, 0) + item.count
     return [
         ", ".join(f"{times} x {name}" if times > 1 else name for name, times in operators.items())
         + f" on {engine}: {reason}"
-        for (engine, reason), operators in found.items()
+        for (engine, reason), operators in operators_by_reason.items()
     ]
 
 
-def _launches(made: dict[str, int]) -> str:
-    return f"{count(made['kernels'], 'kernel')}, {count(made['replays'], 'replay')}, {count(made['others'], 'other')}"
+def _launches(launches: dict[str, int]) -> str:
+    words = {"kernels": "kernel", "replays": "replay", "others": "other"}
+    return ", ".join(count(launches[key], word) for key, word in words.items())
 
 
 def _copies(copies: dict[str, int]) -> str:
@@ -287,7 +291,7 @@ def _label(row: BlockRow) -> str:
 def explain(net: Block, *inputs: object) -> Explanation:
     """Explain what hybridization made of `net`; with inputs the net is called on them first (in prediction mode).
 
-    Where the code cannot be hybridized the explanation says so, with the error; nothing is raised for that.
+    If the code cannot be hybridized, the explanation contains the error instead of raising it.
     Raises HybridLabError if `net` is not a Block, and what the call raises otherwise.
     """
     if not isinstance(net, Block):
@@ -307,12 +311,12 @@ def explain(net: Block, *inputs: object) -> Explanation:
         if before is None and isinstance(block, HybridBlock):
             cache = access.graphs(block)
             row.graphs = [_graph_row(neutral) for neutral in cache.graphs()]
-            made = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
-            row.programs = [program for program, _ in made]
-            recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(made)})
+            compiled = [_program_row(compilation, block) for compilation in tuple(cache.compilations)]
+            row.programs = [program for program, _ in compiled]
+            recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(compiled)})
             row.recompiled = cache.compiled.recompiles
-            found = [item.program for item in tuple(cache.compilations) if item.program.engine == "triton"]
-            on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in found[-1:]]
+            triton_programs = [item.program for item in tuple(cache.compilations) if item.program.engine == "triton"]
+            on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in triton_programs[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
     explanation.recipes = recipes
@@ -381,7 +385,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
 
 
 def _needs_numbers(special: Specialized) -> list[str]:
-    """Why sizes are numbers in a program: in its passes, and in those of its engine."""
+    """The reasons of the passes and of the engine for which sizes of a program are numbers instead of symbols."""
     graphs = [special.forward] + ([special.backward] if special.backward is not None else [])
     reasons = [reason for graph in graphs if graph.symbolic is not None for reason in graph.symbolic.needs_numbers]
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))

@@ -20,7 +20,7 @@ _SHOWN = 40
 class Kernels(list["FusedKernel"]):
     """Kernels in the order in which they run: a list that shows itself as a table; one of them shows its text.
 
-    none : why there are none, a sentence
+    none : a sentence that says why the list is empty
     """
 
     def __init__(self, kernels: Iterable[FusedKernel] = (), none: str = "no kernels"):
@@ -34,11 +34,11 @@ class Kernels(list["FusedKernel"]):
     def __getitem__(self, index: slice) -> Kernels: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> FusedKernel | Kernels:
-        found = super().__getitem__(index)
-        return Kernels(found, self.none) if isinstance(found, list) else found
+        chosen = super().__getitem__(index)
+        return Kernels(chosen, self.none) if isinstance(chosen, list) else chosen
 
     def lines(self, indent: str = "") -> list[str]:
-        """The table as text, of very many kernels those that take longest; or why there are none."""
+        """The table as text, with at most `_SHOWN` kernels, the slowest ones; or the reason why there are none."""
         if not self:
             return [indent + self.none]
         rows, hidden = heaviest(self, _weight, _SHOWN)
@@ -54,11 +54,11 @@ class Kernels(list["FusedKernel"]):
         return frame(count(len(self), "kernel"), table(self).html(), *map(folded_text, self.distinct()))
 
     def distinct(self) -> list[FusedKernel]:
-        """Those whose text differs, the first of each."""
-        found: dict[str, FusedKernel] = {}
+        """The first kernel with each text."""
+        by_text: dict[str, FusedKernel] = {}
         for kernel in self:
-            found.setdefault(kernel.generated.code, kernel)
-        return list(found.values())
+            by_text.setdefault(kernel.generated.code, kernel)
+        return list(by_text.values())
 
 
 def folded_text(kernel: FusedKernel) -> str:
@@ -91,16 +91,21 @@ def table(kernels: Sequence[FusedKernel]) -> Table:
     """A row for each kernel; columns that say nothing of any are left out."""
     rows = []
     for kernel in kernels:
-        found = kernel.resources if not kernel.problem else None
-        held = ["", "", "", ""]
-        if found is not None:
-            held = [str(found.registers), str(found.spills), _size(found.shared), _size(found.binary_bytes)]
+        resources = kernel.resources if not kernel.problem else None
+        costs = ["", "", "", ""]
+        if resources is not None:
+            costs = [
+                str(resources.registers),
+                str(resources.spills),
+                _size(resources.shared),
+                _size(resources.binary_bytes),
+            ]
         estimate = "does not compile" if kernel.problem else "" if kernel.estimate is None else least(kernel.estimate)
         first = [kernel.name, kernel.kind, kernel.part, str(kernel.operators)]
-        rows.append([*first, *held, _size(kernel.bytes_moved), estimate])
-    kept = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
-    columns = [_COLUMNS[index] for index in kept]
-    return Table(columns, [Row([row[index] for index in kept]) for row in rows])
+        rows.append([*first, *costs, _size(kernel.bytes_moved), estimate])
+    filled = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
+    columns = [_COLUMNS[index] for index in filled]
+    return Table(columns, [Row([row[index] for index in filled]) for row in rows])
 
 
 def _weight(kernel: FusedKernel) -> float:

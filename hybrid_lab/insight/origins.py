@@ -53,8 +53,8 @@ def first_untrue(
 def _what(node: Node, operation: Operation, before: Sequence[Operation]) -> str:
     numbers = tuple(item for item in node.inputs if isinstance(item, (int, float)))
     if numbers != operation.numbers and len(numbers) == len(operation.numbers):
-        held, used = (", ".join(f"{item:.6g}" for item in items) for items in (numbers, operation.numbers))
-        return f"the graph holds the number {held} from its trace; the code now computes with {used}"
+        traced, used = (", ".join(f"{item:.6g}" for item in items) for items in (numbers, operation.numbers))
+        return f"the graph holds the number {traced} from its trace; the code now computes with {used}"
     if before:
         place = f" ({before[0].location.describe()})" if before[0].location is not None else ""
         return f"the graph was traced another way: the code calls {before[0].name}{place} before this"
@@ -62,7 +62,7 @@ def _what(node: Node, operation: Operation, before: Sequence[Operation]) -> str:
 
 
 def pair_up(graph: Graph, operations: Sequence[Operation]) -> dict[Node, int]:
-    """Graph node -> the operation of an eager run that it stands for: those of one Block in order, by name."""
+    """Graph node -> its operation in an eager run, matched within each Block by order and name."""
     nodes: dict[str, list[Node]] = {}
     called: dict[str, list[int]] = {}
     for node in graph.operators:
@@ -70,13 +70,13 @@ def pair_up(graph: Graph, operations: Sequence[Operation]) -> dict[Node, int]:
     for index, operation in enumerate(operations):
         called.setdefault(operation.scope, []).append(index)
     pairs = {}
-    for scope, found in nodes.items():
+    for scope, scope_nodes in nodes.items():
         indices = called.get(scope, [])
         names = [operations[index].name for index in indices]
-        matcher = SequenceMatcher(None, [node.op.name for node in found], names, autojunk=False)
+        matcher = SequenceMatcher(None, [node.op.name for node in scope_nodes], names, autojunk=False)
         for block in matcher.get_matching_blocks():
             for offset in range(block.size):
-                pairs[found[block.a + offset]] = indices[block.b + offset]
+                pairs[scope_nodes[block.a + offset]] = indices[block.b + offset]
     return pairs
 
 
@@ -88,8 +88,8 @@ def first_changed(compiled: Compiled, heads: Sequence[object] | None) -> tuple[N
         graph = stage.after
         if not isinstance(graph, Graph):
             continue
-        given = [*compiled.arrays, *(heads or ())]
-        current = graph_values(graph, given[: len(graph.inputs)], compiled.rng)
+        arrays = [*compiled.arrays, *(heads or ())]
+        current = graph_values(graph, arrays[: len(graph.inputs)], compiled.rng)
         results = [current[value] for value in graph.outputs]
         if expected is not None:
             wrong = [
@@ -106,40 +106,34 @@ def first_changed(compiled: Compiled, heads: Sequence[object] | None) -> tuple[N
 
 def first_miscompiled(compiled: Compiled, heads: Sequence[object] | None) -> tuple[Node, str] | None:
     """The first operator whose value is nowhere in what the engine made of its graph, though its inputs are."""
-    rng, special = compiled.rng, compiled.special
-    hoisted: list[Any] = []
-    if special.prologue is not None:
-        inputs = compiled.prologue_inputs()
-        found = _missing(special.prologue, compiled.prologue, inputs, rng, compiled.program.engine)
-        if found is not None:
-            return found
-        values = graph_values(special.prologue, inputs, rng)
-        hoisted = [values[value] for value in special.prologue.outputs]
-    inputs = compiled.forward_inputs(hoisted)
-    found = _missing(special.forward, compiled.forward, inputs, rng, compiled.program.engine)
-    if found is not None or special.backward is None or heads is None:
-        return found
-    values = graph_values(special.forward, inputs, rng)
-    inputs = compiled.backward_inputs([values[value] for value in special.forward.outputs], heads)
-    return _missing(special.backward, compiled.backward, inputs, rng, compiled.program.engine)
+    rng, engine = compiled.rng, compiled.program.engine
+    missing: list[tuple[Node, str]] = []
+
+    def look(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[list[Any]]:
+        values = graph_values(graph, inputs[0], rng)
+        if not missing and (node := _missing(graph, values, executable, inputs[0], rng)) is not None:
+            missing.append((node, f"the engine {engine} compiles it into something that computes another value"))
+        return [[values[value] for value in graph.outputs]]
+
+    compiled.run_parts(heads, look)
+    return missing[0] if missing else None
 
 
 def _missing(
-    graph: Graph, executable: Executable | None, inputs: Sequence[object], rng: tuple[int, int], engine: str
-) -> tuple[Node, str] | None:
-    assert executable is not None
-    values, made = graph_values(graph, inputs, rng), all_values(executable.graph, inputs, rng)
-    results = [made[value] for value in executable.graph.outputs]
+    graph: Graph, values: Values, executable: Executable, inputs: Sequence[object], rng: tuple[int, int]
+) -> Node | None:
+    """The first operator of a graph whose value the compiled graph does not have; None where the results agree."""
+    compiled_values = all_values(executable.graph, inputs, rng)
+    results = [compiled_values[value] for value in executable.graph.outputs]
     pairs = zip((values[value] for value in graph.outputs), results, strict=False)
     if all(nearness(new, old, tolerance(old.dtype, True)).agrees for old, new in pairs):
         return None
-    known = _Known(made)
-    text = f"the engine {engine} compiles it into something that computes another value"
+    known = _Known(compiled_values)
     for node in graph.operators:
         there = all(value.is_input or known.has(value, values[value]) for value in node.values_in)
         if there and not known.has(node.outputs[0], values[node.outputs[0]]):
-            return node, text
-    return graph.outputs[0].node, text
+            return node
+    return graph.outputs[0].node
 
 
 class _Known:
@@ -178,5 +172,5 @@ def _bound(compiled: Compiled) -> Graph:
     return bound
 
 
-def _same(found: object, wanted: np.ndarray) -> bool:
-    return nearness(found, wanted, 10 * tolerance(wanted.dtype, False)).agrees
+def _same(value: object, wanted: np.ndarray) -> bool:
+    return nearness(value, wanted, 10 * tolerance(wanted.dtype, False)).agrees

@@ -17,7 +17,7 @@ class Passes:
         self.stages = tuple(stages)
 
     def __getitem__(self, key: str | int) -> Stage:
-        """A stage by number, or the first one of a pass by name. Raises KeyError naming those there are."""
+        """A stage by number, or the first one of a pass by name. Raises KeyError, which lists the passes."""
         if isinstance(key, int):
             return self.stages[key]
         for stage in self.stages:
@@ -68,16 +68,16 @@ class Passes:
         return frame(f"{len(self.stages)} passes", *parts)
 
 
-def operators(made: object) -> int:
-    """How many operators there are in what a pass made: a graph, or several in one object."""
-    if isinstance(made, Graph):
-        return len(made.operators)
-    graphs = [getattr(made, name, None) for name in ("prologue", "forward", "backward")]
+def operators(result: object) -> int:
+    """The number of operators in the result of a pass: a graph, or an object with several graphs."""
+    if isinstance(result, Graph):
+        return len(result.operators)
+    graphs = [getattr(result, name, None) for name in ("prologue", "forward", "backward")]
     return sum(len(graph.operators) for graph in graphs if isinstance(graph, Graph))
 
 
 def _summary(stage: Stage) -> str:
-    """What changed, in a few words."""
+    """The change that a pass made, in a few words."""
     if not isinstance(stage.after, Graph):
         parts = [(name, getattr(stage.after, name, None)) for name in ("prologue", "forward", "backward")]
         return ", ".join(f"{len(graph.operators)} in the {name}" for name, graph in parts if isinstance(graph, Graph))
@@ -90,11 +90,11 @@ def _summary(stage: Stage) -> str:
     return "  ".join(word for word in words if word) or "shapes, dtypes or attributes"
 
 
-def _names(made: object) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for node in made.operators if isinstance(made, Graph) else ():
-        found[node.op.name] = found.get(node.op.name, 0) + 1
-    return found
+def _names(graph: object) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in graph.operators if isinstance(graph, Graph) else ():
+        counts[node.op.name] = counts.get(node.op.name, 0) + 1
+    return counts
 
 
 def _listed(names: dict[str, int]) -> str:

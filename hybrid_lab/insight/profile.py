@@ -35,7 +35,7 @@ class CallProfile:
 
     hybrid_seconds, eager_seconds : medians of whole calls, backward included where `mode` is recorded
     outside_seconds : of a hybrid call what no step accounts for: the call itself, the tape, the gradients' way home
-    removed_seconds, removed : eager time and number of the operators that no step stands for any more
+    removed_seconds, removed : eager time and number of the operators that no step computes any more
     prologue_seconds : what is computed when a parameter changes, not in every call
     """
 
@@ -63,7 +63,7 @@ class CallProfile:
 
     @property
     def notes(self) -> list[str]:
-        """What stands beside the steps."""
+        """The remarks below the table of steps."""
         lines = [f"around the steps (the call itself, tape, outputs): {milliseconds(self.outside_seconds)}"]
         if self.prologue_seconds:
             lines.append(f"once per change of the parameters, not per call: {milliseconds(self.prologue_seconds)}")
@@ -191,4 +191,3 @@ def _table(steps: Sequence[StepRow]) -> Table:
         strong = not step.inside and step.region is not None
         rows.append(Row(cells, depth=int(step.inside), strong=strong, share=step.share))
     return Table(_COLUMNS, rows)
-

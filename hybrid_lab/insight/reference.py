@@ -34,18 +34,18 @@ def tolerance(dtype: DTypeLike | None, gradient: bool) -> float:
     return TOLERANCES.get(np.dtype(dtype).name, (0.0, 0.0))[gradient]
 
 
-def difference(found: object, wanted: object) -> float:
+def difference(value: object, wanted: object) -> float:
     """The largest difference relative to the largest reference value; infinite for another shape or dtype.
 
-    What is NaN or infinite in both at the same place is equal.
+    NaN and infinity count as equal where both arrays have them.
     """
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+    value, wanted = np.asarray(value), np.asarray(wanted)
+    if value.shape != wanted.shape or value.dtype != wanted.dtype:
         return float("inf")
-    if not wanted.size or np.array_equal(found, wanted):
+    if not wanted.size or np.array_equal(value, wanted):
         return 0.0
     with np.errstate(all="ignore"):
-        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        a, b = value.astype(np.float64), wanted.astype(np.float64)
         odd = ~(np.isfinite(a) & np.isfinite(b))
         if odd.any():
             same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -56,17 +56,17 @@ def difference(found: object, wanted: object) -> float:
         return float(np.abs(a - b).max()) / (scale if scale > 0 else 1.0)
 
 
-def unlike(found: object, wanted: object) -> str:
+def unlike(value: object, wanted: object) -> str:
     """Why the difference of hybrid from eager is infinite, in words: `NaN in eager at 8 places, a number in hybrid`;
     "" where it is not.
     """
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
-        return f"{found.dtype}{list(found.shape)} in hybrid, {wanted.dtype}{list(wanted.shape)} in eager"
-    if found.dtype.kind not in f"{FLOATING}c":
+    value, wanted = np.asarray(value), np.asarray(wanted)
+    if value.shape != wanted.shape or value.dtype != wanted.dtype:
+        return f"{value.dtype}{list(value.shape)} in hybrid, {wanted.dtype}{list(wanted.shape)} in eager"
+    if value.dtype.kind not in f"{FLOATING}c":
         return ""
-    here, there = np.isnan(found), np.isnan(wanted)
-    infinite = (found != wanted) & ~here & ~there & (np.isinf(found) | np.isinf(wanted))
+    here, there = np.isnan(value), np.isnan(wanted)
+    infinite = (value != wanted) & ~here & ~there & (np.isinf(value) | np.isinf(wanted))
     cases = (
         (there & ~here, "NaN in eager at {}, a number in hybrid"),
         (here & ~there, "NaN in hybrid at {}, a number in eager"),
@@ -81,7 +81,7 @@ Again = Callable[[int], tuple[Any, Any] | None]
 
 
 class Nearness(NamedTuple):
-    """How near a value is to the one in eager.
+    """The distance of a value from the one in eager mode.
 
     agrees : whether it is the same but for rounding; difference : relative to the largest value
     rounding : where that did not decide, the distance from the value in float64 as a multiple of eager's rounding
@@ -93,14 +93,14 @@ class Nearness(NamedTuple):
     rounding: float | None = None
 
 
-def nearness(found: object, wanted: np.ndarray, allowed: float, again: Again | None = None) -> Nearness:
-    """How near `found` is to `wanted`.
+def nearness(value: object, wanted: np.ndarray, allowed: float, again: Again | None = None) -> Nearness:
+    """The distance of `value` from `wanted`.
 
     again : asked where the difference is larger than `allowed`. Sums that cancel have few correct digits in eager
     either; then what counts is the distance from the value in float64, beside eager's own distance for these inputs and
     for some that are nearly the same.
     """
-    apart = difference(found, wanted)
+    apart = difference(value, wanted)
     if apart <= allowed or not np.isfinite(apart) or allowed == 0 or again is None:
         return Nearness(apart <= allowed, apart)
     first, rounding = None, 0.0
@@ -110,7 +110,7 @@ def nearness(found: object, wanted: np.ndarray, allowed: float, again: Again | N
             return Nearness(False, apart)
         first = pair[0] if first is None else first
         rounding = max(rounding, _distance(*pair))
-    own = _distance(first, found)
+    own = _distance(first, value)
     times = own / rounding if rounding else float("inf") if own else 0.0
     return Nearness(times <= ROUNDING, apart, times)
 
@@ -134,7 +134,7 @@ def run_node(node: Node, operands: Sequence[object], rng: tuple[int, int]) -> tu
         return tuple(values[value] for value in region.outputs)
     draw = (rng[0], rng[1] + node.draw) if node.draw is not None else rng
     results = run_kernel(node.op, operands, rng=draw)
-    # A view or an input handed on must not change with what it came from.
+    # Copied: a result that is a view of an input must not change with the input.
     return tuple(None if result is None else np.array(result) for result in results)
 
 

@@ -62,7 +62,7 @@ def class_name(block: Block) -> str:
 
 
 def block_state(block: Block) -> BlockState:
-    """What runs when this Block is called, and why."""
+    """The state of a Block: what runs when it is called, and why."""
     if not isinstance(block, HybridBlock):
         return BlockState(
             "plain",

@@ -31,7 +31,7 @@ _BAR = "display:inline-block;height:.7em;background:currentColor;opacity:.35;mar
 
 @dataclass(frozen=True)
 class Column:
-    """title : its heading; right : numbers stand at the right; flexible : gives way where a line becomes too long"""
+    """title : its heading; right : aligned to the right, for numbers; flexible : shortened if lines become too long"""
 
     title: str
     right: bool = False
@@ -133,7 +133,7 @@ def code(lines: Iterable[str]) -> str:
 
 
 def wrapped(text: str, indent: str) -> list[str]:
-    """A sentence as lines that fit a screen; all but the first stand further in, whatever space it begins with."""
+    """A sentence as lines of at most WIDTH characters; all but the first are indented further."""
     sentence = text.lstrip(" ")
     indent += " " * (len(text) - len(sentence))
     return textwrap.wrap(sentence, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [indent]
@@ -174,7 +174,7 @@ def row_of(part: str, node: Node, runs_on: str) -> tuple[str, str, str, str, str
 
 
 def heaviest(items: Sequence[T], weight: Callable[[T], float], limit: int) -> tuple[list[T], int]:
-    """At most `limit` items in order, those that weigh most, and how many are left out."""
+    """The `limit` items that weigh most, in their order, and the number of the others."""
     ranked = sorted(range(len(items)), key=lambda index: -weight(items[index]))
     chosen = sorted(ranked[:limit])
     return [items[index] for index in chosen], len(items) - len(chosen)

@@ -14,6 +14,7 @@ import numpy as np
 
 from hybrid_lab.engines import Executable
 from hybrid_lab.engines import registry as engines
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.calls import Compiled, gradients
@@ -34,7 +35,7 @@ class StepRow(OperatorRow):
 
     seconds : median; inside a region the region's time, shared out in proportion to what each operator takes by itself
         (`estimated`); share : of all steps; bytes_moved : read and written
-    eager_seconds : median time of the same operators run eagerly, None where nothing eager stands for the step
+    eager_seconds : median time of the same operators run eagerly, None if the step has no eager counterpart
     """
 
     seconds: float
@@ -68,12 +69,12 @@ def _enough(number: int, taken: float, patience: float) -> bool:
 def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, int]:
     """Medians of what `measure` gives, and in how many runs."""
     measure()
-    found, started = [], time.perf_counter()
+    samples, started = [], time.perf_counter()
     for number in range(runs):
-        found.append(measure())
+        samples.append(measure())
         if _enough(number, time.perf_counter() - started, _PATIENCE):
             break
-    return np.median(np.array(found), axis=0), len(found)
+    return np.median(np.array(samples), axis=0), len(samples)
 
 
 # -- eager, operator by operator -------------------------------------------------------------------------------------
@@ -112,11 +113,11 @@ def eager_times(compiled: Compiled, heads: Sequence[np.ndarray] | None, runs: in
         return times
 
     median, _ = _repeat(measure, runs)
-    made: Times = {("forward", node): float(median[index]) for index, node in enumerate(nodes)}
+    times_by_node: Times = {("forward", node): float(median[index]) for index, node in enumerate(nodes)}
     if heads is not None:
-        found = ((node, float(median[rows + index])) for index, node in enumerate(nodes))
-        made |= {("backward", node): spent for node, spent in found if spent > 0}
-    return made
+        backward_times = ((node, float(median[rows + index])) for index, node in enumerate(nodes))
+        times_by_node |= {("backward", node): spent for node, spent in backward_times if spent > 0}
+    return times_by_node
 
 
 def _backward_times(
@@ -128,9 +129,9 @@ def _backward_times(
 ) -> None:
     """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
     for index, node in enumerate(nodes):
-        held = values[node.outputs[0]].tape_link
-        if isinstance(held, tape.Output) and held.node.entry is not None:
-            held.node.entry = _Timed(held.node.entry, times, index)
+        link = values[node.outputs[0]].tape_link
+        if isinstance(link, tape.Output) and link.node.entry is not None:
+            link.node.entry = _Timed(link.node.entry, times, index)
     gradients(outputs, heads, ())
 
 
@@ -159,28 +160,19 @@ def measure_steps(
     """Rows of all parts, in how many runs, the time of the prologue, and which eager times were given to a row."""
     rng = compiled.rng
     rows: list[tuple[StepRow, list[Node]]] = []
-    hoisted: Sequence[Any] = ()
-    sections: list[tuple[str, Executable, list[Any]]] = []
-    if compiled.prologue is not None:
-        inputs = compiled.prologue_inputs()
-        hoisted = compiled.prologue.run(inputs, rng)
-        sections.append(("prologue", compiled.prologue, inputs))
-    inputs = compiled.forward_inputs(hoisted)
-    if not compiled.recording and not compiled.training:
-        compiled.forward.pack(inputs)
-    sections.append(("forward", compiled.forward, inputs))
-    if compiled.backward is not None and heads is not None:
-        results = compiled.forward.run(inputs, rng)
-        sections.append(("backward", compiled.backward, compiled.backward_inputs(results, heads)))
     counted, once = runs, 0.0
-    for name, executable, inputs in sections:
+
+    def measure(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
+        nonlocal counted, once
         watched = executable.watched()
-        times, counted = _repeat(partial(watched.times, inputs, rng), runs)
-        if name == "prologue":
+        times, counted = _repeat(partial(watched.times, inputs[0], rng), runs)
+        if part == "prologue":
             once = float(times.sum())
         for index, node in enumerate(watched.steps):
-            rows += _step_rows(name, node, float(times[index]), len(rows))
-    compiled.forward.unpack()
+            rows.extend(_step_rows(part, node, float(times[index]), len(rows)))
+        return [executable.run(inputs[0], rng)]
+
+    compiled.run_parts(heads, measure)
     matched = _give_eager_times(rows, nodes)
     total = sum(row.seconds for row, _ in rows if not row.inside and row.part != "prologue") or 1.0
     for row, _ in rows:
@@ -204,16 +196,16 @@ def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple
         return [(whole, [inner])]
     spent = [_time_alone(node.op.name, inner) for inner in region.nodes]
     total = sum(spent) or 1.0
-    made = [(whole, list(region.nodes))]
+    rows = [(whole, list(region.nodes))]
     for inner, own in zip(region.nodes, spent, strict=True):
         row = _row(part, inner, node.op.name, seconds * own / total, _moved(inner))
         row.region, row.inside, row.estimated = number, True, True
-        made.append((row, [inner]))
-    return made
+        rows.append((row, [inner]))
+    return rows
 
 
 def _kernel_row(part: str, node: Node, region: Region, seconds: float, number: int) -> StepRow:
-    """The row of a kernel. It has no rows inside: what a kernel spends on an operator cannot be told apart."""
+    """The row of a kernel. It has no rows inside, because the time of one operator in a kernel cannot be measured."""
     from hybrid_lab.engines.triton.kernels import moved_by_step
 
     real = [inner for inner in region.nodes if not inner.op.view] or list(region.nodes)
@@ -236,13 +228,13 @@ _alone: dict[Any, float] = {}
 
 
 def _time_alone(runs_on: str, node: Node) -> float:
-    given = tuple((v.shape, v.dtype.name) if isinstance(v, Value) else repr(v) for v in node.inputs)
-    key = (runs_on, node.op, given)
+    types = tuple((v.shape, v.dtype.name) if isinstance(v, Value) else repr(v) for v in node.inputs)
+    key = (runs_on, node.op, types)
     if key not in _alone:
-        made = alone(engines.find(runs_on), node) if node.draw is None and not node.op.view else None
-        if made is None:
+        compiled = alone(engines.find(runs_on), node) if node.draw is None and not node.op.view else None
+        if compiled is None:
             return 0.0
-        graph, executable = made
+        graph, executable = compiled
         random = np.random.RandomState(0)
         inputs = [random.uniform(0, 1, value.shape).astype(value.dtype) for value in graph.inputs]
         if len(_alone) > 4096:
@@ -281,25 +273,25 @@ def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) 
     was taken apart into, else the same Block and line; of several the slowest. Returns the keys that found one.
     """
     opened = {(row.part, row.region) for row, _ in rows if row.inside}
-    leaves = [(row, made) for row, made in rows if row.inside or (row.part, row.region) not in opened]
+    leaves = [(row, row_nodes) for row, row_nodes in rows if row.inside or (row.part, row.region) not in opened]
     places: dict[Any, list[StepRow]] = {}
-    for row, made in leaves:
+    for row, row_nodes in leaves:
         part = "backward" if row.part == "backward" else "forward"
-        for node in made:
+        for node in row_nodes:
             where = part, node.scope, node.location
             for key in ((*where, node.op.name), where, (*where, "composite", node.composite)):
                 places.setdefault(key, []).append(row)
     matched: set[Any] = set()
-    given: set[int] = set()
+    taken: set[int] = set()
     for (part, node), spent in nodes.items():
         where = part, node.scope, node.location
         options = places.get((*where, node.op.name)) or places.get((*where, "composite", node.name))
         options = options or (places.get(where) if part == "backward" else None)
         if not options:
             continue
-        free = [row for row in options if id(row) not in given] or options
+        free = [row for row in options if id(row) not in taken] or options
         best = max(free, key=lambda row: row.seconds) if part == "backward" else free[0]
-        given.add(id(best))
+        taken.add(id(best))
         best.eager_seconds = (best.eager_seconds or 0.0) + spent
         matched.add((part, node))
     inside: dict[Any, float] = {}

@@ -43,7 +43,7 @@ class KernelTuning(Report):
 
     @property
     def left_out(self) -> int:
-        """How many candidates did not compile, gave other numbers or failed."""
+        """The number of candidates that did not compile, gave other numbers or failed."""
         return sum(len(each.choice.left_out) for each in self.kernels)
 
     def data(self) -> dict[str, Any]:
@@ -141,9 +141,9 @@ def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bo
     ]
     tf32 = bool(access.flags(net).get("tf32"))
     try:
-        found = tuning.tune(graphs, lambda target: tiles.precision(tf32, target), bench, again)
+        kernels = tuning.tune(graphs, lambda target: tiles.precision(tf32, target), bench, again)
     finally:
         for _, _, block, before in walk(net):
             if before is None and isinstance(block, HybridBlock):
                 access.graphs(block).forget_programs()
-    return KernelTuning(net.name, found, time.perf_counter() - started)
+    return KernelTuning(net.name, kernels, time.perf_counter() - started)

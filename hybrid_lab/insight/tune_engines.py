@@ -22,6 +22,7 @@ from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight import reference
+from hybrid_lab.insight.calls import inputs_from
 from hybrid_lab.insight.report import Report
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.ndarray import tape
@@ -61,7 +62,7 @@ class EngineTimes:
 
 @dataclass(repr=False)
 class EngineTuning(Report):
-    """What `mx.tune` found on a CPU."""
+    """The result of `mx.tune` on a CPU."""
 
     name: str
     calls: list[EngineTimes] = field(default_factory=list)
@@ -99,7 +100,7 @@ def tune_engines(
 ) -> EngineTuning:
     """Measure each engine with the model's calls, and keep which is fastest. candidates : by name, NumPy among them"""
     started = time.perf_counter()
-    found: list[tuple[list[Graph], EngineTimes]] = []
+    results: list[tuple[list[Graph], EngineTimes]] = []
     progress = Progress(f"tuning {net.name}", len(modes) * len(candidates), "engines")
     try:
         for number, train in enumerate(modes):
@@ -108,20 +109,20 @@ def tune_engines(
             role = "training" if train else "prediction"
             known = None if again else tuned.recall(graphs)
             if known is not None:
-                found.append((graphs, EngineTimes(role, known.engine, known.seconds, measured=False)))
+                results.append((graphs, EngineTimes(role, known.engine, known.seconds, measured=False)))
                 continue
 
             def tell(name: str, place: int = number * len(candidates), role: str = role) -> None:
                 progress.step(place + list(candidates).index(name), f"{name}, {role}")
 
-            found.append((graphs, measure(role, special, arrays, candidates, options, tell)))
+            results.append((graphs, measure(role, special, arrays, candidates, options, tell)))
     finally:
         progress.close()
-    for graphs, times in found:  # together, so that an interrupt leaves everything as it was
+    for graphs, times in results:  # together, so that an interrupt leaves everything as it was
         if times.measured:
             tuned.remember(graphs, tuned.Tuned(times.engine, dict(times.seconds)))
     access.graphs(net).forget_programs()
-    return EngineTuning(net.name, [times for _, times in found], time.perf_counter() - started)
+    return EngineTuning(net.name, [times for _, times in results], time.perf_counter() - started)
 
 
 def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
@@ -136,7 +137,7 @@ def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[S
 
 
 def _filled(array: object) -> object:
-    """Random numbers in the place of zeros, which stand for a shape: engines are held against each other's numbers."""
+    """Random numbers in place of zeros. Zeros come from a shape that was given, and would hide wrong results."""
     if not isinstance(array, nd.NDArray) or np.dtype(array.dtype).kind != "f" or array.asnumpy().any():
         return array
     numbers = np.random.default_rng(0).uniform(0.01, 1, array.shape)
@@ -189,8 +190,7 @@ def _compiled(
     if special.prologue is not None:
         prologue = engines.get("numpy").compile(special.prologue)
         hoisted = prologue([arrays[index] for index in special.prologue_sources])
-    origin = {"input": arrays, "hoisted": hoisted}
-    operands = [origin[kind][index] for kind, index in special.forward_sources]
+    operands = inputs_from(special.forward_sources, input=arrays, hoisted=hoisted)
     rng = (0, 0)
     if special.backward is None:
         executable = engine.compile(special.forward, **options)
@@ -209,10 +209,9 @@ def _compiled(
     heads = [random.uniform(0.5, 1, shape).astype(dtype) for shape, dtype in types]
 
     def call() -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
-        results, kept = training.begin(operands, rng)
-        origin = {"input": arrays, "output": results, "saved": kept.saved, "head": heads}
-        values = [origin[kind][index] for kind, index in special.sources]
-        return results, training.finish(kept, values, rng)
+        results, state = training.begin(operands, rng)
+        values = inputs_from(special.sources, input=arrays, output=results, saved=state.saved, head=heads)
+        return results, training.finish(state, values, rng)
 
     return call, training.release
 
@@ -231,9 +230,9 @@ def _timed(call: Call, clock: Callable[[], float] = time.perf_counter) -> tuple[
 
 
 def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> str:
-    """How results differ from NumPy's, in words; "" where they agree. tolerance : relative to the largest value"""
-    for index, (found, value) in enumerate(zip(results, wanted, strict=True)):
-        apart, floating = reference.difference(found, value), value.dtype.kind == "f"
+    """The first difference from NumPy's results, in words; "" if there is none. tolerance : of the largest value"""
+    for index, (result, value) in enumerate(zip(results, wanted, strict=True)):
+        apart, floating = reference.difference(result, value), value.dtype.kind == "f"
         if np.isinf(apart):
             return f"result {index} has another shape or dtype, or has NaN or infinity in other places"
         if apart > (tolerance if floating else 0):

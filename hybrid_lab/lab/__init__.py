@@ -33,8 +33,8 @@ def view(net: Block, name: str | None = None) -> View:
         lab = lab_of(shell)
         assert lab is not None
         session = lab.session
-    made: View = _view_module().make_view(net, session, name)
-    return made
+    widget_view: View = _view_module().make_view(net, session, name)
+    return widget_view
 
 
 def _view_module() -> ModuleType:

@@ -23,7 +23,7 @@ from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.lab import archives, files
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import GraphSource, ReloadReply, SaveReply, UndoReply
-from hybrid_lab.lab.registry import Entry
+from hybrid_lab.lab.registry import LiveModel
 from hybrid_lab.lab.snapshot import Snapshot
 
 _NOTES = {
@@ -34,7 +34,7 @@ _NOTES = {
 
 
 IPYTHON_NAMES = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
-"""What IPython binds in every namespace, besides names with an underscore."""
+"""Names that IPython binds in every namespace, besides those with an underscore."""
 
 
 def host() -> str:
@@ -42,7 +42,7 @@ def host() -> str:
     return socket.gethostname()
 
 
-def save(entry: Entry, name: str, overwrite: bool) -> SaveReply:
+def save(entry: LiveModel, name: str, overwrite: bool) -> SaveReply:
     """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError."""
     path = files.checked_for_writing(name or entry.proposed_file, overwrite)
     net, start = entry.block, time.perf_counter()
@@ -63,24 +63,24 @@ def save(entry: Entry, name: str, overwrite: bool) -> SaveReply:
     }
 
 
-def reload(entry: Entry, name: str, graphs: GraphSource) -> ReloadReply:
+def reload(entry: LiveModel, name: str, graphs: GraphSource) -> ReloadReply:
     """Load an archive into a model at once, keeping what an undo needs. Raises RequestError; then nothing changed."""
     path = _existing(name or entry.proposed_file)
     net, start = entry.block, time.perf_counter()
 
     def apply() -> tuple[Snapshot, list[str]]:
-        held = Snapshot(net)
+        snapshot = Snapshot(net)
         try:
             with as_request():
                 archive.load_cached_graphs(net, os.fspath(path), graphs=graphs)
         except BaseException:
-            held.roll_back()
+            snapshot.roll_back()
             raise
-        held.done()
-        return held, held.differences()
+        snapshot.done()
+        return snapshot, snapshot.differences()
 
-    (held, diff), _ = boundary.run(apply)
-    entry.undo_token, entry.undo, entry.file = secrets.token_hex(8), held.restore, path.name
+    (snapshot, diff), _ = boundary.run(apply)
+    entry.undo_token, entry.undo, entry.file = secrets.token_hex(8), snapshot.restore, path.name
     parameters = len({id(p) for _, block in blocks_below(net) for p in access.own_parameters(block).values()})
     return {
         "path": os.fspath(path),
@@ -97,8 +97,8 @@ def reload(entry: Entry, name: str, graphs: GraphSource) -> ReloadReply:
     }
 
 
-def undo(entry: Entry, token: str) -> UndoReply:
-    """Put back what the last reload replaced. Raises RequestError `nothing-to-undo`."""
+def undo(entry: LiveModel, token: str) -> UndoReply:
+    """Restore what the last reload replaced. Raises RequestError `nothing-to-undo`."""
     if entry.undo is None or token != entry.undo_token:
         raise RequestError(
             "nothing-to-undo", "there is no reload to undo", "Only the last Reload of a model can be undone."
@@ -127,7 +127,7 @@ def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, o
 
 
 def _reserved(variable: str) -> str | None:
-    """Why no model may be bound to this name, whatever the user answers; None where one may."""
+    """The reason why a model cannot be bound to this name at all; None if it can."""
     if not variable.isidentifier() or keyword.iskeyword(variable):
         return f"{variable!r} is not a Python variable name: use letters, digits and underscores"
     if variable.startswith("_"):

@@ -1,4 +1,4 @@
-"""What is in the archives beside a notebook, read without loading a model."""
+"""The contents of the archives beside a notebook, read without loading a model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def graphs_in(path: Path) -> list[SavedGraph]:
     Raises ArchiveError for a damaged file, OSError.
     """
     archive = Container.open(path)
-    found: list[SavedGraph] = []
+    saved: list[SavedGraph] = []
     for block in tree.from_json(archive.read_json(layout.TREE), archive.path).blocks:
         for member in block.graphs:
-            found.append({"path": block.path, "operators": graphs.count_operators(archive, member)})
-    return found
+            saved.append({"path": block.path, "operators": graphs.count_operators(archive, member)})
+    return saved
 
 
 def listing() -> list[Archive]:
@@ -43,8 +43,8 @@ def listing() -> list[Archive]:
             "problem": "",
         }
         try:
-            found = inspect(path)
-            row |= {"class": found["class"], "blocks": found["blocks"], "graphs": found["graphs"]}
+            contents = inspect(path)
+            row |= {"class": contents["class"], "blocks": contents["blocks"], "graphs": contents["graphs"]}
         except (HybridLabError, OSError) as error:
             row["problem"] = str(error).splitlines()[0]
         except Exception as error:  # a damaged file may fail in any parser; the others are listed all the same

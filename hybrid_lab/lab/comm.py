@@ -130,7 +130,7 @@ class Comms:
             self._open.pop(comm.comm_id, None)
 
     def close(self) -> None:
-        """Close all: the pages then say that hybrid_lab is not there."""
+        """Close all connections; the pages then show that hybrid_lab is not loaded."""
         with self._lock:
             comms, self._open = list(self._open.values()), {}
         for comm in comms:

@@ -19,7 +19,7 @@ from hybrid_lab.lint.runner import check_cells
 from hybrid_lab.log import logger
 
 _UNREADABLE = "HL001"
-"""A cell that does not parse: Python itself says so, when the cell runs."""
+"""The rule about source that does not parse. It is not reported: Python does so when the cell runs."""
 
 
 def diagnostic(finding: Finding, located: bool) -> Diagnostic:
@@ -50,17 +50,17 @@ def diagnostic(finding: Finding, located: bool) -> Diagnostic:
 
 def lint_cells(cells: list[CellSource], only: list[str]) -> dict[str, list[Diagnostic]]:
     """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings."""
-    found = check_cells([cell["source"] for cell in cells])
+    per_cell = check_cells([cell["source"] for cell in cells])
     wanted = set(only)
     return {
         cell["id"]: [diagnostic(item, False) for item in findings if item.code != _UNREADABLE]
-        for cell, findings in zip(cells, found, strict=True)
+        for cell, findings in zip(cells, per_cell, strict=True)
         if not wanted or cell["id"] in wanted
     }
 
 
 def lint_key(net: Block, name: str) -> Hashable:
-    """Changes when lint of the model's classes may say something else; traces and calls do not change it."""
+    """A key that changes whenever the findings in the model's classes may change; traces and calls do not change it."""
     blocks = blocks_below(net)
     kinds = {type(block) for _, block in blocks}
     tree = tuple((path, id(type(block)), access.structure_version(block)) for path, block in blocks)
@@ -77,15 +77,15 @@ def lint_model(net: Block, name: str) -> list[Finding]:
 
 
 def failures(net: Block, name: str) -> list[Finding]:
-    """What the last traces of a model's Blocks raised, with Block paths that start with `name`, as in lint."""
-    found = []
+    """The findings of failed traces of a model's Blocks, with Block paths that start with `name`, as in lint."""
+    findings = []
     for path, block in hybrid_blocks(net):
         failure = access.graphs(block).failure
         if failure is not None:
             # A trace names the Block by its own name where lint has the path in the model.
             inside = (failure.block or block.name).removeprefix(block.name)
-            found.append(replace(failure.finding, block=".".join([name, *([path] if path else [])]) + inside))
-    return found
+            findings.append(replace(failure.finding, block=".".join([name, *([path] if path else [])]) + inside))
+    return findings
 
 
 def merged(lint: list[Finding], raised: list[Finding]) -> list[Diagnostic]:

@@ -18,6 +18,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import block_at, class_name
+from hybrid_lab.lab.dot import dot
 from hybrid_lab.lab.messages import Form, GraphReply
 from hybrid_lab.lab.picture import Picture
 from hybrid_lab.lab.units import units_of
@@ -34,10 +35,10 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
     cache = access.graphs(block)
     graphs = cache.graphs()
     if not graphs:
-        found = neutral_without_inputs(block)
-        if isinstance(found, str):
-            return _reply(path, form, missing=found)
-        graphs = [found]
+        traced = neutral_without_inputs(block)
+        if isinstance(traced, str):
+            return _reply(path, form, missing=traced)
+        graphs = [traced]
     compiled = cache.compilations[-1].program if cache.compilations else None
     if form == "compiled" and compiled is not None:
         units, neutral = units_of(compiled.forward, compiled.engine), compiled.neutral
@@ -76,7 +77,7 @@ def _reply(
         "path": path,
         "form": form,
         "forms": forms,
-        "dot": picture.dot() if picture is not None else "",
+        "dot": dot(picture) if picture is not None else "",
         "missing": missing,
         "nodes": picture.nodes if picture is not None else [],
         "groups": picture.groups if picture is not None else [],
@@ -91,18 +92,18 @@ def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:
     if compiled is None:
         return graph
     known = {value.node.name: value for value in compiled.special.inputs}
-    found = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
-    shapes = {value: same.shape for value, same in found.items()}
-    if len(found) < len(graph.inputs) or None in shapes.values():
+    compiled_inputs = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
+    shapes = {value: same.shape for value, same in compiled_inputs.items()}
+    if len(compiled_inputs) < len(graph.inputs) or None in shapes.values():
         return graph
     try:
-        return infer(graph, shapes, {value: same.dtype for value, same in found.items()})
+        return infer(graph, shapes, {value: same.dtype for value, same in compiled_inputs.items()})
     except HybridLabError:  # another variant of the graph was compiled
         return graph
 
 
 def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
-    """A graph traced from the signature alone, without shapes and without keeping anything; or why there is none."""
+    """A graph traced from the signature alone, without shapes, which nothing keeps; or the reason why there is none."""
     if access.graphs(block).failure is not None:
         return f"{block.name} does not hybridize: {str(access.graphs(block).failure).splitlines()[0]}"
     advice = "Call it once on data and its graph appears here."

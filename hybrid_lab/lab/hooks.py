@@ -66,7 +66,7 @@ class Lab:
 
     @property
     def session(self) -> Session:
-        """What answers the requests of the pages and views."""
+        """The session, which answers the requests of the pages and views; created at first use."""
         with self._lock:
             if self._session is None:
                 from hybrid_lab.gluon.step import boundary
@@ -74,9 +74,9 @@ class Lab:
                 from hybrid_lab.lab.session import Session
 
                 subshells = bool(getattr(self._kernel, "_supports_kernel_subshells", False))
-                made = Session(self._namespace, self.push, subshells, self.is_busy, self._registry)
+                session = Session(self._namespace, self.push, subshells, self.is_busy, self._registry)
                 boundary.busy = self.is_busy()
-                self._comms, self._session = Comms(made), made
+                self._comms, self._session = Comms(session), session
             return self._session
 
     @property
@@ -108,7 +108,7 @@ class Lab:
         self._extensions().add(TARGET)  # so that %unload_ext works after a plain import, too
 
     def unregister(self) -> None:
-        """Take everything back."""
+        """Remove everything that `register` added."""
         self._extensions().discard(TARGET)
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
             if function in self.shell.events.callbacks[event]:
@@ -191,7 +191,7 @@ class Lab:
         self.push()
 
     def _end(self, info: object) -> None:
-        """The cell of this info ended, and those that it ran."""
+        """Note that the cell of this info ended, and with it the cells that it ran."""
         places = [place for place, running in enumerate(self._running) if running is info and info is not None]
         if places:
             del self._running[places[-1] :]
@@ -199,7 +199,7 @@ class Lab:
             self._running.clear()  # else it is a blank cell, which is not announced, inside of another one
 
     def _come_last(self) -> None:
-        """Be the last that is told of a cell: %autoreload, if it was loaded later, has then replaced what it will."""
+        """Move the hook to the end of the list: %autoreload, if it was loaded later, then reloads modules before it."""
         callbacks = self.shell.events.callbacks["pre_run_cell"]
         if callbacks and callbacks[-1] != self.before_cell:
             self.shell.events.unregister("pre_run_cell", self.before_cell)
@@ -235,7 +235,7 @@ class Lab:
 
 
 def _inside_cell(kernel: object) -> bool:
-    """Whether the kernel runs a cell at the moment (silent code is none: the hooks are not told when it ends)."""
+    """Whether the kernel is running a cell. Silent code does not count: the hooks are not called when it ends."""
     parent = kernel.get_parent() if kernel is not None and hasattr(kernel, "get_parent") else None
     if not isinstance(parent, dict):
         return False
@@ -262,7 +262,7 @@ def register(shell: InteractiveShell) -> bool:
 
 
 def unregister(shell: object) -> None:
-    """Take the hooks off again; nothing happens where there are none."""
+    """Remove the hooks, if there are any."""
     lab = _labs.pop(id(shell), None)
     if lab is not None:
         lab.unregister()

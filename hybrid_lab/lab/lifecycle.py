@@ -43,9 +43,9 @@ def drop_stale(values: bool = True) -> list[str]:
         count = sum(type(block) is kind for block in recoded)
         notes.append(f"the code of {kind.__name__} changed: {_dropped(count)}")
     for kind in dict.fromkeys(type(block) for block, _ in changed):
-        found = [names for block, names in changed if type(block) is kind]
-        what = ", ".join(dict.fromkeys(name for names in found for name in names))
-        notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(found))}")
+        name_lists = [names for block, names in changed if type(block) is kind]
+        what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
+        notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(name_lists))}")
     for block in [*recoded, *(block for block, _ in changed)]:
         access.structure_changed(block)
     return notes
@@ -56,24 +56,24 @@ def _dropped(count: int) -> str:
 
 
 class Redefinitions:
-    """Notices classes that the user defined again while models of the earlier class live on. Each is told once."""
+    """Finds classes that were defined again while models of the earlier class are still alive; reports each once."""
 
     def __init__(self) -> None:
         self._told: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
 
     def notes(self, namespace: dict[str, object], models: Iterable[tuple[str, Block]]) -> list[str]:
-        """Drop the graphs of Blocks whose class is not the one of that name any more, and say so.
+        """Drop the graphs of Blocks whose class was defined again; returns notes for the user.
 
-        models : (name, top Block). A class that was run again unchanged is none.
+        models : (name, top Block). A class whose definition is unchanged does not count.
         """
-        found: dict[type, list[tuple[str, str, Block]]] = {}
+        outdated: dict[type, list[tuple[str, str, Block]]] = {}
         for name, net in models:
             for path, block in blocks_below(net):
                 current = _current(type(block), namespace)
                 if current is not None and not self._is_told(type(block), current):
-                    found.setdefault(type(block), []).append((name, f"{name}.{path}" if path else name, block))
+                    outdated.setdefault(type(block), []).append((name, f"{name}.{path}" if path else name, block))
         notes = []
-        for kind, places in found.items():
+        for kind, places in outdated.items():
             current = _current(kind, namespace)
             if current is None:
                 continue
@@ -104,10 +104,10 @@ def _current(kind: type, namespace: dict[str, object]) -> type | None:
         return None
     first, *rest = kind.__qualname__.split(".")
     own = kind.__module__ == namespace.get("__name__", "__main__")
-    found: Any = (namespace if own else vars(sys.modules.get(kind.__module__, sys))).get(first)
+    current: Any = (namespace if own else vars(sys.modules.get(kind.__module__, sys))).get(first)
     for name in rest:
-        found = vars(found).get(name) if isinstance(found, type) else None
-    return found if isinstance(found, type) and found is not kind and issubclass(found, Block) else None
+        current = vars(current).get(name) if isinstance(current, type) else None
+    return current if isinstance(current, type) and current is not kind and issubclass(current, Block) else None
 
 
 def _same_class(one: type, two: type) -> bool:

@@ -28,7 +28,7 @@ _PROFILE = "%hybrid_profile net x [x ...] [--train]"
 _COMPARE = "%hybrid_compare net x [x ...] [--train]"
 _LINT = "%%hybrid_lint [mxnet]"
 _CONTEXT = 200
-"""Earlier cells, at most, whose definitions %%hybrid_lint knows."""
+"""The number of earlier cells whose definitions %%hybrid_lint knows."""
 
 
 class CellFailed(Exception):  # noqa: N818 - it stands for the error that was shown already
@@ -149,7 +149,7 @@ class HybridMagics(Magics):
             raise CellFailed("%%hybrid_lint ran the cell; its error is above")
 
     def _lines_above(self, cell: str) -> int:
-        """How many lines of the whole cell stand above the magic's body."""
+        """The number of lines of the whole cell above the magic's body."""
         raw = getattr(self.shell.history_manager, "input_hist_raw", None)
         whole = raw[-1].rstrip() if raw else ""
         return whole[: -len(cell.rstrip())].count("\n") if whole.endswith(cell.rstrip()) and cell.strip() else 1

@@ -1,4 +1,4 @@
-"""A graph as a picture: the protocol's GraphNode data and DOT text, nested Blocks as one node each."""
+"""The picture of a graph as data: nodes of the protocol, edges and groups; a nested Block is one node."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.lab.units import Units
 
-_SHAPES = {"block": "box3d", "output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}
-"""Graphviz's shapes by the node's kind; a box for all others."""
-_LABEL = 40
-"""Characters of the attributes that a node shows."""
-
 
 class Picture:
     """Nodes and edges of one graph; operators of nested Blocks are folded into one node per Block call.
+
+    nodes : in the order of the graph; edges : (id of a node, id of its reader, type of the value)
+    groups : the kernels, sessions and the prologue, with the nodes in the picture that they run
 
     num_data : how many of the graph's inputs are data, the others are parameters
     block : whose children are folded, or None to show every operator
@@ -48,7 +46,7 @@ class Picture:
         self.nodes: list[GraphNode] = []
         self._parameters = set(graph.inputs[num_data:])
         self._calls = self._nested_calls()
-        self._edges: dict[tuple[str, str, str], None] = {}
+        self.edges: dict[tuple[str, str, str], None] = {}
         self._id_of: dict[Value, str] = {}
         self._folded: dict[tuple[str, int], GraphNode] = {}
         self._build()
@@ -56,11 +54,13 @@ class Picture:
     def _build(self) -> None:
         graph = self.graph
         hidden = self._read_inside_only()
-        held = [value for value in graph.inputs if isinstance(value.node.op, Input) and value.node.op.role == "hoisted"]
-        made = self._prologue.outputs if self._prologue is not None else ()
+        hoisted = [
+            value for value in graph.inputs if isinstance(value.node.op, Input) and value.node.op.role == "hoisted"
+        ]
+        prologue_outputs = self._prologue.outputs if self._prologue is not None else ()
         before = self._prologue.nodes if self._prologue is not None else ()
-        stand_ins = dict(zip(held, made, strict=True))
-        kept = {*graph.outputs, *made}
+        stand_ins = dict(zip(hoisted, prologue_outputs, strict=True))
+        returned = {*graph.outputs, *prologue_outputs}
         readers = graph.users() | (self._prologue.users() if self._prologue is not None else {})
         for node in dict.fromkeys((*before, *graph.nodes)):
             if node.outputs[0] in stand_ins:
@@ -78,7 +78,7 @@ class Picture:
                 row = self._add(node, kind, node.name)
             elif isinstance(node.op, Constant):
                 value = node.outputs[0]
-                if not (value in kept or any(self._reads(reader, value) for reader in readers.get(value, ()))):
+                if not (value in returned or any(self._reads(reader, value) for reader in readers.get(value, ()))):
                     continue  # it stands for a shape
                 row = self._add(node, "constant", repr(node.op))
             else:
@@ -102,13 +102,13 @@ class Picture:
             if source not in row["inputs"]:
                 row["inputs"].append(source)
             label = format_type(value.shape, value.dtype) if value.shape is not None else ""
-            self._edges[source, row["id"], label] = None
+            self.edges[source, row["id"], label] = None
 
     # -- nested Blocks ------------------------------------------------------------------------------------------------
 
     def _nested_calls(self) -> dict[Node, tuple[str, int]]:
         """Operator of a nested Block -> (name of the child, number of its call)."""
-        found: dict[Node, tuple[str, int]] = {}
+        call_of: dict[Node, tuple[str, int]] = {}
         calls: dict[str, int] = {}
         last: str | None = None
         for node in self.graph.operators if self.block is not None else ():
@@ -119,8 +119,8 @@ class Picture:
             if child != last:
                 calls[child] = calls.get(child, 0) + 1
                 last = child
-            found[node] = (child, calls[child])
-        return found
+            call_of[node] = (child, calls[child])
+        return call_of
 
     def _inside(self, node: Node) -> str:
         """Path of the Block that a node belongs to, as seen from the Block of the picture."""
@@ -197,28 +197,3 @@ class Picture:
         """The units of which there is a node in the picture."""
         shown = {row["group"] for row in self.nodes}
         return [group for group in self._units.groups if group["name"] in shown]
-
-    def dot(self) -> str:
-        """The picture as DOT text, without colours, fonts, links or HTML: the browser styles it by class."""
-        lines = ["digraph graph_ {"]
-        for row in self.nodes:
-            label = _escape(row["label"])
-            detail = ", ".join(f"{key}={value}" for key, value in row["attributes"].items() if " " not in key)
-            if detail:
-                label += "\\n" + _escape(detail if len(detail) <= _LABEL else detail[: _LABEL - 1] + "…")
-            shape = _SHAPES.get(row["kind"], "box")
-            lines.append(f'  {row["id"]} [id="{row["id"]}", class="{row["kind"]}", shape={shape}, label="{label}"];')
-        for group in self.groups:
-            label = group["name"] if len(group["name"]) <= _LABEL else f"{group['name'][: _LABEL - 1]}…"
-            inside = " ".join(f"{row['id']};" for row in self.nodes if row["group"] == group["name"])
-            head = f'id="{group["id"]}"; class="{group["kind"]}"; label="{_escape(label)}";'
-            lines.append(f"  subgraph cluster_{group['id']} {{ {head} {inside} }}")
-        for source, target, label in self._edges:
-            lines.append(f'  {source} -> {target} [label="{_escape(label)}"];' if label else f"  {source} -> {target};")
-        lines.append("}")
-        return "\n".join(lines)
-
-
-def _escape(text: str) -> str:
-    """Text inside a quoted string of the DOT language."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")

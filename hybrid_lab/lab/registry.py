@@ -18,7 +18,7 @@ from hybrid_lab.lab.messages import Model
 from hybrid_lab.lab.tree import count_parameters
 
 
-class Entry:
+class LiveModel:
     """One model.
 
     id : stable while the kernel lives; name : the variable's name, else the Block's; revision : grows when tree, graphs
@@ -60,15 +60,15 @@ class Registry:
 
     def __init__(self, namespace: Callable[[], dict[str, object]]):
         self._namespace = namespace
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LiveModel] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
 
-    def refresh(self) -> list[Entry]:
+    def refresh(self) -> list[LiveModel]:
         """The models of now, in the order in which they appeared; ids of known Blocks stay."""
         with self._lock:
             tops = self._tops()
-            entries: dict[str, Entry] = {}
+            entries: dict[str, LiveModel] = {}
             known: set[int] = set()
             for entry in self._entries.values():
                 block = entry.reference()
@@ -78,9 +78,9 @@ class Registry:
                     self._update(entry, block, tops.get(id(block), (entry.name, block))[0])
             for key, (name, block) in tops.items():
                 if key not in known:
-                    made = Entry(f"m{next(self._numbers)}", block, name)
-                    entries[made.id] = made
-                    self._update(made, block, name)
+                    entry_of_new = LiveModel(f"m{next(self._numbers)}", block, name)
+                    entries[entry_of_new.id] = entry_of_new
+                    self._update(entry_of_new, block, name)
             self._entries = entries
             return list(entries.values())
 
@@ -92,22 +92,22 @@ class Registry:
             if issubclass(type(item), Block) and not name.startswith("_"):
                 assert isinstance(item, Block)
                 named.setdefault(id(item), (name, item))
-        inner = {id(found) for _, block in named.values() for path, _, found, _ in walk(block) if path}
-        # Blocks in a circle have no top; the first one stands for all.
+        inner = {id(inner_block) for _, block in named.values() for path, _, inner_block, _ in walk(block) if path}
+        # Blocks in a circle have no top: the first one is taken.
         tops = {key: pair for key, pair in named.items() if key not in inner}
         return tops or dict(itertools.islice(named.items(), 1))
 
-    def _update(self, entry: Entry, block: Block, name: str) -> None:
-        found = (name, fingerprint(block))
-        if found != entry.fingerprint:
-            entry.name, entry.fingerprint, entry.revision = name, found, entry.revision + 1
+    def _update(self, entry: LiveModel, block: Block, name: str) -> None:
+        state = (name, fingerprint(block))
+        if state != entry.fingerprint:
+            entry.name, entry.fingerprint, entry.revision = name, state, entry.revision + 1
 
-    def show(self, block: Block, name: str | None = None) -> Entry:
+    def show(self, block: Block, name: str | None = None) -> LiveModel:
         """The entry of a Block that a view shows, whether it is bound to a variable or not."""
         with self._lock:
             entry = next((entry for entry in self.refresh() if entry.reference() is block), None)
             if entry is None:
-                entry = Entry(f"m{next(self._numbers)}", block, name or block.name)
+                entry = LiveModel(f"m{next(self._numbers)}", block, name or block.name)
                 self._entries[entry.id] = entry
                 self._update(entry, block, entry.name)
             entry.shown = True
@@ -115,9 +115,9 @@ class Registry:
 
     def is_bound(self, block: Block) -> bool:
         """Whether a variable of the user holds this Block, or one that it is part of."""
-        return any(found is block for _, top in self._tops().values() for _, found in blocks_below(top))
+        return any(inner_block is block for _, top in self._tops().values() for _, inner_block in blocks_below(top))
 
-    def get(self, identity: str) -> Entry:
+    def get(self, identity: str) -> LiveModel:
         """The entry with this id. Raises RequestError `unknown-model`."""
         entry = next((entry for entry in self.refresh() if entry.id == identity), None)
         if entry is None:
@@ -141,7 +141,7 @@ def fingerprint(net: Block) -> Hashable:
     return tuple(rows)
 
 
-def model_data(entry: Entry, findings: int) -> Model:
+def model_data(entry: LiveModel, findings: int) -> Model:
     """The protocol's Model."""
     net = entry.block
     hybrid = [block for _, block in hybrid_blocks(net)]

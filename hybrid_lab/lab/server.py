@@ -25,7 +25,7 @@ class LintHandler(APIHandler):
     @web.authenticated
     async def post(self) -> None:
         """Answer, or say with an error status and the protocol's error body what is wrong."""
-        # Lint needs the package's heavier half: only when it is asked for.
+        # Imported here because lint loads the heavier half of the package.
         from hybrid_lab.lab.errors import RequestError
 
         try:

@@ -17,7 +17,7 @@ from hybrid_lab.lab import actions, archives, files, messages
 from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.registry import Entry, Registry, model_data
+from hybrid_lab.lab.registry import LiveModel, Registry, model_data
 from hybrid_lab.lab.tree import block_tree
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Session:
     def _on_models(self, body: messages.EmptyRequest, progress: Progress) -> messages.ModelsReply:
         return self.models()
 
-    def findings(self, entry: Entry) -> list[messages.Diagnostic]:
+    def findings(self, entry: LiveModel) -> list[messages.Diagnostic]:
         """Findings of a model. Its classes are checked again only when they or the tree changed."""
         net, name = entry.block, entry.name
         key = lint_key(net, name)
@@ -104,7 +104,7 @@ class Session:
     def _on_tree(self, body: messages.ModelRequest, progress: Progress) -> messages.TreeReply:
         return self.tree(self.registry.get(body["model"]))
 
-    def tree(self, entry: Entry) -> messages.TreeReply:
+    def tree(self, entry: LiveModel) -> messages.TreeReply:
         """The body of `tree`."""
         findings = self.findings(entry)
         root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))

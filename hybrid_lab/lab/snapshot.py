@@ -50,50 +50,50 @@ class Snapshot:
                     self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
             if isinstance(block, HybridBlock):
                 cache = access.graphs(block)
-                held = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), access.last_outputs(block))
-                self._graphs.append(held)
+                graphs = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), access.last_outputs(block))
+                self._graphs.append(graphs)
 
     def roll_back(self) -> None:
-        """Put back everything, compiled programs included, right after something failed."""
+        """Restore everything, compiled programs included, right after a failure."""
         self._restore_values()
-        for held in self._graphs:
-            block = held.block()
+        for graphs in self._graphs:
+            block = graphs.block()
             if block is not None:
-                access.graphs(block).restore(held.cached)
-                access.set_last_outputs(block, held.outputs)
+                access.graphs(block).restore(graphs.cached)
+                access.set_last_outputs(block, graphs.outputs)
 
     def done(self) -> None:
-        """What was to be done succeeded: forget compiled programs, keep what an undo needs."""
-        for held in self._graphs:
-            held.cached = {}
+        """Keep only what an undo needs, after a success: compiled programs are dropped."""
+        for graphs in self._graphs:
+            graphs.cached = {}
 
     def restore(self) -> str:
         """Undo: put back values, and graphs that came from a file; returns what was done in one sentence."""
         changed = self._restore_values()
-        for held in self._graphs:
-            block = held.block()
-            if block is not None and access.graphs(block).pinned != held.pinned:
-                access.graphs(block).pin(list(held.pinned.values()))
+        for graphs in self._graphs:
+            block = graphs.block()
+            if block is not None and access.graphs(block).pinned != graphs.pinned:
+                access.graphs(block).pin(list(graphs.pinned.values()))
         return f"{changed} parameter{'s' if changed != 1 else ''} restored"
 
     def _restore_values(self) -> int:
         changed = 0
         with autograd.pause():
-            for held in self._values.values():
-                changed += _put_back(held)
+            for values in self._values.values():
+                changed += _put_back(values)
         return changed
 
     def differences(self) -> list[str]:
         """One line per parameter that is no longer what it was."""
         lines = []
-        for held in self._values.values():
-            now = access.arrays(held.parameter)
+        for values in self._values.values():
+            now = access.arrays(values.parameter)
             if now is None:
                 continue
-            if held.arrays is None:
-                lines.append(f"{held.path}: {_numbers(now[0])}, not initialized before")
-            elif any(not _same(array, old) for array, old in zip(now, held.arrays, strict=False)):
-                lines.append(f"{held.path}: {_change(held.arrays[0], now[0].asnumpy())}")
+            if values.arrays is None:
+                lines.append(f"{values.path}: {_numbers(now[0])}, not initialized before")
+            elif any(not _same(array, old) for array, old in zip(now, values.arrays, strict=False)):
+                lines.append(f"{values.path}: {_change(values.arrays[0], now[0].asnumpy())}")
         return lines
 
 
@@ -103,17 +103,17 @@ def _held(parameter: Parameter, path: str) -> _Values:
     return _Values(parameter, path, arrays, parameter.partial_shape, access.deferred_init(parameter))
 
 
-def _put_back(held: _Values) -> bool:
+def _put_back(values: _Values) -> bool:
     """Whether anything had to be done."""
-    arrays = access.arrays(held.parameter)
+    arrays = access.arrays(values.parameter)
     if arrays is None:
         return False
-    if held.arrays is None:
-        held.parameter.uninitialize(held.shape, held.deferred)
+    if values.arrays is None:
+        values.parameter.uninitialize(values.shape, values.deferred)
         return True
-    if all(_same(now, old) for now, old in zip(arrays, held.arrays, strict=False)):
+    if all(_same(now, old) for now, old in zip(arrays, values.arrays, strict=False)):
         return False
-    for now, old in zip(arrays, held.arrays, strict=False):
+    for now, old in zip(arrays, values.arrays, strict=False):
         now[:] = old
     return True
 

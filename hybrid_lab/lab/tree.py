@@ -131,9 +131,9 @@ def parameter_size(parameter: Parameter) -> int | None:
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
     blocks = [inner for _, inner in blocks_below(block)]
-    found = {id(item): item for inner in blocks for item in tuple(access.own_parameters(inner).values())}
+    parameters = {id(item): item for inner in blocks for item in tuple(access.own_parameters(inner).values())}
     total: int | None = 0
-    for item in found.values():
+    for item in parameters.values():
         total = _add(total, parameter_size(item))
     return total
 
@@ -145,7 +145,7 @@ def tensor(shape: Sequence[int | None] | None, dtype: np.dtype | str | None) -> 
 
 @functools.lru_cache(maxsize=64)
 def dtype_name(dtype: np.dtype | str | None) -> str:
-    """`float32`; "" where there is none."""
+    """The name of a dtype such as `float32`; "" for None."""
     return "" if dtype is None else np.dtype(dtype).name
 
 

@@ -1,4 +1,4 @@
-"""What an executable runs as one - kernels, sessions - and its graph with these opened, as the lab shows them."""
+"""The units of an executable (kernels, sessions), and its graph with the operators inside them, as the lab shows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Units:
     groups: list[GraphGroup] = field(default_factory=list)
 
     def add_prologue(self, prologue: Graph, engine: str) -> None:
-        """What runs before the graph, once per change of the parameters, as a unit of its own."""
+        """Add the prologue, which runs before the graph once per change of the parameters, as a unit."""
         operators = prologue.operators
         self.of |= dict.fromkeys(operators, PROLOGUE)
         self.engines |= dict.fromkeys(operators, engine)
@@ -66,19 +66,19 @@ def units_of(executable: Executable, engine: str) -> Units:
     for node in graph.nodes:
         region = region_in(node)
         if region is None:
-            made = _moved(node, new)
-            new.update(zip(node.outputs, made.outputs, strict=True))
+            moved = _moved(node, new)
+            new.update(zip(node.outputs, moved.outputs, strict=True))
             if not isinstance(node.op, (Input, Constant)):
-                opened.engines[made] = _runs_on(node, engine)
+                opened.engines[moved] = _runs_on(node, engine)
             continue
         label = getattr(node.op, "label", "")
         number = numbers[label or node.op.name] = numbers.get(label or node.op.name, -1) + 1
         name = label + f" ({number + 1})" * bool(number) if label else f"{node.op.name} {number}"
         inside = dict(zip(region.inputs, (new[value] for value in node.values_in), strict=True))
         for inner in region.nodes:
-            made = _moved(inner, inside)
-            inside.update(zip(inner.outputs, made.outputs, strict=True))
-            opened.of[made], opened.engines[made] = name, node.op.name
+            moved = _moved(inner, inside)
+            inside.update(zip(inner.outputs, moved.outputs, strict=True))
+            opened.of[moved], opened.engines[moved] = name, node.op.name
         new.update(zip(node.outputs, (inside[value] for value in region.outputs), strict=False))
         opened.add(name, *_described(node.op, region))
     opened.graph = Graph(

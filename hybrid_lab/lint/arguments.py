@@ -1,4 +1,4 @@
-"""What the arguments of a checked method hold, before anything has run: tensors, unless the code says otherwise."""
+"""The values of a checked method's arguments: tensors, unless annotations, defaults or the docstring say otherwise."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _as_documented(value: Value, kind: str) -> Value:
 
 
 def _argument(argument: ast.arg, default: ast.expr | None, is_list: bool, parameters: set[str]) -> Value:
-    """What an argument of the checked method holds: a tensor, unless default or annotation say otherwise."""
+    """The value of one argument: a tensor, unless its default or annotation says otherwise."""
     name = argument.arg
     if name in parameters:
         return tensor(name, depends=False, like=("argument", name))

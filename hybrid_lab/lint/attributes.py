@@ -1,4 +1,4 @@
-"""What names, attributes, indices and iteration give."""
+"""The values of names, attributes and items, and of the elements in an iteration."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def _item(owner: Value, index: ast.expr) -> Value:
             else ast.literal_eval(index)
         )
         if owner.items is not None:
-            found = owner.items[bounds]
-            return sequence(found) if isinstance(found, tuple) else found
+            chosen = owner.items[bounds]
+            return sequence(chosen) if isinstance(chosen, tuple) else chosen
     except (ValueError, TypeError, IndexError, SyntaxError):
         pass
     element = element_of(owner)
@@ -139,7 +139,7 @@ def _item(owner: Value, index: ast.expr) -> Value:
 
 
 def member(value: Value) -> Value:
-    """What one turn of `for ... in value` gets."""
+    """The value of the loop variable in `for ... in value`."""
     if value.kind in (Kind.TENSOR, Kind.OUTPUTS):
         single = value.kind is Kind.OUTPUTS or value.single
         return tensor(value.name, single=single, depends=value.depends)

@@ -1,4 +1,4 @@
-"""How calls are evaluated: operators, tensor methods, children, built-ins, and functions of the source."""
+"""Abstract evaluation of calls: operators, tensor methods, children, built-ins, and functions of the source."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _(node: ast.Call, walk: Walk) -> Value:
 
 
 def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """What a call returns, by the kind of the function. keywords: `**` stands for a dict that is unpacked."""
+    """The return value of a call, by the kind of the function. keywords: a dict that is unpacked has the name `**`."""
     everything = [*arguments, *keywords.values()]
     match function.kind:
         case Kind.FUNCTION:
@@ -73,7 +73,7 @@ def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], ke
 def call_method(
     walk: Walk, node: ast.Call, name: str, owner: Value, arguments: list[Value], keywords: dict[str, Value]
 ) -> Value:
-    """What `owner.name(...)` returns."""
+    """The return value of `owner.name(...)`."""
     everything = [*arguments, *keywords.values()]
     match owner.kind:
         case Kind.TENSOR | Kind.OUTPUTS:
@@ -173,7 +173,7 @@ def call_block(walk: Walk, block: Value, everything: list[Value]) -> Value:
 
 
 def _source_block(walk: Walk, cls: SourceClass, everything: list[Value]) -> Value:
-    """Walk the child's own method, without remarks: it is checked as a class of its own."""
+    """Walk the child's own method quietly; its class is checked by itself."""
     construct(walk, cls)
     method = cls.find("hybrid_forward")
     operators = [Value(Kind.OPERATORS, ref="")] if method is not None else []
@@ -189,7 +189,7 @@ def _source_block(walk: Walk, cls: SourceClass, everything: list[Value]) -> Valu
 
 
 def _as_output(value: Value) -> Value:
-    """What a caller may rely on of a child's return value."""
+    """The return value of a child, reduced to what its caller can rely on."""
     if value.kind is Kind.TENSOR:
         return value.but(name=None, depends=True, like=None, fresh=False)
     if value.kind is Kind.SEQUENCE and value.items is not None:

@@ -55,7 +55,7 @@ def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators:
 
 
 def define(walk: Walk, module: Module) -> list[SourceClass]:
-    """Learn the names of a module, without remarks; its classes, those inside functions too."""
+    """Find the names of a module, quietly; returns its classes, those inside functions too."""
     walk.classes = []
     walk.quiet += 1
     frame = Frame(None, module, module.source, module.names)

@@ -62,7 +62,7 @@ class Function:
 
 @dataclass
 class Attribute:
-    """What a class has on self under one name. node: the assignment."""
+    """An attribute of self. node: the assignment."""
 
     name: str
     value: Value
@@ -109,7 +109,7 @@ class SourceClass:
 
     @property
     def parameters(self) -> Iterator[str]:
-        """The names under which parameters stand on self, in order."""
+        """The names of the attributes that are parameters, in order."""
         return (name for name, attribute in self.attributes.items() if attribute.value.kind is Kind.PARAMETER)
 
     @property

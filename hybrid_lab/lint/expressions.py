@@ -1,4 +1,4 @@
-"""How each kind of expression is evaluated; calls have a module of their own."""
+"""Abstract evaluation of each kind of expression but calls, which have their own module."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _DEPTH = 12
 
 
 def call_function(walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """What a function of the source returns; equal arguments are walked once."""
+    """The return value of a function of the source; it is walked once for equal arguments."""
     everything = [*arguments, *keywords.values()]
     if walk.constructing is None and walk.frames[0].function is None and len(walk.frames) == 1:
         return unknown_result(everything)  # module level: what a call returns does not matter there
@@ -98,12 +98,12 @@ def _default(node: ast.expr) -> Value:
 
 
 def _coarse(value: Value) -> Hashable:
-    """What of an argument decides what a function returns: literals count by their type alone."""
+    """The part of an argument that the return value depends on: of literals the type alone."""
     return value.ref[0] if value.kind is Kind.CONSTANT and isinstance(value.ref, tuple) else value
 
 
 def construct(walk: Walk, cls: SourceClass) -> None:
-    """Learn what stands on self: class-level names, then everything `__init__` assigns."""
+    """Find the attributes of self: class-level names, then everything that `__init__` assigns."""
     if cls.constructed:
         return
     cls.constructed = True

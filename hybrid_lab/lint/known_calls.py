@@ -14,7 +14,7 @@ from .walk import Walk
 
 
 def call_known(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """What a call of the function with this dotted name returns."""
+    """The return value of the function with this dotted name."""
     everything = [*arguments, *keywords.values()]
     root, _, rest = name.partition(".")
     if root == "builtins":

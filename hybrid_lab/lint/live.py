@@ -7,7 +7,7 @@ import inspect
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -71,6 +71,7 @@ class Live:
 
     def lookup_in(self, namespace: dict[str, object]) -> Callable[[str], Value | None]:
         """The lookup of a Module whose other names are in a live namespace."""
+
         def lookup(name: str) -> Value | None:
             return self.value_of(namespace[name]) if name in namespace else None
 
@@ -143,11 +144,8 @@ class Live:
         for name in access.own_parameters(block):
             live.attributes[name] = Attribute(name, Value(Kind.PARAMETER), places.get(name, live.node))
         for name, thing in vars(block).items():
-            if name in live.attributes and live.attributes[name].value.kind not in (
-                Kind.SEQUENCE,
-                Kind.MAPPING,
-                Kind.OTHER,
-            ):
+            known = live.attributes.get(name)
+            if known is not None and known.value.kind not in (Kind.SEQUENCE, Kind.MAPPING, Kind.OTHER):
                 continue
             if name.startswith("_") and name not in places:
                 continue  # Gluon's own
@@ -214,18 +212,3 @@ def _one_output(block: Block) -> bool:
             return False
         block = list(access.children(block).values())[-1]
     return False
-
-
-def tree(block: Block, path: str = "net") -> Iterator[tuple[str, Block]]:
-    """(path, block) for a Block and everything below it, each block once."""
-    from hybrid_lab.gluon import access
-
-    seen: set[int] = set()
-    pending = [(path, block)]
-    while pending:
-        here, current = pending.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield here, current
-        pending[:0] = [(f"{here}.{name}", child) for name, child in access.children(current).items()]

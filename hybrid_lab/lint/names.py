@@ -1,4 +1,4 @@
-"""What is known by name: Gluon's modules, block classes and the operators that have several outputs."""
+"""Tables of names: Gluon's modules, Block classes, operators with several outputs, usual names of arguments."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .walk import Walk
 
 
 def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """What an operator returns. name: its path below F"""
+    """The return value of an operator. name: its path below F"""
     everything = [*arguments, *keywords.values()]
     depends = any(input_in(value) for value in everything)
     short = name.removeprefix("np.").removeprefix("npx.")
@@ -62,7 +62,7 @@ def _control_flow(walk: Walk, name: str, arguments: list[Value], keywords: dict[
 
 
 def apply(walk: Walk, function: Value, arguments: list[Value]) -> Value:
-    """What a function that was passed as an argument returns for these arguments."""
+    """The return value of a function that was passed as an argument."""
     if function.kind is Kind.FUNCTION and isinstance(function.ref, Function):
         bound = [function.element] if function.element is not None else []
         return call_function(walk, function.ref, [*bound, *arguments], {})

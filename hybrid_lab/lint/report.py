@@ -103,7 +103,7 @@ def _region(place: Finding | Edit) -> dict[str, int]:
 
 
 def help_text(code: str) -> str:
-    """What a hover shows below the message: why, and the example beside its repaired form."""
+    """The text of a hover below the message: the reason, and the example beside its repaired form."""
     record = rules.get(code)
     parts = [record.reason]
     if record.bad:

@@ -18,7 +18,7 @@ from ..diagnostics.finding import Finding, Severity
 from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
-from .live import Live, in_package, is_a, is_hybrid, tree
+from .live import Live, in_package, is_a, is_hybrid
 from .source import Source, notebook_cells, read_notebook
 from .suppress import silence, stale, suppressions
 from .values import Value
@@ -31,7 +31,7 @@ TARGETS = (None, "mxnet")
 
 
 class _Found(NamedTuple):
-    """A finding, whether it only matters for MXNet, and the source it stands in."""
+    """A finding, whether it only matters for MXNet, and its source."""
 
     finding: Finding
     portability: bool
@@ -46,7 +46,7 @@ def check(
     file: str | None = None,
     name: str = "net",
 ) -> list[Finding]:
-    """What would keep code from being hybridized; nothing of it is run.
+    """Find code that cannot be hybridized. Nothing of it is run.
 
     source_or_class_or_block: source text (a module or one cell), the JSON text of a notebook, a path ending in `.py` or
         `.ipynb`, a module, a HybridBlock class, or a Block - then every HybridBlock below it is checked with its real
@@ -56,7 +56,7 @@ def check(
         them is not reported here; `check_cells` reports on all.
     file: the name to report for source text.
     Returns the findings ordered by place. Source that does not parse gives one finding, HL001.
-    Raises HybridLabError for what is none of these, and for the name of a file that is not there.
+    Raises HybridLabError for any other argument, and for a path to a file that does not exist.
     """
     if target not in TARGETS:
         raise HybridLabError(f"unknown target {target!r}: use target='mxnet', or none")
@@ -77,8 +77,10 @@ def check(
     if isinstance(subject, type):
         return _check_classes([(subject, None, None)], target)
     if is_a(subject, "Block"):
-        blocks = tree(cast("Block", subject), name)
-        return _check_classes([(type(block), block, path) for path, block in blocks], target)
+        from ..insight.states import blocks_below  # loaded already where a Block is alive
+
+        blocks = blocks_below(cast("Block", subject))
+        return _check_classes([(type(block), block, f"{name}.{path}".rstrip(".")) for path, block in blocks], target)
     raise HybridLabError(
         f"cannot check {type(subject).__name__!r}: give source text, a path to .py or .ipynb, a module, class or Block"
     )
@@ -142,13 +144,13 @@ def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
     cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
 
 
-def _findings_of(source: Source, found: list[_Found], target: str | None) -> list[Finding]:
-    """Of all findings those that stand in this source, without the silenced ones."""
+def _findings_of(source: Source, findings: list[_Found], target: str | None) -> list[Finding]:
+    """The findings in this source that no comment silences, and those about comments that silence nothing."""
     if source.error is not None:
         return [_syntax_finding(source)]
     comments = suppressions(source)
-    here = [item for item in found if item.source is source]
-    unsilenced = silence([item.finding for item in here], source, comments)
+    here = [item for item in findings if item.source is source]
+    unsilenced = silence([item.finding for item in here], comments)
     quiet = {item.finding for item in here if item.portability and target != "mxnet"}
     return _ordered([finding for finding in unsilenced if finding not in quiet] + stale(source, comments))
 
@@ -157,7 +159,7 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
     walk = Walk()
     live = Live(partial(define, walk))
     findings: list[Finding] = []
-    touched: dict[str, tuple[Source, list[SourceClass]]] = {}
+    sources: dict[str, Source] = {}
     for cls, block, path in subjects:
         if not is_hybrid(cls) or in_package(cls):
             continue
@@ -175,10 +177,10 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
             for item in _check_class(member):
                 if not item.portability or target == "mxnet":
                     findings.append(item.finding if path is None else replace(item.finding, block=path))
-            touched.setdefault(member.source.file, (member.source, []))[1].append(member)
+            sources.setdefault(member.source.file, member.source)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
-    return _ordered(_silenced(findings, touched))
+    return _ordered(_silenced(findings, sources))
 
 
 def _check_class(cls: SourceClass) -> list[_Found]:
@@ -192,17 +194,13 @@ def _check_class(cls: SourceClass) -> list[_Found]:
     return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
 
 
-def _silenced(findings: list[Finding], touched: dict[str, tuple[Source, list[SourceClass]]]) -> list[Finding]:
+def _silenced(findings: list[Finding], sources: dict[str, Source]) -> list[Finding]:
+    """Findings in live classes that no comment silences. sources: what was parsed already, by file"""
     unsilenced: list[Finding] = []
-    sources = {file: source for file, (source, _) in touched.items()}
     for file in dict.fromkeys(finding.file for finding in findings):
+        source = sources.get(file) or Source("".join(linecache.getlines(file)), file)
         here = [finding for finding in findings if finding.file == file]
-        source = sources.get(file)
-        if source is None:
-            text = "".join(linecache.getlines(file))
-            unsilenced += silence(here, extra := Source(text, file), suppressions(extra)) if text else here
-        else:
-            unsilenced += silence(here, source, suppressions(source))
+        unsilenced += silence(here, suppressions(source))
     return unsilenced
 
 

@@ -1,4 +1,4 @@
-"""How each kind of statement is executed: assignments, branches, loops; what they do to the values of names."""
+"""Abstract execution of each kind of statement: assignments, branches and loops change the values of names."""
 
 from __future__ import annotations
 

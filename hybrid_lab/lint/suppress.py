@@ -1,4 +1,4 @@
-"""Comments that silence findings: `# hl: ignore[HL101] reason`, and the finding about those that silence none."""
+"""Comments that silence findings, `# hl: ignore[HL101] reason`, and the finding about comments that silence nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Suppression:
 
 
 def suppressions(source: Source) -> list[Suppression]:
-    """All ignore comments of a source. A comment that stands alone speaks for the next line of code."""
+    """All ignore comments of a source. A comment on a line without code is about the next line of code."""
     comments: list[Suppression] = []
     if "hl:" not in source.text:
         return comments
@@ -53,7 +53,7 @@ def _next_code(source: Source, line: int) -> int:
     return line
 
 
-def silence(findings: Iterable[Finding], source: Source, comments: list[Suppression]) -> list[Finding]:
+def silence(findings: Iterable[Finding], comments: list[Suppression]) -> list[Finding]:
     """The findings that no comment silences; the comments remember what they were used for."""
     unsilenced = []
     for finding in findings:
@@ -88,8 +88,18 @@ def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
         fix = Fix("delete what silences nothing", (edit,), safe=True)
         findings.append(
             Finding(
-                record.code, record.name, record.severity, message, source.file, line, comment.col, line,
-                comment.end_col, fix=fix, rewrite=record.rewrite, cell=source.cell,
+                record.code,
+                record.name,
+                record.severity,
+                message,
+                source.file,
+                line,
+                comment.col,
+                line,
+                comment.end_col,
+                fix=fix,
+                rewrite=record.rewrite,
+                cell=source.cell,
             )  # fmt: skip
         )
     return findings

@@ -1,4 +1,4 @@
-"""What is known about the value of an expression in the user's code, without running it."""
+"""Abstract values: what is known about an expression in the user's code without running it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Value:
 
     @property
     def members(self) -> tuple[Value, ...]:
-        """What iterating over a container may give."""
+        """The values that iterating over a container may give."""
         if self.items is not None:
             return self.items
         return (self.element,) if self.element is not None else ()
@@ -116,7 +116,7 @@ def element_of(value: Value) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """What holds for a value that is `a` on one path and `b` on another."""
+    """The value of a name that is `a` on one path and `b` on another."""
     if a is b or a == b:
         return a
     if b.kind is Kind.TENSOR and a.kind is not Kind.TENSOR:

@@ -74,7 +74,7 @@ def check(code: str) -> Callable[[Check], Check]:
 
 
 class Walk:
-    """What is known at one point of the code.
+    """The state of a walk: everything known at one point of the code.
 
     style: "hybrid_forward" (1.x) or "forward" (2.x): the method that makes the graph
     operators: the name of its argument F, None in 2.x style
@@ -114,14 +114,14 @@ class Walk:
             return
         source = self.frame.source
         for code, function in _CHECKS.get(type(node), ()):
-            for found in function(node, self):
-                line, col, *_ = source.span(found.node)
-                self.marks.setdefault((code, id(source), line, col), (found, code, source))
+            for objection in function(node, self):
+                line, col, *_ = source.span(objection.node)
+                self.marks.setdefault((code, id(source), line, col), (objection, code, source))
 
     # What rules ask
 
     def value(self, node: ast.AST | None) -> Value:
-        """What is known about an expression."""
+        """The value of an expression that was evaluated."""
         return OTHER if node is None else self.values.get(id(node), OTHER)
 
     def dotted(self, node: ast.AST | None) -> str | None:
@@ -188,7 +188,7 @@ def evaluate(walk: Walk, node: ast.expr) -> Value:
 
 @singledispatch
 def value_of(node: ast.AST, walk: Walk) -> Value:
-    """How `evaluate` gets the value of one kind of syntax; of other kinds it evaluates the parts."""
+    """The value of an expression, by the kind of syntax. Of an unknown kind the parts are evaluated."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             evaluate(walk, child)
@@ -208,6 +208,6 @@ def run(walk: Walk, body: Iterable[ast.stmt]) -> bool:
 
 @singledispatch
 def execute(node: ast.AST, walk: Walk) -> bool | None:
-    """What one kind of statement does to the names; False where control does not reach the next statement."""
+    """Execute a statement, by its kind; returns False if control does not reach the next statement."""
     walk.look(node)
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
-from hybrid_lab.diagnostics.written import written
+from hybrid_lab.diagnostics.source_facts import source_facts
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.tape import state as modes
 
@@ -170,9 +170,9 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
-        source = written(code, frame, lambda other: _same(other, wanted), _holds_symbols)
-        if source is not None:
-            code, name, facts = source.code, source.tensor or name, {**facts, **source.facts}
+        in_source = source_facts(code, frame, lambda other: _same(other, wanted), _holds_symbols)
+        if in_source is not None:
+            code, name, facts = in_source.code, in_source.tensor or name, {**facts, **in_source.facts}
     error = hybridize_error(code, location, block=trace.scope if trace else None, tensor=name, **facts)
     if trace is not None:
         trace.raised.append(error)

@@ -22,17 +22,17 @@ from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.operator import get
 
 DRAWS = "__draws__"
-"""How many random numbers a step of each subgraph takes: dead ones count too."""
+"""The number of random draws in a step of each subgraph; unused draws count too."""
 KINDS = {"_foreach": 1, "_while_loop": 2, "_cond": 3}
 """MXNet's operators of control flow, with the number of their subgraphs."""
 MAX_DEPTH = 8
-"""How deep subgraphs may lie inside one another in a file."""
+"""The deepest nesting of subgraphs in a file."""
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-class Written(NamedTuple):
+class FileNode(NamedTuple):
     """A node of control flow as the file has it. inputs : positions among the node's inputs"""
 
     name: str
@@ -41,23 +41,23 @@ class Written(NamedTuple):
     subgraphs: list[dict[str, Any]]
 
 
-def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, object]]) -> Written:
+def write(node: Node, portable: bool, document: Callable[[Graph], dict[str, object]]) -> FileNode:
     """The node's form in the file. document : makes the JSON of a graph. Raises Unmappable for what MXNet lacks."""
     op: Any = node.op
     parts = [_Part(graph, portable, document) for _, graph in op.subgraphs]
     if isinstance(op, Foreach):
-        made = _write_foreach(node, op, parts[0])
+        written = _write_foreach(node, op, parts[0])
     elif isinstance(op, WhileLoop):
-        made = _write_while(node, op, parts[0], parts[1])
+        written = _write_while(node, op, parts[0], parts[1])
     else:
-        made = _write_cond(op, parts[0], parts[1], document)
-    count = len(made.inputs) + len(made.subgraphs)
-    attributes = {"num_args": count, "num_outputs": op.signature.visible, **made.attributes}
+        written = _write_cond(op, parts[0], parts[1], document)
+    count = len(written.inputs) + len(written.subgraphs)
+    attributes = {"num_args": count, "num_outputs": op.signature.visible, **written.attributes}
     draws = [graph.draws for _, graph in op.subgraphs]
     live = [max((n.draw + 1 for n in graph.nodes if n.draw is not None), default=0) for _, graph in op.subgraphs]
     if not portable or draws != live:
         attributes[DRAWS] = json.dumps(draws)
-    return made._replace(attributes=attributes)
+    return written._replace(attributes=attributes)
 
 
 class _Part:
@@ -78,7 +78,7 @@ def _unused(node: Node, what: str) -> Exception:
     )
 
 
-def _write_foreach(node: Node, op: Foreach, part: _Part) -> Written:
+def _write_foreach(node: Node, op: Foreach, part: _Part) -> FileNode:
     own = op.num_data + op.num_states
     if not set(range(own)) <= set(part.order):
         raise _unused(node, "data or state")
@@ -90,10 +90,10 @@ def _write_foreach(node: Node, op: Foreach, part: _Part) -> Written:
         "remain_locs": [place[index] for index in captures],
         "num_out_data": op.num_out,
     }
-    return Written("_foreach", locations, [*range(own), *captures], [part.json])
+    return FileNode("_foreach", locations, [*range(own), *captures], [part.json])
 
 
-def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> Written:
+def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> FileNode:
     if not set(range(op.num_states)) <= set(body.order):
         raise _unused(node, "loop variable")
     used = sorted({*condition.order, *body.order})
@@ -105,10 +105,10 @@ def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> Wr
         "func_var_locs": [body.order.index(index) for index in range(op.num_states)],
         "num_out_data": op.num_out,
     }
-    return Written("_while_loop", attributes, used, [condition.json, body.json])
+    return FileNode("_while_loop", attributes, used, [condition.json, body.json])
 
 
-def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph], dict[str, object]]) -> Written:
+def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph], dict[str, object]]) -> FileNode:
     number = input_node("number")
     decides = document(Graph([number], Node(get("identity").bind(), [number], name="condition").outputs))
     decides.pop("attrs", None)
@@ -119,13 +119,13 @@ def _write_cond(op: Cond, then: _Part, other: _Part, document: Callable[[Graph],
         "then_input_locs": [place[index] for index in then.order],
         "else_input_locs": [place[index] for index in other.order],
     }
-    return Written("_cond", attributes, [0, *(index + 1 for index in used)], [decides, then.json, other.json])
+    return FileNode("_cond", attributes, [0, *(index + 1 for index in used)], [decides, then.json, other.json])
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-class Read(NamedTuple):
+class FileOperator(NamedTuple):
     """A node of control flow from a file.
 
     inputs : which of the node's inputs in the file the operator takes, in its order; for Cond first those of `decides`
@@ -137,7 +137,7 @@ class Read(NamedTuple):
     decides: Graph | None = None
 
 
-def read(kind: str, attributes: Mapping[str, str], graphs: Sequence[Graph], count: int) -> Read:
+def read(kind: str, attributes: Mapping[str, str], graphs: Sequence[Graph], count: int) -> FileOperator:
     """The operator of a node with `count` inputs. Raises ValueError saying what is wrong with the file."""
     if len(graphs) != KINDS[kind]:
         raise ValueError(f"{kind} has {len(graphs)} subgraphs, needs {KINDS[kind]}")
@@ -149,7 +149,7 @@ def read(kind: str, attributes: Mapping[str, str], graphs: Sequence[Graph], coun
     return _read_cond(attributes, graphs[0], graphs[1], graphs[2], count)
 
 
-def _read_foreach(attributes: Mapping[str, str], graph: Graph, count: int) -> Read:
+def _read_foreach(attributes: Mapping[str, str], graph: Graph, count: int) -> FileOperator:
     data, states, rest = (_locations(attributes, f"{key}_locs", count) for key in ("in_data", "in_state", "remain"))
     order = [*data, *states, *rest]
     if sorted(order) != list(range(count)) or len(graph.inputs) != count or not data:
@@ -157,10 +157,10 @@ def _read_foreach(attributes: Mapping[str, str], graph: Graph, count: int) -> Re
     num_out = _outputs(attributes, len(states), graph)
     body = Graph([graph.inputs[index] for index in order], graph.outputs, (), graph.draws, graph.name)
     op = Foreach(bodies=(Body(body),), num_data=len(data), num_states=len(states), num_out=num_out)
-    return Read(op, list(range(count)))
+    return FileOperator(op, list(range(count)))
 
 
-def _read_while(attributes: Mapping[str, str], condition: Graph, body: Graph, count: int) -> Read:
+def _read_while(attributes: Mapping[str, str], condition: Graph, body: Graph, count: int) -> FileOperator:
     check = _locations(attributes, "cond_input_locs", count, len(condition.inputs))
     inputs = _locations(attributes, "func_input_locs", count, len(body.inputs))
     variables = [inputs[index] for index in _locations(attributes, "func_var_locs", len(inputs))]
@@ -174,10 +174,10 @@ def _read_while(attributes: Mapping[str, str], condition: Graph, body: Graph, co
         num_out=num_out,
         max_iterations=_number(attributes, "max_iterations"),
     )
-    return Read(op, order)
+    return FileOperator(op, order)
 
 
-def _read_cond(attributes: Mapping[str, str], decides: Graph, then: Graph, other: Graph, count: int) -> Read:
+def _read_cond(attributes: Mapping[str, str], decides: Graph, then: Graph, other: Graph, count: int) -> FileOperator:
     number = _locations(attributes, "cond_input_locs", count, len(decides.inputs))
     taken = _locations(attributes, "then_input_locs", count, len(then.inputs))
     missed = _locations(attributes, "else_input_locs", count, len(other.inputs))
@@ -185,7 +185,7 @@ def _read_cond(attributes: Mapping[str, str], decides: Graph, then: Graph, other
         raise ValueError("the condition is not one number, or the branches have different numbers of outputs")
     order = sorted({*taken, *missed})
     op = Cond(bodies=(Body(_over(then, taken, order)), Body(_over(other, missed, order))), num_out=len(then.outputs))
-    return Read(op, [*number, *order], decides)
+    return FileOperator(op, [*number, *order], decides)
 
 
 def decided(graph: Graph, inputs: Sequence[Value]) -> Value:
@@ -222,16 +222,16 @@ def _with_draws(graphs: Sequence[Graph], text: str | None, kind: str) -> list[Gr
 
 
 def _integers(text: str) -> list[int] | None:
-    found = re.fullmatch(r"[\[(]\s*((?:\d{1,9}\s*,\s*)*(?:\d{1,9})?)\s*[\])]", text, re.ASCII)
-    return None if found is None else [int(part) for part in re.findall(r"\d+", found.group(1))]
+    match = re.fullmatch(r"[\[(]\s*((?:\d{1,9}\s*,\s*)*(?:\d{1,9})?)\s*[\])]", text, re.ASCII)
+    return None if match is None else [int(part) for part in re.findall(r"\d+", match.group(1))]
 
 
 def _locations(attributes: Mapping[str, str], key: str, below: int, wanted: int | None = None) -> list[int]:
     text = attributes.get(key, "")
-    found = _integers(text)
-    if found is None or any(index >= below for index in found) or wanted not in (None, len(found)):
+    locations = _integers(text)
+    if locations is None or any(index >= below for index in locations) or wanted not in (None, len(locations)):
         raise ValueError(f"{key} is {text[:60]!r}")
-    return found
+    return locations
 
 
 def _number(attributes: Mapping[str, str], key: str) -> int:

@@ -88,10 +88,10 @@ class GraphReader:
             if op is None:
                 values.append(self._variable(label, attributes, "aux" if index in states else "data"))
                 continue
-            made, missing = self._operator(index, op, read[index], values, draws)
-            draws = max(draws, made.draw + 1) if made.draw is not None else draws
+            operator_node, missing = self._operator(index, op, read[index], values, draws)
+            draws = max(draws, operator_node.draw + 1) if operator_node.draw is not None else draws
             extra += missing
-            values.append(made)
+            values.append(operator_node)
         heads = self.document.get("heads")
         if not isinstance(heads, list) or not heads:
             raise self.error("it has no heads (outputs)")
@@ -121,13 +121,13 @@ class GraphReader:
                 raise self.error(f"node {index} is a variable {'with inputs' if inputs else 'without a name'}")
             return None, name, attributes, inputs
         if "subgraphs" in node:
-            made = self._control_flow(name, kind, attributes, node["subgraphs"], len(inputs))
-            return made.op, name, attributes, [inputs[place] for place in made.inputs]
+            loop = self._control_flow(name, kind, attributes, node["subgraphs"], len(inputs))
+            return loop.op, name, attributes, [inputs[place] for place in loop.inputs]
         return self._bind(name, kind, attributes), name, attributes, inputs
 
     def _control_flow(
         self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object, count: int
-    ) -> control_flow.Read:
+    ) -> control_flow.FileOperator:
         if kind not in control_flow.KINDS or not isinstance(subgraphs, list):
             raise self.error(f"node {name!r} ({kind}) has subgraphs: no such control flow is known")
         if self.depth >= control_flow.MAX_DEPTH:
@@ -137,12 +137,12 @@ class GraphReader:
             for part in subgraphs
         ]
         try:
-            made = control_flow.read(kind, attributes, [reader.graph(name) for reader in readers], count)
+            loop = control_flow.read(kind, attributes, [reader.graph(name) for reader in readers], count)
         except ValueError as error:
             raise self.error(f"node {name!r} ({kind}): {error}") from None
-        if made.decides is not None:
-            self._decisions[made.op] = made.decides
-        return made
+        if loop.decides is not None:
+            self._decisions[loop.op] = loop.decides
+        return loop
 
     def _bind(self, name: str, kind: str, attributes: Mapping[str, str]) -> Operator:
         record = find(SCALAR_NAMES[kind][0] if kind in SCALAR_NAMES else kind)
@@ -210,12 +210,13 @@ class GraphReader:
         flag = attributes.get("__dtype__", "-1")
         dtype = _DTYPES.get(flag)
         if CONSTANT in attributes and (name in self.constants or "__init__" in attributes):
-            kept = {
+            own_attributes = {
                 key: value
                 for key, value in attributes.items()
                 if key not in (CONSTANT, "__shape__", "__dtype__", "__init__")
             }
-            return constant_node(self._constant(name, shape, dtype, attributes), name=name, attrs=kept or None).node
+            array = self._constant(name, shape, dtype, attributes)
+            return constant_node(array, name=name, attrs=own_attributes or None).node
         return input_node(name, role, shape=shape, dtype=dtype, attrs=attributes or None).node
 
     def _shape_hint(self, name: str, text: str | None) -> tuple[int | None, ...] | None:
@@ -227,19 +228,19 @@ class GraphReader:
             raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}") from None
 
     def _constant(self, name: str, shape: object, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
-        found = self.constants.get(name)
-        if found is None:
+        array = self.constants.get(name)
+        if array is None:
             try:
                 kind, options = json.loads(attributes.get("__init__", "null"))
-                found = np.array(options["value"], dtype=dtype and dtype_of(dtype))
+                array = np.array(options["value"], dtype=dtype and dtype_of(dtype))
                 if kind != "constant":
                     raise ValueError
             except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                 raise self.error(f"the constant {name!r} has no value") from None
         stated = ast.literal_eval(attributes.get("__shape__", "None"))
-        if found.shape != stated or found.dtype != dtype_of(dtype or "float32"):
-            raise self.error(f"the constant {name!r} is {found.dtype}{list(found.shape)}, not {dtype}{stated}")
-        return found
+        if array.shape != stated or array.dtype != dtype_of(dtype or "float32"):
+            raise self.error(f"the constant {name!r} is {array.dtype}{list(array.shape)}, not {dtype}{stated}")
+        return array
 
     # -- operators ---------------------------------------------------------------------------------------------
 
@@ -264,12 +265,12 @@ class GraphReader:
         inputs, missing = self._complete(name, op, inputs)
         takes_draw = op.random or bool(op.subgraphs)
         draw = self._draw(name, attributes.get(DRAW), draws) if takes_draw else None
-        kept = {
+        own_attributes = {
             key: value
             for key, value in attributes.items()
             if key.startswith("__") and _HIDDEN.fullmatch(key) and key not in _OWN and key not in IGNORED_ATTRIBUTES
         }
-        node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=kept or None)
+        node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=own_attributes or None)
         return node, missing
 
     def _complete(self, name: str, op: Operator, inputs: list[object]) -> tuple[list[Any], list[Value]]:
@@ -318,9 +319,9 @@ class GraphReader:
         """The inputs with the numbers that the file has as attributes behind them."""
         if len(inputs) + len(op.scalars) != len(op.signature.inputs):
             return inputs
-        given = {key: value for key, value in attributes.items() if key in op.scalars and len(value) <= 64}
+        texts = {key: value for key, value in attributes.items() if key in op.scalars and len(value) <= 64}
         try:
-            return list(op.split_scalars(inputs, given)[0])
+            return list(op.split_scalars(inputs, texts)[0])
         except AttributeSpecError as error:
             raise self.error(f"node {name!r}: {error}") from None
 
@@ -328,12 +329,12 @@ class GraphReader:
         if text is None:
             return []
         try:
-            found = {int(place): number for place, number in json.loads(text).items()}
-            if not all(isinstance(number, (int, float)) for number in found.values()):
+            numbers = {int(place): number for place, number in json.loads(text).items()}
+            if not all(isinstance(number, (int, float)) for number in numbers.values()):
                 raise ValueError
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise self.error(f"node {name!r}: {IMMEDIATES} is {text[:60]!r}") from None
-        return sorted(found.items())
+        return sorted(numbers.items())
 
     def _draw(self, name: str, text: str | None, draws: int) -> int:
         if text is None:

@@ -151,12 +151,12 @@ class GraphWriter:
         def document(graph: Graph) -> dict[str, Any]:
             return GraphWriter(graph, self.portable, self.constants).document()
 
-        made = control_flow.write(node, self.portable, document)
+        loop = control_flow.write(node, self.portable, document)
         names = node.op.signature.inputs
-        entries = [self._entry(node.inputs[index], int(names[index] in node.op.signature.aux)) for index in made.inputs]
-        written = {key: format_value(value) for key, value in made.attributes.items()} | self._hidden(node)
+        entries = [self._entry(node.inputs[index], int(names[index] in node.op.signature.aux)) for index in loop.inputs]
+        written = {key: format_value(value) for key, value in loop.attributes.items()} | self._hidden(node)
         name = node.name or self._fresh(node.op.name.strip("_"))
-        return {**_node(made.name, name, written, entries), "subgraphs": made.subgraphs}
+        return {**_node(loop.name, name, written, entries), "subgraphs": loop.subgraphs}
 
     def _hidden(self, node: Node) -> dict[str, str]:
         attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
@@ -192,23 +192,23 @@ def in_order_of_use(graph: Graph) -> tuple[Node, ...]:
     its running statistics in the order of the calls.
     """
     before = _before_it(graph)
-    found: dict[Node, None] = {}
+    ordered: dict[Node, None] = {}
     stack = [(value.node, False) for value in reversed(graph.outputs)]
     while stack:
         node, ready = stack.pop()
-        if node in found:
+        if node in ordered:
             continue
-        waits_for = [] if ready else [value.node for value in reversed(node.values_in) if value.node not in found]
+        waits_for = [] if ready else [value.node for value in reversed(node.values_in) if value.node not in ordered]
         if before and not ready:
-            waits_for += [earlier for earlier in before.get(node, ()) if earlier not in found]
+            waits_for += [earlier for earlier in before.get(node, ()) if earlier not in ordered]
         if waits_for:
             stack.append((node, True))
             stack += [(other, False) for other in waits_for]
         else:
-            found[node] = None
+            ordered[node] = None
     for value in graph.inputs:
-        found.setdefault(value.node)
-    return tuple(found)
+        ordered.setdefault(value.node)
+    return tuple(ordered)
 
 
 def _before_it(graph: Graph) -> dict[Node, list[Node]]:

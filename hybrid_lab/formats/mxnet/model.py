@@ -47,11 +47,11 @@ def load_params(path: str | PathLike[str]) -> dict[str, np.ndarray]:
                 f"the file holds {len(arrays)} arrays without names; a model's file needs names", path=path
             )
         return {}
-    found: dict[str, np.ndarray] = {}
+    by_name: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         plain = name[4:] if name[:4] in ("arg:", "aux:") else name
-        if plain in found:
+        if plain in by_name:
             raise ArchiveError(f"the parameter {plain!r} appears twice", path=path)
         if array is not None:
-            found[plain] = array
-    return found
+            by_name[plain] = array
+    return by_name

@@ -1,4 +1,4 @@
-"""How MXNet's files name our operators: scalar and equal-shape forms, output counts, attributes to ignore."""
+"""The names of operators in MXNet's files: scalar and equal-shape forms, output counts, attributes to ignore."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ALWAYS_WRITTEN: dict[str, tuple[str, ...]] = {
 REWRITTEN: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("transpose", "axes"): lambda axes: tuple(axis % len(axes) for axis in axes),
 }
-"""(operator, attribute) -> the value as MXNet takes it: its transpose knows no negative axes."""
+"""(operator, attribute) -> a function to the value as MXNet takes it: its transpose refuses negative axes."""
 
 OUTPUT_COUNTS: dict[str, int] = {
     "BatchNorm": 3,

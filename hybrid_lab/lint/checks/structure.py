@@ -34,7 +34,7 @@ def _hands_on(method: ast.FunctionDef) -> bool:
 
 
 def _count(value: Value) -> int | None:
-    """How many outputs a return value is; None if it is not known."""
+    """The number of outputs in a return value; None if it is not known."""
     if value.kind is Kind.SEQUENCE:
         return len(value.items) if value.items is not None else None
     return 1 if value.is_one_tensor else None

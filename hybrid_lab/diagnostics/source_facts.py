@@ -1,4 +1,4 @@
-"""What the user wrote where a rule refused: the tensor's expression and the words of the rule, read from the source.
+"""The source at the place where a trace refused code: the tensor's expression and the facts for the rule's message.
 
 A trace knows tensors by the names of graph nodes; people know them by the text of their code. The instruction that was
 running says which piece of syntax asked for numbers, and the frame which names are tensors.
@@ -34,7 +34,7 @@ _BETWEEN = {"COPY", "SWAP", "TO_BOOL", "NOP", "EXTENDED_ARG", "CACHE", "NOT_TAKE
 
 
 @dataclass
-class Written:
+class SourceFacts:
     """code: the rule that fits the syntax (a `while` is HL122, a truth HL121); tensor: its expression; facts: of the
     rule's message and rewrite.
     """
@@ -44,7 +44,7 @@ class Written:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def written(code: str, frame: FrameType, is_it: Question, is_tensor: Question) -> Written | None:
+def source_facts(code: str, frame: FrameType, is_it: Question, is_tensor: Question) -> SourceFacts | None:
     """The words of the user for what rule `code` refused in `frame`; None where the source is not at hand or says
     something else.
 
@@ -137,8 +137,8 @@ class _Site:
             return
         start = (place.lineno, place.col_offset or 0)
         ending = self._ends.get((place.end_lineno or place.lineno, place.end_col_offset), ())
-        found = [(begin, node) for begin, node in ending if begin <= start and isinstance(node, kinds)]
-        yield from (node for _, node in sorted(found, key=itemgetter(0), reverse=True))
+        ending_here = [(begin, node) for begin, node in ending if begin <= start and isinstance(node, kinds)]
+        yield from (node for _, node in sorted(ending_here, key=itemgetter(0), reverse=True))
 
     def node(self, *kinds: type) -> Any:
         """The node of one of these kinds that the instruction belongs to."""
@@ -168,12 +168,12 @@ class _Site:
         raise _Elsewhere
 
 
-def _words(code: str, site: _Site) -> Written:
+def _words(code: str, site: _Site) -> SourceFacts:
     operation = site.operation
     if operation.startswith(("CALL", "PRECALL")):
         return _call(code, site, site.node(ast.Call))
     if operation in ("LOAD_ATTR", "LOAD_METHOD"):
-        return Written(code, site.name(site.node(ast.Attribute).value))
+        return SourceFacts(code, site.name(site.node(ast.Attribute).value))
     if operation == "STORE_ATTR":
         return _stored(code, site, site.node(ast.Attribute))
     if operation in _ITEMS:
@@ -189,10 +189,10 @@ def _words(code: str, site: _Site) -> Written:
     if operation in _UNPACKS:
         return _unpacked(code, site, site.node(ast.Tuple, ast.List))
     if operation in _WALKS:
-        return Written(code, site.name(site.consumed()))
+        return SourceFacts(code, site.name(site.consumed()))
     if operation == "CONTAINS_OP":
         left = site.node(ast.Compare).left
-        return Written(code, _condition_name(left, site), {"construct": "in", "condition": site.text(left)})
+        return SourceFacts(code, _condition_name(left, site), {"construct": "in", "condition": site.text(left)})
     if operation in _TRUTHS or "JUMP" in operation:
         return _truth(code, site, site.consumed())
     raise _Elsewhere
@@ -202,10 +202,10 @@ def _condition_name(node: ast.AST, site: _Site) -> str:
     return site.root(node) or site.name(node)
 
 
-def _call(code: str, site: _Site, call: ast.Call) -> Written:
+def _call(code: str, site: _Site, call: ast.Call) -> SourceFacts:
     everything = [*call.args, *(keyword.value for keyword in call.keywords)]
     if code in ("HL123", "HL106") and site.operation == "CALL_FUNCTION_EX":
-        return Written("HL123", site.name(site.pick(part for part in call.args if isinstance(part, ast.Starred))))
+        return SourceFacts("HL123", site.name(site.pick(part for part in call.args if isinstance(part, ast.Starred))))
     if code == "HL164":
         return _array(code, site, everything)
     function, spelled = site.value(call.func), site.text(call.func)
@@ -215,20 +215,22 @@ def _call(code: str, site: _Site, call: ast.Call) -> Written:
         facts = {"call": spelled}
         if inspect.ismodule(owner):
             facts["operator"] = _below_namespace(spelled)
-        return Written(code, site.name(site.pick(everything)), facts)
+        return SourceFacts(code, site.name(site.pick(everything)), facts)
     chosen = site.pick(everything)
     if code == "HL121" and function in (any, all, bool):
         condition = call.args[0]
-        return Written(code, _condition_name(condition, site), {"construct": name, "condition": site.text(condition)})
+        return SourceFacts(
+            code, _condition_name(condition, site), {"construct": name, "condition": site.text(condition)}
+        )
     if code == "HL121" and function in (max, min, sorted):
-        return Written("HL125", site.name(chosen), {"call": name})
+        return SourceFacts("HL125", site.name(chosen), {"call": name})
     if code == "HL162" or (code in ("HL121", "HL125", "HL126") and _of_numpy(function)):
         tensor = site.name(chosen)
         facts = {"call": spelled, "rewrite": instead_of(name, call, tensor, site.text)}
-        return Written("HL162", tensor, facts)
+        return SourceFacts("HL162", tensor, facts)
     if getattr(function, "__module__", None) == "math":
         spelled = f"math.{getattr(function, '__name__', name)}"
-    return Written(code, site.name(chosen), {"call": spelled} if code == "HL125" else {})
+    return SourceFacts(code, site.name(chosen), {"call": spelled} if code == "HL125" else {})
 
 
 def _below_namespace(spelled: str) -> str:
@@ -245,7 +247,7 @@ def _of_numpy(function: object) -> bool:
     return str(home).partition(".")[0] == "numpy"
 
 
-def _array(code: str, site: _Site, candidates: list[ast.expr]) -> Written:
+def _array(code: str, site: _Site, candidates: list[ast.expr]) -> SourceFacts:
     """An array that met a Symbol: `is_it` knows the array."""
     values = [site.value(part) for part in candidates]
     chosen = next((p for p, v in zip(candidates, values, strict=True) if v is not UNKNOWN and site.is_it(v)), None)
@@ -255,48 +257,48 @@ def _array(code: str, site: _Site, candidates: list[ast.expr]) -> Written:
             raise _Elsewhere
         chosen = open_ones[0]
     text = site.text(chosen)
-    return Written(code, text, {"expression": text})
+    return SourceFacts(code, text, {"expression": text})
 
 
-def _stored(code: str, site: _Site, target: ast.Attribute) -> Written:
+def _stored(code: str, site: _Site, target: ast.Attribute) -> SourceFacts:
     statement = site.around(target)
     value = getattr(statement, "value", None)
     tensor = site.name(value) if isinstance(statement, ast.Assign | ast.AnnAssign) and value is not None else None
-    return Written(code, tensor, {"target": site.text(target)})
+    return SourceFacts(code, tensor, {"target": site.text(target)})
 
 
-def _item(code: str, site: _Site, node: ast.Subscript) -> Written:
+def _item(code: str, site: _Site, node: ast.Subscript) -> SourceFacts:
     if code == "HL126":
-        return Written(code, site.name(node.slice), {"construct": site.text(node)})
+        return SourceFacts(code, site.name(node.slice), {"construct": site.text(node)})
     facts: dict[str, Any] = {"change": "deleted", "construct": "del"} if site.operation == "DELETE_SUBSCR" else {}
     if code == "HL133":
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         facts["index"] = site.text(next((part for part in parts if site.root(part)), node.slice))
-    return Written(code, site.name(node.value), facts)
+    return SourceFacts(code, site.name(node.value), facts)
 
 
-def _operation(code: str, site: _Site, node: ast.AugAssign | ast.BinOp) -> Written:
+def _operation(code: str, site: _Site, node: ast.AugAssign | ast.BinOp) -> SourceFacts:
     if isinstance(node, ast.BinOp):
         if code in ("HL163", "HL164"):
             return _array("HL164", site, [node.left, node.right])
-        return Written(code, site.name(site.pick([node.left, node.right])), {"call": site.text(node)})
+        return SourceFacts(code, site.name(site.pick([node.left, node.right])), {"call": site.text(node)})
     if code == "HL164":
         return _array(code, site, [node.value])
     if isinstance(node.target, ast.Subscript):
-        return Written("HL141" if code == "HL142" else code, site.name(node.target.value))
-    return Written(code, site.text(node.target), {"right": right_side(node, site.text)})
+        return SourceFacts("HL141" if code == "HL142" else code, site.name(node.target.value))
+    return SourceFacts(code, site.text(node.target), {"right": right_side(node, site.text)})
 
 
-def _unpacked(code: str, site: _Site, target: ast.Tuple | ast.List) -> Written:
+def _unpacked(code: str, site: _Site, target: ast.Tuple | ast.List) -> SourceFacts:
     around: Any = site.around(target)
     count = None if any(isinstance(part, ast.Starred) for part in target.elts) else len(target.elts)
     if isinstance(around, ast.Assign):
-        return Written(code, site.name(around.value), {"count": count})
+        return SourceFacts(code, site.name(around.value), {"count": count})
     name = site.root(around.iter) if isinstance(around, ast.For | ast.comprehension) else None
-    return Written(code, name, {"count": count})
+    return SourceFacts(code, name, {"count": count})
 
 
-def _truth(code: str, site: _Site, condition: ast.AST) -> Written:
+def _truth(code: str, site: _Site, condition: ast.AST) -> SourceFacts:
     """The syntax that asks for the truth of `condition`."""
     around = site.around(condition)
     while isinstance(around, ast.BoolOp) and condition is around.values[-1]:
@@ -306,7 +308,7 @@ def _truth(code: str, site: _Site, condition: ast.AST) -> Written:
             around = site.around(around) if around is not None else None
         condition, construct = around.subject, "match"
     elif isinstance(around, ast.While):
-        return Written("HL122", _condition_name(condition, site))
+        return SourceFacts("HL122", _condition_name(condition, site))
     elif isinstance(around, ast.UnaryOp):
         construct = "not"
     elif isinstance(around, ast.BoolOp):
@@ -317,4 +319,6 @@ def _truth(code: str, site: _Site, condition: ast.AST) -> Written:
         construct = "chained comparison"
     else:
         construct = "elif" if isinstance(around, ast.If) and site.source(around).startswith("elif") else "if"
-    return Written(code, _condition_name(condition, site), {"construct": construct, "condition": site.text(condition)})
+    return SourceFacts(
+        code, _condition_name(condition, site), {"construct": construct, "condition": site.text(condition)}
+    )
