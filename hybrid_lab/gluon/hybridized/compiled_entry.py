@@ -69,22 +69,29 @@ class CompiledEntry(tape.Entry):
     ) -> Sequence[Any]:
         return self._run(douts, True, leaves)
 
-    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[object]) -> list[np.ndarray | None]:
-        """Per gradient the array of the leaf that may take it: of its type, on the host, and read by nobody here."""
+    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[Any]) -> list[Any]:
+        """Per gradient the memory of the leaf that may take it: of its type, and read by nobody here; or None."""
+        assert self.program.backward is not None
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
-        places: list[np.ndarray | None] = []
-        assert self.program.backward is not None
-        for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
-            leaf, target = leaves[index], None
-            if leaf is not None:
-                view, buffer = leaf.grad.host_view, leaf.grad.buffer
-                alike = view.shape == value.shape and view.dtype == value.dtype and view.flags.c_contiguous
-                free = buffer.device is None and id(buffer) not in read
-                # A user's Function may have returned the very array as a gradient.
-                target = view if alike and free and not any(np.may_share_memory(view, head) for head in heads) else None
-            places.append(target)
-        return places
+        pairs = zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True)
+        wanted = [(leaves[index], value) for index, value in pairs]
+        return [
+            None
+            if leaf is None
+            or id(leaf.grad.buffer) in read
+            or (leaf.grad.shape, leaf.grad.host_view.dtype) != (value.shape, value.dtype)
+            else self._place(leaf.grad, heads)
+            for leaf, value in wanted
+        ]
+
+    def _place(self, grad: NDArray, heads: list[Any]) -> Any:
+        """The array that may take a gradient in place of `grad`, or None. heads : the gradients of the outputs"""
+        view = grad.host_view
+        if grad.buffer.device is not None or not view.flags.c_contiguous:
+            return None
+        # A user's Function may have returned the very array as a gradient.
+        return None if any(np.may_share_memory(view, head) for head in heads) else view
 
     def _run(
         self,

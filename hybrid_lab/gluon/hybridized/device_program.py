@@ -21,17 +21,14 @@ from hybrid_lab.gluon.hybridized.structure import unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
-from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import Kept
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 _NO_DRAWS = (0, 0)
 _link = tape.link
-_wrap = NDArray.wrap_device
 
 
 def program_for(
@@ -61,10 +58,33 @@ def program_for(
     return kind(name, flags, neutral, leaves, training, recording, cache)
 
 
-class DeviceProgram(Program):
-    """A Program on tensors. device : torch's"""
+class DeviceCompiledEntry(CompiledEntry):
+    """The tape's entry for a call of a DeviceProgram."""
 
-    device: Any
+    __slots__ = ()
+
+    @property
+    def device(self) -> Any:
+        return self.program.device
+
+    @property
+    def takes_leaves(self) -> bool:  # type: ignore[override]
+        return self.kept is not None
+
+    def _head(self, dout: Any) -> Any:
+        return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
+
+    def _place(self, grad: NDArray, heads: list[Any]) -> Any:
+        view, buffer = grad.host_view, grad.buffer
+        if view.size != buffer.host.size or any(overlaps(grad, head) for head in heads):
+            return None
+        return buffer.space(self.device).view(view.shape)
+
+
+class DeviceProgram(Program):
+    """A Program on tensors."""
+
+    _entry_class = DeviceCompiledEntry
 
     def _bind(self, num_data: int) -> None:
         self.device = self.forward.device
@@ -72,8 +92,6 @@ class DeviceProgram(Program):
         self._packs, self.ones = False, None
         # The parameters' memory on the device at the last call: while it is the same, so is what the forward reads.
         self._memory: list[Any] = []
-        self._positions = [index for kind, index in self.special.sources if kind == "input" and index >= num_data]
-        self._positions = [index - num_data for index in self._positions]
 
     def _shortest(self) -> Any:
         return None
@@ -93,11 +111,8 @@ class DeviceProgram(Program):
             held = self._refresh(versions)
         if rng is None:
             rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
-        begin, kept = self._begin, None
-        if begin is None:
-            results = self._run([*data, *held[1]], rng)
-        else:
-            results, kept = begin([*data, *held[1]], rng)
+        raw = [*data, *held[1]]
+        results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
         before = [*(leaf.buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
         if self._effects:
             states = [
@@ -106,10 +121,13 @@ class DeviceProgram(Program):
             ]
             with boundary.interrupts:  # the statistics of all layers or of none
                 take_all(states, results[self._num_outputs :])
-        outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
+        outputs = self._wrapped(results)
         if self.backward is not None:
-            self._record_tensors(leaves, data, held[1], outputs, kept, rng, before)
+            self._record(leaves, raw, outputs, kept, rng, before)
         return outputs[0] if self._plain else unflatten(self.neutral.out_spec, iter(outputs))
+
+    def _wrapped(self, results: Sequence[Any]) -> list[NDArray]:
+        return [NDArray.wrap_device(result, self.context) for result in results[: self._num_outputs]]
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
         device, buffers = self.device, self._buffers
@@ -131,53 +149,6 @@ class DeviceProgram(Program):
         self._held = known, raw
         return self._held
 
-    def _record_tensors(
-        self,
-        leaves: Sequence[NDArray],
-        data: list[Any],
-        parameters: list[Any],
-        outputs: list[NDArray],
-        kept: Kept | None,
-        rng: tuple[int, int],
-        before: list[int],
-    ) -> None:
-        """As `_record`: what the backward reads stays on the device."""
-        links = self._links_of(leaves)
-        if not any(links):
-            return
-        values, buffers = self._tensors_for_backward(leaves, data, parameters, outputs, kept)
-        entry = DeviceCompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
-        node = tape.Node(entry, links, len(outputs))
-        for index in self._recorded:
-            outputs[index].tape_link = tape.Output(node, index)
-
-    def _tensors_for_backward(
-        self,
-        leaves: Sequence[NDArray],
-        data: list[object],
-        parameters: list[object],
-        outputs: list[NDArray],
-        kept: Kept | None,
-    ) -> tuple[list[Any], list[Buffer]]:
-        values = [data[index] for index in self._kept_leaves]
-        values += [parameters[index] for index in self._positions]  # a recorded call reads every parameter
-        buffers: list[Buffer] = [leaves[index].buffer for index in self._kept_leaves]
-        buffers += self._kept_buffers
-        for index in self._kept_outputs:
-            values.append(outputs[index].raw(self.device))
-            buffers.append(outputs[index].buffer)
-        if kept is not None:
-            values += [kept.saved[index] for index in self._kept_saved]
-        return values, buffers
-
-    def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:
-        data = [leaf.raw(self.device) for leaf in leaves]
-        parameters = [array.raw(self.device) for array in self._arrays]
-        inputs = [*data, *parameters]
-        results, kept = (self._run(inputs, rng), None) if self._begin is None else self._begin(inputs, rng)
-        outputs = [_wrap(result, self.context) for result in results[: self._num_outputs]]
-        return *self._tensors_for_backward(leaves, data, parameters, outputs, kept), kept
-
 
 def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
     """`_take` of many arrays at once."""
@@ -189,37 +160,3 @@ def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
     torch._foreach_copy_(places, list(tensors))
     for array in arrays:
         array.buffer.written_on_device()
-
-
-class DeviceCompiledEntry(CompiledEntry):
-    """The tape's entry for a call of a DeviceProgram."""
-
-    __slots__ = ()
-
-    @property
-    def device(self) -> Any:
-        return self.program.device  # type: ignore[attr-defined]
-
-    @property
-    def takes_leaves(self) -> bool:  # type: ignore[override]
-        return self.kept is not None
-
-    def _head(self, dout: Any) -> Any:
-        return dout.contiguous() if is_tensor(dout) else to_device(np.asarray(dout), self.device)
-
-    def _places(self, leaves: Sequence[tape.Leaf | None], douts: list[object]) -> list[Any]:
-        """Per gradient the memory on the device that may take it."""
-        read = {id(buffer) for buffer in self.buffers}
-        heads = [dout for dout in douts if dout is not None]
-        places: list[Any] = []
-        assert self.program.backward is not None
-        for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
-            leaf, target = leaves[index], None
-            if leaf is not None:
-                view, buffer = leaf.grad.host_view, leaf.grad.buffer
-                whole = view.size == buffer.host.size
-                alike = view.shape == value.shape and view.dtype == value.dtype
-                if whole and alike and id(buffer) not in read and not any(overlaps(leaf.grad, head) for head in heads):
-                    target = buffer.space(self.device).view(view.shape)
-            places.append(target)
-        return places

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,8 @@ _NO_DRAWS = (0, 0)
 class Program:
     """One compiled call: the forward executable, and the backward one where the call is recorded.
 
+    device : torch's, on whose memory the executables work; None for the host
+
     cache : the programs of the same Block
     precision : the mixed precision it computes in, or None
     together : forward and backward of a recorded call, where something is kept from one to the other
@@ -63,6 +65,9 @@ class Program:
     differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
     given : per output, whether it is one of these
     """
+
+    device: Any = None
+    _entry_class: ClassVar[type[CompiledEntry]] = CompiledEntry
 
     def __init__(
         self,
@@ -175,11 +180,9 @@ class Program:
         self._packed, self._quiet, self._patience = False, 0, 1
 
         # What the backward reads, in the order of `split`: inputs (data, parameters), outputs, saved values, heads.
-        input_sources = [index for kind, index in special.sources if kind == "input"]
-        self._kept_leaves = [index for index in input_sources if index < num_data]
-        self._kept_arrays = [self._arrays[index - num_data] for index in input_sources if index >= num_data]
-        self._kept_views = [array.host_view for array in self._kept_arrays]
-        self._kept_buffers = [array.buffer for array in self._kept_arrays]
+        self._kept_inputs = [index for kind, index in special.sources if kind == "input"]
+        self._kept_leaves = [index for index in self._kept_inputs if index < num_data]
+        self._kept_buffers = [self._buffers[index - num_data] for index in self._kept_inputs if index >= num_data]
         self._kept_outputs = [index for kind, index in special.sources if kind == "output"]
         self._kept_saved = [index for kind, index in special.sources if kind == "saved"]
         self.heads = [index for kind, index in special.sources if kind == "head"]
@@ -288,13 +291,9 @@ class Program:
                 for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
                     # A state may be an input of the call as well as a parameter.
                     (leaves[index] if index < self._num_data else self._arrays[index - self._num_data]).assign(new)
-        context = self.context
-        if self._num_outputs == 1:
-            outputs = [_wrap(results[0], context)]
-        else:
-            outputs = [_wrap(result, context) for result in results[: self._num_outputs]]
+        outputs = [_wrap(results[0], self.context)] if self._num_outputs == 1 else self._wrapped(results)
         if self.backward is not None:
-            self._record(leaves, outputs, kept, rng, before)
+            self._record(leaves, raw, outputs, kept, rng, before)
         if self._plain:
             return outputs[0]
         return unflatten(self.neutral.out_spec, iter(outputs))
@@ -302,6 +301,7 @@ class Program:
     def _record(
         self,
         leaves: Sequence[NDArray],
+        raw: Sequence[Any],
         outputs: list[NDArray],
         kept: Kept | None,
         rng: tuple[int, int],
@@ -309,13 +309,13 @@ class Program:
     ) -> None:
         """Put the call on the tape, with everything that its backward reads; outputs without a history stay off it.
 
-        before : versions of all inputs and parameters as the forward read them
+        raw : the inputs and parameters as the forward read them; before : their versions
         """
         links = self._links_of(leaves)
         if not any(links):
             return
-        values, buffers = self._for_backward(leaves, outputs, kept)
-        entry = CompiledEntry(self, leaves, values, buffers, kept, rng, before, outputs)
+        values, buffers = self._for_backward(leaves, raw, outputs, kept)
+        entry = self._entry_class(self, leaves, values, buffers, kept, rng, before, outputs)
         node = tape.Node(entry, links, len(outputs))
         for index in self._recorded:
             outputs[index].tape_link = tape.Output(node, index)
@@ -330,35 +330,30 @@ class Program:
         return tuple([None if index in self._idle else link for index, link in enumerate(links)])
 
     def _for_backward(
-        self, leaves: Sequence[NDArray], outputs: Sequence[NDArray], kept: Kept | None
-    ) -> tuple[list[np.ndarray], list[Buffer]]:
+        self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: Kept | None
+    ) -> tuple[list[Any], list[Buffer]]:
         """The values that the backward reads, without output gradients, and the buffers of the first of them."""
-        values: list[np.ndarray] = []
-        buffers: list[Buffer] = []
-        for index in self._kept_leaves:
-            leaf = leaves[index]
-            values.append(leaf.host_view)
-            buffers.append(leaf.buffer)
-        if self._kept_arrays:
-            values += self._kept_views
-            buffers += self._kept_buffers
+        values = [raw[index] for index in self._kept_inputs]
+        buffers = [leaves[index].buffer for index in self._kept_leaves]
+        buffers += self._kept_buffers
         for index in self._kept_outputs:
             # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
             output = outputs[index]
-            values.append(output.host_view)
+            values.append(output.raw(self.device))
             buffers.append(output.buffer)
         if kept is not None:
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
 
-    def run_again(
-        self, leaves: Sequence[NDArray], rng: tuple[int, int]
-    ) -> tuple[list[np.ndarray], list[Buffer], Kept | None]:
+    def _wrapped(self, results: Sequence[Any]) -> list[NDArray]:
+        """The outputs among an executable's results."""
+        return [_wrap(result, self.context) for result in results[: self._num_outputs]]
+
+    def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:
         """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
-        raw = [array.raw() for array in (*leaves, *self._arrays)]
+        raw = [array.raw(self.device) for array in (*leaves, *self._arrays)]
         results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
-        outputs = [_wrap(result, self.context) for result in results[: self._num_outputs]]
-        return *self._for_backward(leaves, outputs, kept), kept
+        return *self._for_backward(leaves, raw, self._wrapped(results), kept), kept
 
     def heads_among(self, given: tuple[bool, ...]) -> Heads:
         """The outputs among the given ones whose gradients lead anywhere."""
@@ -368,9 +363,7 @@ class Program:
         """This program with a backward for other outputs."""
         program = copy.copy(self)
         program.differentiated = heads
-        types = self.special.inputs
-        shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
-        program._compile(self._flags, program._specialize(shapes, dtypes, self.special.wrt))
+        program._compile(self._flags, program._specialize(*self._types, self.special.wrt))
         program._bind(self._num_data)
         return program
 
@@ -412,12 +405,15 @@ class Program:
         return known[1]
 
     @property
+    def _types(self) -> tuple[list[Shape], list[np.dtype]]:
+        """Shapes and dtypes of all inputs and parameters."""
+        return [value.shape for value in self.special.inputs], [value.dtype for value in self.special.inputs]
+
+    @property
     def one_step(self) -> bool:
         """Whether a call stays one step of the history where its gradients are differentiated."""
         if self._one_step is None:
-            types = self.special.inputs
-            shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
-            self._one_step = one_step(self.neutral, shapes, dtypes, self.training, self.special.wrt, self.precision)
+            self._one_step = one_step(self.neutral, *self._types, self.training, self.special.wrt, self.precision)
         return self._one_step
 
     def gradient(
@@ -430,11 +426,9 @@ class Program:
         """
         key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
         if key not in self._gradients:
-            types = self.special.inputs
-            shapes, dtypes = [value.shape for value in types], [value.dtype for value in types]
             start = time.perf_counter()
             try:
-                graph, present = gradient_graph(self.neutral, shapes, dtypes, self.training, wrt, self.precision, heads)
+                graph, present = gradient_graph(self.neutral, *self._types, self.training, wrt, self.precision, heads)
                 name, compiled = f"{self.block_name} (gradient)", None
                 if present:
                     compiled = type(self)(name, self._flags, graph, inputs, self.training, True, self.cache)
