@@ -43,7 +43,7 @@ _modes = tape.state
 _link = tape.link
 _ARRAYS = {NDArray}
 
-#: How many graphs of one Block's code are kept before the one goes that was not compiled for longest.
+#: How many graphs of one Block's code are kept; the one least recently compiled is dropped first.
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
 
@@ -54,16 +54,16 @@ _compiled: weakref.WeakSet[GraphCache] = weakref.WeakSet()
 
 
 def forget_all_programs() -> None:
-    """Drop every compiled program, so that each call is compiled for things as they are now (see `contrib.amp`).
+    """Drop every compiled program, because a setting of the process changed (see `contrib.amp`).
 
-    Traces stay, but for those of code that asked for dtypes.
+    Traces stay, except those of code that read dtypes.
     """
     for cache in (*_compiled, *traced):
         cache.forget_programs(and_dtypes=True)
 
 
 _of_the_parent: list[Any] = []
-"""In a forked child: programs of the parent, which are never run, nor freed, as that might wait for its threads."""
+"""In a forked child: the parent's programs. They never run, and are never freed, which might wait for its threads."""
 
 
 def _forked() -> None:
@@ -77,7 +77,7 @@ forks.in_child(_forked)
 
 
 def _below(block: Block) -> Iterator[Block]:
-    """Every place of a block below `block`, in order."""
+    """All blocks below `block`, in order; a shared one as often as it occurs."""
     for child in block._children.values():
         yield child
         yield from _below(child)
@@ -88,10 +88,10 @@ def _same(one: list[Block], two: list[Block]) -> bool:
 
 
 class GraphCache:
-    """Everything that hybridization made of one block: its neutral graphs, and the programs compiled from them.
+    """The neutral graphs of one block, and the programs compiled from them.
 
-    variants : graphs by input structure; pinned : graphs that a file brought, which win over the code
-    _used : for each of the variants a number that grows with its latest use
+    variants : traced graphs by input structure; pinned : graphs from a file, which are used instead of the code
+    _used : per variant a number that grows with each use
     compiled : the programs
     """
 
@@ -143,7 +143,7 @@ class GraphCache:
             self.forget_programs()
 
     def forget_programs(self, and_dtypes: bool = False) -> None:
-        """Drop compiled programs, keep the traces. and_dtypes : but not those of code that read a dtype"""
+        """Drop compiled programs, keep the traces. and_dtypes : drop the traces of code that read a dtype, too"""
         with self._lock:
             if and_dtypes:
                 self._reported = False
@@ -169,12 +169,12 @@ class GraphCache:
         return spec, tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
 
     def note_call(self, kind: tuple[Spec, tuple[object, ...]] | None) -> None:
-        """Remember the kind of an eager call that came to its end: the first since parameters were made or cast."""
+        """Remember the kind of a completed eager call, the first since parameters were made or cast."""
         if kind is not None:
             self.called, self.called_at = kind, changes.count
 
     def note_cast(self, dtype: DTypeLike | None) -> None:
-        """From now on the block is called with floating numbers of this type, until a call shows otherwise."""
+        """Assume that the block is called with floating inputs of this dtype, until a call shows otherwise."""
         if self.called is not None:
             spec, types = self.called
             name = dtype_of(dtype).name
@@ -203,9 +203,7 @@ class GraphCache:
                     del self.variants[gone.in_spec]
 
     def pin(self, graphs: Sequence[NeutralGraph]) -> None:
-        """Let these graphs win over the code, in eager and hybrid calls. An empty sequence gives the code back its
-        say.
-        """
+        """Use these graphs instead of the code, in eager and hybrid calls; with an empty sequence, the code again."""
         with self._lock:
             self.pinned = {}
             self.clear()
@@ -339,7 +337,7 @@ class GraphCache:
         return self._find(spec, leaves)(leaves)
 
     def call_one(self, leaf: NDArray) -> Any:
-        """The call with one array: the program of the last call, where it is for arrays like this one."""
+        """The call with one array: takes the program of the last call if its signature is the same."""
         program, view = self.compiled.latest, leaf.host_view
         if (
             program is not None
@@ -355,7 +353,7 @@ class GraphCache:
         return self._find(ONE_TENSOR, (leaf,))((leaf,))
 
     def _find(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
-        """The program for such a call as things are now, compiled if there is none."""
+        """The program with the signature of this call, compiled if there is none."""
         recording, training = bool(_modes.recording), bool(_modes.training)
         call = (
             spec,
@@ -392,7 +390,7 @@ class GraphCache:
     def _compile(self, call: Call, leaves: Sequence[NDArray]) -> Program:
         location = capture()
         with self._lock, without_collecting():
-            known = self.compiled.find(call)  # of another thread
+            known = self.compiled.find(call)  # another thread may have compiled it
             if known is not None:
                 return known
             spec, _, training, recording, *_ = call

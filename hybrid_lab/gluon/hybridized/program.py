@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 MAX_PACKED = 4
-"""Programs of one Block whose engine may keep copies of the parameters; the one packed longest ago gives its up."""
+"""How many programs of one Block may have packed parameters; the one packed first gives its copies up."""
 LARGE = 1 << 18
-"""Gradients of so many bytes are written into the parameters' `grad` at once, not copied there."""
+"""From this many bytes on, a backward writes gradients directly into the parameters' `grad`, without a copy."""
 MAX_PATIENCE = 64
-"""Calls with unchanged parameters before they are packed: one at first, twice as many each time that was in vain."""
+"""Calls with unchanged parameters before the engine packs them: one at first; doubled when they change afterwards."""
 
 _wrap = NDArray.wrap
 _link = tape.link
@@ -58,12 +58,12 @@ class Program:
 
     cache : the programs of the same Block
     precision : the mixed precision it computes in, or None
-    together : forward and backward of a recorded call, where something is kept from one to the other
-    shape, dtype, context, tracked : of a single input array, by which the next call finds its program at once
+    together : forward and backward of a recorded call, if the forward saves values for the backward
+    shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
     short : a function for the call with a single array, where nothing but the forward is to be done
     checked : `buffer.changes.count` when `still_valid` last looked
     differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
-    given : per output, whether it is one of these
+    given : per output, whether the backward differentiates it
     """
 
     device: Any = None
@@ -103,7 +103,7 @@ class Program:
             wrt += [len(leaves) + index for index, (_, wanted) in enumerate(self.requests) if wanted]
         graph = neutral.graph
         sources = [graph.inputs[index] for index in wrt]
-        # Outputs that have a history: those that something recorded leads to, by whatever operators.
+        # Outputs that depend on recorded inputs; and those that do so through differentiable operators only.
         reached, leading = led_to(graph, sources), led_to(graph, sources, differentiable=True)
         self._recorded = [index for index, value in enumerate(graph.outputs) if value in reached]
         self._leading = frozenset(index for index, value in enumerate(graph.outputs) if value in leading)
@@ -153,7 +153,7 @@ class Program:
             self.prologue = self.cache.prologue(special.prologue, arrays, engine, options)
 
     def _bind(self, num_data: int) -> None:
-        """Look up once what every call needs."""
+        """Prepare once what every call needs."""
         special, graph = self.special, self.neutral.graph
         self._num_data, self._num_outputs = num_data, len(graph.outputs)
         self._draws = graph.draws
@@ -202,7 +202,7 @@ class Program:
         self.short = self._shortest()
 
     def _shortest(self) -> Any:
-        """The call with a single array where there is nothing else to do, or None."""
+        """A function for calls with a single array that only run the forward; None if a call has more to do."""
         run, context = self._run, self.context
         if self._reads_parts or self._effects or self._draws or not self._plain or self._num_outputs != 1:
             return None

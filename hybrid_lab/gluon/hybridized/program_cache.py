@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 _NO_DRAWS = (0, 0)
 
-#: How many programs of one Block are kept before the one goes that was not called for longest.
+#: How many programs of one Block are kept; the least recently called one is dropped first.
 MAX_PROGRAMS = 64
-#: A Signature without its requests.
+#: A Signature without its `requests`, which change when the grad_req of a parameter does.
 Call = tuple[Any, ...]
 
 
@@ -40,8 +40,8 @@ class ProgramCache:
 
     programs : by Signature, the one called last at the end; latest : the program of the last call
     compilations : the first compile and the latest ones, in order; kinds : how many there were of each kind
-    specializations : the graphs of earlier calls, for those of other sizes
-    heads : per neutral graph, the outputs that the backwards of its calls differentiated of late
+    specializations : the specialized graphs of earlier calls, which serve calls of other sizes
+    heads : per neutral graph, the outputs that recent backward passes started from
     packed : the few programs whose engine keeps copies of the parameters; lock : held to change them and the prologues
     compiling : held while one of the programs is compiled: the lock of the GraphCache
     """
@@ -65,8 +65,8 @@ class ProgramCache:
     # -- programs --------------------------------------------------------------------------------------------
 
     def find(self, call: Call) -> Program | None:
-        """The program for such calls as things are now: that of the last such call, or one for the gradients that the
-        parameters ask for now. None if there is none.
+        """The program with the signature of this call and the gradients that parameters ask for now; None if there is
+        none. The program of the last call like it is tried first.
         """
         signature = self._current.get(call)
         program = None if signature is None else self.programs.get(signature)
@@ -83,12 +83,12 @@ class ProgramCache:
         return program
 
     def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
-        """Keep a program as the one for such calls, and let the one go that was not called for longest."""
+        """Keep a new program for calls like this one; drop the least recently called program if there are too many."""
         signature = Signature(*call)._replace(requests=program.requests)
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)
         self._outdated.discard(signature)
-        if signature in self.programs:  # parameters got other arrays: let the old ones go
+        if signature in self.programs:  # parameters got other arrays: drop the programs of the old ones
             self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {signature}
             for other in (signature, *self._outdated):
                 self._retire(other)
@@ -99,7 +99,7 @@ class ProgramCache:
         self.note(Compilation(signature, reason, seconds, program, place, kind))
 
     def _retire(self, signature: Signature) -> None:
-        """Nobody calls the program any more: give up what others hold of it, and remember no more than what it was."""
+        """Drop a program. Its compilations keep a summary of it for `mx.explain`."""
         program = self.programs.pop(signature)
         program.retire()
         gone = [program, *program.companions()]
@@ -110,7 +110,7 @@ class ProgramCache:
             del self._current[signature[:-1]]
 
     def switch(self, old: Program, new: Program) -> None:
-        """From now on calls run another program of the same signature."""
+        """Replace a program by another one of the same signature."""
         with self.compiling:
             for signature in [signature for signature, program in self.programs.items() if program is old]:
                 self.programs[signature] = new
@@ -132,10 +132,10 @@ class ProgramCache:
         self.note(Compilation(None, reason, seconds, program, capture(), kind))
 
     def note(self, item: Compilation) -> None:
-        """Count a compile, and warn where there have been many. Modes and recording are not blamed: they are few."""
+        """Count a compile, and warn if there have been many. Compiles for other modes or recording do not count."""
         self.compilations.append(item)
         if len(self.compilations) > recompiles.KEPT:
-            del self.compilations[1]  # the first and the latest tell most
+            del self.compilations[1]  # the first and the latest say most
         self.kinds[item.kind] += 1
         avoidable = sum(self.kinds[kind] for kind in REMEDIES)
         if avoidable >= self._warn_at:
@@ -152,7 +152,7 @@ class ProgramCache:
     # -- what they have in common ----------------------------------------------------------------------------
 
     def prologue(self, graph: Graph, arrays: list[NDArray], engine: Engine, options: dict[str, bool]) -> Prologue:
-        """The prologue of another program where it is the same one, compiled otherwise."""
+        """The prologue of another program if it computes the same, else a new one."""
         with self.lock:
             for known in self._prologues:
                 if known.serves(graph, arrays):
@@ -163,7 +163,7 @@ class ProgramCache:
 
 
 class Prologue:
-    """What a Block computes from its parameters alone, in prediction: held until one of them is written to.
+    """The values that a Block computes from its parameters alone, in prediction; kept until a parameter is written to.
 
     arrays : the parameters it reads
     """

@@ -80,7 +80,7 @@ class Signature(NamedTuple):
 
 @dataclass
 class Retired:
-    """What is remembered of a program that is called no more: graphs and reports, but no arrays and no memory.
+    """The summary of a dropped program: graphs and reports, but no arrays and no memory.
 
     forward, backward : executables that cannot run
     """
