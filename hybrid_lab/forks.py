@@ -25,7 +25,7 @@ def lock() -> threading.Lock:
     return made
 
 
-def rlock() -> Any:
+def rlock() -> threading.RLock:
     """A threading.RLock that is open in a forked child, unless the thread that forked holds it."""
     made: Any = threading.RLock()
     _locks.add(made)

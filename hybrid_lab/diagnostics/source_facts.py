@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from .expression import one_line, right_side, root_name, tensor_name
 from .rules.numpy_calls import instead_of
 
 Question = Callable[[Any], bool]
+Kind = TypeVar("Kind", bound=ast.AST)
 
 UNKNOWN = object()
 """An expression whose value cannot be told without running code."""
@@ -128,7 +129,7 @@ class _Site:
     def around(self, node: ast.AST) -> ast.AST | None:
         return self.parents.get(node)
 
-    def nodes(self, kinds: type | tuple[type, ...], instruction: dis.Instruction) -> Iterator[Any]:
+    def nodes(self, kinds: tuple[type[Kind], ...], instruction: dis.Instruction) -> Iterator[Kind]:
         """Nodes at an instruction's place. A method on a line of its own is noted without the lines before it, so
         what ends there counts too, the shortest first.
         """
@@ -140,7 +141,7 @@ class _Site:
         ending_here = [(begin, node) for begin, node in ending if begin <= start and isinstance(node, kinds)]
         yield from (node for _, node in sorted(ending_here, key=itemgetter(0), reverse=True))
 
-    def node(self, *kinds: type) -> Any:
+    def node(self, *kinds: type[Kind]) -> Kind:
         """The node of one of these kinds that the instruction belongs to."""
         for node in self.nodes(kinds, self.instruction):
             return node
@@ -180,14 +181,19 @@ def _words(code: str, site: _Site) -> SourceFacts:
         return _item(code, site, site.node(ast.Subscript))
     if operation == "BINARY_OP":
         node = site.node(ast.AugAssign, ast.BinOp, ast.Subscript)
-        return _item(code, site, node) if isinstance(node, ast.Subscript) else _operation(code, site, node)
+        if isinstance(node, ast.Subscript):
+            return _item(code, site, node)
+        assert isinstance(node, ast.AugAssign | ast.BinOp)
+        return _operation(code, site, node)
     if operation == "COMPARE_OP":
         if code != "HL164":
             return _truth(code, site, site.node(ast.expr, ast.pattern))  # since 3.13 it asks for the truth itself
         compared = site.node(ast.Compare)
         return _array(code, site, [compared.left, *compared.comparators])
     if operation in _UNPACKS:
-        return _unpacked(code, site, site.node(ast.Tuple, ast.List))
+        target = site.node(ast.Tuple, ast.List)
+        assert isinstance(target, ast.Tuple | ast.List)
+        return _unpacked(code, site, target)
     if operation in _WALKS:
         return SourceFacts(code, site.name(site.consumed()))
     if operation == "CONTAINS_OP":

@@ -89,7 +89,7 @@ def unknown_name(
 def suggesting(module: str, where: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module that users know as `where`: raises UnknownNameError with the nearest names."""
 
-    def missing(name: str) -> Any:
+    def missing(name: str) -> object:
         there = sys.modules[module]
         raise unknown_name(where, name, getattr(there, "__all__", None) or vars(there))
 

@@ -72,7 +72,7 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
     return value
 
 
-def render(value: Any, *, lines: int = 2) -> bytes:
+def render(value: object, *, lines: int = 2) -> bytes:
     """UTF-8 JSON with object keys, which are texts, in their given order: the same value gives the same bytes.
 
     lines : the outermost levels of which each item has a line of its own. Raises ValueError for NaN.
@@ -80,7 +80,7 @@ def render(value: Any, *, lines: int = 2) -> bytes:
     return (_text(value, lines) + ("\n" if lines else "")).encode("utf-8")
 
 
-def _text(value: Any, lines: int) -> str:
+def _text(value: object, lines: int) -> str:
     if lines and value and isinstance(value, dict):
         return "{\n" + ",\n".join([f"{_encode(key)}:{_text(item, lines - 1)}" for key, item in value.items()]) + "}"
     if lines and value and isinstance(value, list):

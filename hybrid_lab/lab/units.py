@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
@@ -15,6 +15,7 @@ from hybrid_lab.insight.reference import region_in
 from hybrid_lab.lab.messages import GraphGroup, GroupKind
 
 if TYPE_CHECKING:
+    from hybrid_lab.engines.triton.run.steps import KernelOperator
     from hybrid_lab.ops.framework.operator import Operator
 
 PROLOGUE: Final = "prologue"
@@ -117,10 +118,10 @@ def _described(op: Operator, region: Region) -> tuple[GroupKind, str, str, list[
     kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
     launches = f", {count(len(sources), 'launch')}" if len(sources) > 1 else ""
     text = "\n\n".join(source.text for source in sources if hasattr(source, "text"))  # the vendor's has none
-    return "kernel", f"{operators}, {kinds}{launches}", text, [*_notes(op)]
+    return "kernel", f"{operators}, {kinds}{launches}", text, [*_notes(cast("KernelOperator", op))]
 
 
-def _notes(op: Any) -> Iterator[str]:
+def _notes(op: KernelOperator) -> Iterator[str]:
     """The launches in words: how many programs, of which tiles, and the bytes they move."""
     from hybrid_lab.engines.triton.kernels import launches_of
 
