@@ -38,7 +38,7 @@ def _scope(call: str, recording: bool | None, training: bool | None) -> tape.Mod
 
 
 def record(train_mode: bool = True) -> tape.Mode:
-    """`with autograd.record():` notes what is computed, so that `backward()` can differentiate it.
+    """`with autograd.record():` records the computations inside, so that `backward()` can differentiate them.
 
     train_mode : whether Dropout, BatchNorm and the like behave as in training
     """
@@ -46,7 +46,7 @@ def record(train_mode: bool = True) -> tape.Mode:
 
 
 def pause(train_mode: bool = False) -> tape.Mode:
-    """`with autograd.pause():` notes nothing, inside `record()`."""
+    """`with autograd.pause():` records nothing; for use inside `record()`."""
     return _scope("autograd.pause()", False, train_mode)
 
 

@@ -114,8 +114,8 @@ def _generator() -> np.random.Generator:
 class Initializer:
     """Base of all initializers. Keyword arguments given here are what `dumps()` writes.
 
-    A custom initializer overrides `_init_weight(self, name, arr)` and writes `arr[:] = values`; one that is to be found
-    by its name is decorated with `@init.register`.
+    A custom initializer overrides `_init_weight(self, name, arr)` and writes `arr[:] = values`; to create it by
+    its name, decorate it with `@init.register`.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -285,7 +285,7 @@ class Constant(Initializer):
 
 
 def _at_least_0(name: str, setting: str, value: float) -> float:
-    """A setting that says how far numbers are spread. Raises AttributeSpecError below 0 and for NaN."""
+    """A setting that must be at least 0, such as a standard deviation. Raises AttributeSpecError, also for NaN."""
     if not value >= 0:
         raise AttributeSpecError(f"init.{name}: {setting}={value!r}; a number of at least 0 is needed")
     return value

@@ -37,7 +37,7 @@ _WEIGHTS = ("_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean"
 
 
 def _graph(symbol: object, shape: Mapping[str, Sequence[int]] | None) -> Graph:
-    """The graph of a Symbol or of a called HybridBlock; with shapes where those of the inputs are given."""
+    """The graph of a Symbol or of a called HybridBlock; with shapes if the shapes of the inputs are given."""
     known: dict[str, Any] = {}
     if not isinstance(symbol, Symbol):
         from hybrid_lab.gluon import HybridBlock, access

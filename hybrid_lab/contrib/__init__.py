@@ -1,4 +1,4 @@
-"""What MXNet keeps in `mx.contrib`: `amp`, training in mixed precision."""
+"""MXNet's `mx.contrib`, of which `amp` is here: training in mixed precision."""
 
 from typing import TYPE_CHECKING
 

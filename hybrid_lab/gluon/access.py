@@ -1,7 +1,7 @@
-"""What the rooms above read and change in Blocks, Parameters and Trainers, beside their public methods.
+"""Access of other rooms to members of Blocks, Parameters and Trainers that are not public.
 
-Functions: a public method of Block would take its name from the users' own classes, and names of MXNet that start with
-an underscore stay as ported code knows them.
+These are functions, because a public method of Block could collide with a method of a user's class, and because MXNet's
+names with an underscore must stay for ported code.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def mean(parameter: Parameter) -> NDArray:
 def load_values(parameter: Parameter, values: NDArray, ctx: Context | Sequence[Context] | None = None) -> None:
     """Take `values`, already of the right dtype, as the Parameter's values; initialize it if need be.
 
-    The Parameter may keep `values` itself, so nobody else may use it afterwards.
+    The Parameter may keep `values` itself: the caller must not use it afterwards.
     """
     parameter._load_init(values, ctx, True)
 
 
 def deferred_init(parameter: Parameter) -> DeferredInit | None:
-    """What a Parameter waits for whose `initialize()` was called before its shape was known; else None."""
+    """The postponed `initialize()` of a Parameter whose shape was not known then; None for any other Parameter."""
     return parameter._deferred_init
 
 

@@ -304,7 +304,7 @@ class Block:
         self._structure_changed()
 
     def _stay_float32(self, dtype: DTypeLike | None) -> Collection[Parameter]:
-        """The parameters of this block itself that `cast(dtype)` makes float32, whatever `dtype` is."""
+        """The own parameters that `cast(dtype)` makes float32, for any `dtype`."""
         return ()
 
     # -- files -------------------------------------------------------------------------------------------------

@@ -1,6 +1,4 @@
-"""Forward hooks: the handle that `register_forward_hook` returns, to take the hook off again, and where hooks do not
-run.
-"""
+"""Forward hooks: the handle that removes one, and a warning about hooks that do not run."""
 
 from __future__ import annotations
 
@@ -49,13 +47,13 @@ class HookHandle:
 
 
 def has_hooks(block: Block) -> bool:
-    """Whether the user hooked this Block; what this package hooks for a while does not count."""
+    """Whether the user registered hooks on this Block; hooks of this package do not count."""
     hooks = (*block._forward_pre_hooks.values(), *block._forward_hooks.values())
     return any(of_user(getattr(hook, "__module__", None)) for hook in hooks)
 
 
 def warn_of_hooks(block: Block, outer: Block) -> None:
-    """Say that the hooks of a Block do not run while it is a part of the graph of `outer`."""
+    """Warn that the hooks of a Block do not run while the Block is a part of the graph of `outer`."""
     logger.warning(
         f"the forward hooks of {block.name} ({type(block).__name__}) run once, on Symbols, while {outer.name} is "
         f"traced, and not in its calls: hook {outer.name} itself, or call {outer.name}.hybridize(False) while hooks "

@@ -41,13 +41,13 @@ class NameScope(names.Prefix):
             try:
                 self._counts = {}
                 managers.append(self)
-            except BaseException:  # Ctrl-C, or Python's recursion limit: nobody will leave this scope
+            except BaseException:  # Ctrl-C, or Python's recursion limit: __exit__ will not be called
                 self.__exit__()
                 raise
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Cut to what was there: a scope inside that was broken off half-way goes with this one.
+        # Restore the lengths of before. This also removes inner scopes whose __exit__ was interrupted.
         depth, self._counts = self._before.pop()
         del names.managers()[depth:]
 
@@ -60,8 +60,8 @@ def open_scopes() -> list[NameScope]:
 def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
     """The full prefix of a new Block and the dictionary its parameters go to.
 
-    prefix : given by the user, behind which the counter is not used; params : the dictionary it shares weights with;
-    hint : its class's name in lower case
+    prefix : from the user, used without a counter, or None; params : the dictionary to share weights with;
+    hint : the class's name in lower case
     """
     scope = next((item for item in reversed(names.managers()) if isinstance(item, NameScope)), None)
     if scope is None:

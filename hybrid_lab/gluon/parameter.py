@@ -255,7 +255,7 @@ class Parameter:
     def _load_init(self, data: NDArray, ctx: Context | Sequence[Context] | None = None, own: bool = False) -> None:
         """Take `data` (already of the right dtype) as the values, initializing the parameter if need be.
 
-        own : nobody else uses `data`: a parameter without values may keep it in place of a copy
+        own : the caller gives `data` away, so that a parameter without values may keep it instead of a copy
         """
         if self._data is not None:
             self.set_data(data)

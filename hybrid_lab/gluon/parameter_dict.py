@@ -1,4 +1,4 @@
-"""ParameterDict: the parameters of a Block by name, and what is done to all of them at once."""
+"""ParameterDict: the parameters of a Block by name, and operations on all of them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class _Work:
         """Keep the result or the error for the thread that asked. An interrupt is also raised in the running thread."""
         try:
             self.result = self.action()
-        except Exception as error:  # whatever the request raised belongs to the thread that waits for it
+        except Exception as error:  # raised again in the thread that waits for the result
             self.error = error
         except BaseException:
             self.error = HybridLabError(
@@ -146,7 +146,7 @@ class StepBoundary:
                 work.run()
 
     def _take(self, wanted: _Work | None = None) -> _Work | None:
-        """Remove `wanted`, or the first that waits, from the queue; None where somebody else took it."""
+        """Remove `wanted`, or the first work, from the queue; None where another thread has taken it."""
         with self.lock:
             if wanted is None:
                 return self._waiting.popleft() if self._waiting else None

@@ -139,8 +139,10 @@ class SymbolBlock(HybridBlock):
         return block
 
     def _stay_float32(self, dtype: DTypeLike | None) -> set[Parameter]:
-        """Those of a BatchNorm in the graph where `dtype` is float16 or bfloat16, as in nn.BatchNorm. They are known by
-        their names, too, as in MXNet: code that calls F.BatchNorm itself may have cast its own parameters.
+        """The parameters of BatchNorms in the graph, if `dtype` is float16 or bfloat16, as in nn.BatchNorm.
+
+        Their names must end like those of nn.BatchNorm, as in MXNet: code that calls F.BatchNorm itself may have cast its
+        own parameters.
         """
         float32: set[Parameter] = set()
         if is_narrow(dtype_of(dtype)):

@@ -1,4 +1,4 @@
-"""Backward: from heads to the leaves behind them, step by step in the opposite order of recording."""
+"""Backward passes: from heads to leaves, through the recorded steps in reverse order."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def _step_back(
     last: bool,
     in_place: bool = False,
 ) -> None:
-    """The gradients of one node's inputs from those of its outputs."""
+    """Compute the gradients of one node's inputs from the gradients of its outputs."""
     entry = node.entry
     assert entry is not None
     arrived = collected.arrived

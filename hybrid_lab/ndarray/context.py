@@ -1,4 +1,4 @@
-"""Contexts: which device an array belongs to, and the one that new arrays get."""
+"""Contexts: the devices that arrays belong to, and the current context, which new arrays get."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def resolve(ctx: Context | str | None) -> Context:
 
 
 def _usable_gpus() -> tuple[int, str]:
-    """How many GPUs can be used, and what is missing where that is none. Triton's interpreter stands in for one."""
+    """How many GPUs can be used, and what is missing if there is none. Triton's interpreter counts as a GPU."""
     from hybrid_lab.engines.triton.run import availability
 
     if availability.setting():

@@ -1,7 +1,7 @@
 """`nd.contrib.foreach`, `while_loop` and `cond`: plain Python loops over recorded calls, with the meaning of a graph's.
 
-A call takes one draw number, and what is drawn inside comes from a stream of its own, as in the compiled operators, so
-that random numbers are the same eager and hybrid.
+A call takes one draw number. Draws inside are numbered in a stream of their own, as in the compiled operators, so that
+random numbers are the same in eager and hybrid calls.
 """
 
 from __future__ import annotations

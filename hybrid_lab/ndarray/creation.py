@@ -1,4 +1,4 @@
-"""Making arrays: from values, by shape, as ranges; and the functions of MXNet's `nd` that are not one operator."""
+"""Making arrays: from values, by shape, as ranges; and functions of MXNet's `nd` that are no operators."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     """A new array with the values of a list, a NumPy array, an NDArray or a number.
 
     dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
-    Raises DTypeError for what is no array of numbers.
+    Raises DTypeError for anything but numbers.
     """
     ctx = resolve(ctx)
     if isinstance(source_array, NDArray):

@@ -27,7 +27,7 @@ def interpret(
     """The outputs of a neutral graph; auxiliary states among `arrays` are updated in place in a training-mode run.
 
     arrays : one per graph input
-    rng : (seed, base) of an earlier run whose random numbers are to come again; None reserves new draws
+    rng : (seed, base) of an earlier run, to repeat its random numbers; None reserves new draws
     update : False leaves the auxiliary states alone
     cast : whether mixed precision, where it is on, converts inputs of operators as in any eager call
     """

@@ -109,7 +109,7 @@ def invoke(
     if inferred is None:
         _check_count(op, raw)
         inferred = infer(op, *key)
-        plain = key in op.inferred  # else it computes in float32 what is bfloat16
+        plain = key in op.inferred  # not for bfloat16 that is computed in float32
 
     if plain and op.run_keywords <= _PLAIN and op.signature.outputs == 1 and not (tracked and state.recording):
         if out is None:
@@ -400,7 +400,7 @@ class EagerEntry(tape.Entry):
         ]
 
         def lowered(starts: list[Any]) -> Sequence[NDArray]:
-            # The draws of the call come again.
+            # Repeat the draws of the call.
             numbered = Namespace(
                 lambda op, inputs: invoke(op, inputs, rng=self._rng if op.random else None, cast=False)
             )

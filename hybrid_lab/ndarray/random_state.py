@@ -78,7 +78,7 @@ class RandomState:
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
-        """Put the operators' draw counter back at the end: what runs inside shifts nobody's numbers."""
+        """Restore the operators' draw counter at the end, so that draws inside do not change later numbers."""
         streams = list(self._inner.streams)
         with self._lock:
             before = self._seed, self._draws

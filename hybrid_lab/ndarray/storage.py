@@ -35,8 +35,8 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
 
 
 def load(fname: str | PathLike[str]) -> Loaded:
-    """What `save` (or MXNet) wrote: a list, or a dict where names were given. A safetensors file, whatever its name, is
-    a dict. Raises ArchiveError.
+    """The arrays that `save` (or MXNet) wrote: a list, or a dict where they have names. A safetensors file, under any
+    file name, gives a dict. Raises ArchiveError.
     """
     from hybrid_lab.formats.arrays import read_arrays
 

@@ -1,7 +1,7 @@
 """Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
 
 An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in
-place. It gets them in pieces that fit the processor's cache, so no memory is allocated in the steady state.
+place. It gets them in pieces that fit the processor's cache, and allocates no memory after the first step.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate now: the scheduler's, else the one that was set."""
+        """The current rate: from the scheduler if there is one, else as set."""
         return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
 
     def set_learning_rate(self, lr: float) -> None:
@@ -255,7 +255,7 @@ class Optimizer:
         return scratch
 
     def rates(self, lr: float, count: int) -> Any:
-        """What `element_update` gets as `rates`: the learning rate, corrected for the number of updates if need be."""
+        """The argument `rates` of `element_update`: the learning rate; some optimizers correct it for `count`."""
         return lr
 
     def element_update(
@@ -278,7 +278,7 @@ class Optimizer:
         return None
 
     def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
-        """What changes from step to step, by name, as `graph_step` gets it besides rescale_grad."""
+        """The numbers that change from step to step, by name: inputs of `graph_step`, besides rescale_grad."""
         return {"lr": self.rates(lr, count), "wd": wd}
 
     def scaled_numbers(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
@@ -309,7 +309,7 @@ class Optimizer:
     # -- saving ------------------------------------------------------------------------------------------------
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The settings as JSON-able values: what is saved with a Trainer's states."""
+        """The settings as values that JSON can hold; they are saved with a Trainer's states."""
         plain = (bool, int, float, str, type(None))
         return {
             key: value

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent and what is close to it: SGD, NAG, Signum."""
+"""Stochastic gradient descent and its variants: SGD, NAG, Signum."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What `nd.<operator>` does when a Symbol reaches it: recorded in 2.x-style code, refused with HL163 in
-hybrid_forward.
-"""
+"""Calls of `nd.<operator>` on Symbols: part of the graph in 2.x-style code, refused with HL163 in hybrid_forward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Symbol refuses: attributes, methods and Python protocols that need numbers, each with its rule."""
+"""Attributes, methods and Python protocols that a Symbol refuses because they need numbers, each with its rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of `sym` that are not one record each: creation, random and contrib namespaces, loading."""
+"""The functions of `sym` that are not generated from a record: creation, random, contrib, loading."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Symbol(GraphQuestions, Refusals):
 
 
 class TracedArray(Symbol):
-    """What a 2.x-style forward(x) gets during a trace: a Symbol that knows its shape and dtype for the inputs at hand.
+    """The input of a traced 2.x-style forward(x): a Symbol that knows its shape and dtype for the inputs of this trace.
 
     Reading them makes the trace a variant that holds only for these shapes; each read is noted with its line.
     """

@@ -39,7 +39,7 @@ def convert_hybrid_block(
     block : hybridized and called once, so that it has a graph
     target_dtype_ops, fp32_ops, conditional_fp32_ops : as for `amp.init`
     excluded_sym_names : names of nodes that take their inputs as they come
-    ctx : where its parameters go; None means where those of `block` are
+    ctx : the contexts of its parameters; None means the contexts of the parameters of `block`
     cast_optional_params : keep parameters that nothing reads in float32 in the low precision
 
     Raises HybridLabError where the block has no graph, SettingError for unknown operators, nodes or dtypes.

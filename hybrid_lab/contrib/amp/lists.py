@@ -38,7 +38,7 @@ def list_widest_type_cast(target_dtype: object = "float16") -> list[str]:
 
 
 def list_lp16_fp32_ops(target_dtype: object = "float16") -> list[str]:
-    """The operators that compute in whatever their inputs are."""
+    """The operators that compute in the dtype of their inputs."""
     precision = _precision(target_dtype)
     return sorted(name for name in _others(precision) if not _is_strict(name, precision))
 

@@ -1,4 +1,4 @@
-"""LossScaler: the factor that keeps small gradients in the range of float16, found by trying."""
+"""LossScaler: the factor that keeps small gradients in the range of float16, adjusted while training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WINDOW = 2000
 
 
 class LossScaler:
-    """Halved where gradients overflow, doubled after 2000 steps in which none did.
+    """The loss scale: halved when gradients overflow, doubled after 2000 steps without an overflow.
 
     loss_scale : the factor for the next loss
     steps : looked at so far; skipped : of them, those whose gradients were not finite

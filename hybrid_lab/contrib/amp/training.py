@@ -1,4 +1,4 @@
-"""Scaling the loss for a Trainer, and its gradients back."""
+"""Scaling the loss for a Trainer, and unscaling its gradients."""
 
 from __future__ import annotations
 

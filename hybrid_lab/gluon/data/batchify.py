@@ -45,7 +45,7 @@ def _as_array(item: object) -> np.ndarray:
 
 
 def as_batch(values: np.ndarray) -> NDArray:
-    """The NDArray of a batch, which takes the memory over."""
+    """The NDArray of a batch."""
     return nd_array(values, dtype=values.dtype)
 
 

@@ -79,7 +79,7 @@ class RecurrentCell(Block):
 
         inputs : one tensor in `layout`, or a list of steps, (N, C) each
         begin_state : the states to begin with; None means zeros
-        merge_outputs : True gives one tensor, False a list of steps, None whichever is at hand
+        merge_outputs : True gives one tensor, False a list of steps, None the form that needs no conversion
         valid_length : (N,) lengths of the sequences; outputs behind a sequence's end are 0 and its states stay
         """
         self.reset()

@@ -1,4 +1,4 @@
-"""Sequences and states on arrays and on Symbols alike: one tensor or a list of steps, lengths, zeros to begin with."""
+"""Sequences and states, on arrays and on Symbols: one tensor or a list of steps, lengths, states of zeros."""
 
 from __future__ import annotations
 
