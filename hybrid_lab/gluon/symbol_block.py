@@ -141,7 +141,7 @@ class SymbolBlock(HybridBlock):
     def _stay_float32(self, dtype: DTypeLike | None) -> set[Parameter]:
         """The parameters of BatchNorms in the graph, if `dtype` is float16 or bfloat16, as in nn.BatchNorm.
 
-        Their names must end like those of nn.BatchNorm, as in MXNet: code that calls F.BatchNorm itself may have cast its
+        Their names must end like in nn.BatchNorm, as in MXNet: code that calls F.BatchNorm itself may have cast its
         own parameters.
         """
         float32: set[Parameter] = set()

@@ -85,7 +85,7 @@ class CompiledEntry(tape.Entry):
             for leaf, value in wanted
         ]
 
-    def _place(self, grad: NDArray, heads: list[Any]) -> Any:
+    def _place(self, grad: NDArray, heads: list[Any]) -> np.ndarray | None:
         """The array that may take a gradient in place of `grad`, or None. heads : the gradients of the outputs"""
         view = grad.host_view
         if grad.buffer.device is not None or not view.flags.c_contiguous:
