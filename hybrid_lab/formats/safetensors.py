@@ -110,19 +110,19 @@ class SafetensorsFile:
         """The tensor as an array of its own in native byte order; KeyError if there is none of that name."""
         return self._read(name)[0]
 
-    def with_digest(self, name: str) -> tuple[np.ndarray, memoryview | bytes, str]:
+    def with_digest(self, name: str) -> tuple[np.ndarray, memoryview, str]:
         """The tensor, its bytes in the file, and the SHA-256 of its dtype, shape and bytes in hexadecimal."""
         array, raw = self._read(name)
         return array, raw, tensor_digest(array.dtype, array.shape, raw)
 
-    def _read(self, name: str) -> tuple[np.ndarray, memoryview | bytes]:
+    def _read(self, name: str) -> tuple[np.ndarray, memoryview]:
         info = self.infos[name]
-        array = self._source.array(len(self.header) + info.start, info.shape, info.dtype)
+        array = np.empty(info.shape, info.dtype)
         raw = _bytes(array)
+        self._source.read_into(raw, len(self.header) + info.start)
         if info.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self._error(f"tensor {name!r} has bool elements other than 0 and 1")
-        native = info.dtype if info.dtype.isnative else info.dtype.newbyteorder("=")
-        return array.astype(native, copy=False), raw
+        return array if info.dtype.isnative else array.astype(info.dtype.newbyteorder("=")), raw
 
     @property
     def size(self) -> int:
@@ -191,10 +191,10 @@ class SafetensorsFile:
 
 
 def _counts(value: object) -> bool:
-    return isinstance(value, list) and set(map(type, value)) <= {int} and min(value, default=0) >= 0
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview | bytes) -> str:
+def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview) -> str:
     """SHA-256 over dtype, shape and bytes, so that equal bytes of another form are another tensor."""
     digest = hashlib.sha256(f"{tag_of(dtype)}{list(shape)}\n".encode())
     digest.update(raw)
@@ -207,13 +207,13 @@ def _little(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
-def little_bytes(array: np.ndarray) -> memoryview | bytes:
+def little_bytes(array: np.ndarray) -> memoryview:
     """The bytes of an array as a file has them; not copied where it is contiguous and little-endian."""
     return _bytes(_little(array))
 
 
-def _bytes(array: np.ndarray) -> memoryview | bytes:
-    return array.reshape(-1).view(np.uint8).data if array.size else b""
+def _bytes(array: np.ndarray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)

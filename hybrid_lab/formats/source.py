@@ -91,12 +91,15 @@ class Source:
     def __getitem__(self, place: slice) -> bytes:
         start, stop, _ = place.indices(self._size)
         content = bytearray(max(stop - start, 0))
-        self._file.read_into(memoryview(content), self._start + start)
+        self.read_into(memoryview(content), start)
         return bytes(content)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from `start` on."""
+        self._file.read_into(buffer, self._start + start)
 
     def array(self, start: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """A writable array in C order of the elements that begin at `start`."""
         array = np.empty(shape, dtype)
-        if array.size:
-            self._file.read_into(array.reshape(-1).view(np.uint8).data, self._start + start)
+        self.read_into(array.reshape(-1).view(np.uint8).data, start)
         return array

@@ -56,19 +56,8 @@ class Value:
         return f"<{self.node.name or self.node.op!r}{suffix}>"
 
 
-class Node:
-    """One operator call in a graph.
-
-    op : the Operator instance
-    inputs : Values, or Python scalars (immediates)
-    name : unique among a graph's named nodes; "" where the compiler made it
-    scope : path of the Block that called it, "net0.fc1"
-    location : where in the user's source it stands
-    draw : its draw number within the graph, for random operators
-    composite : the operator instance that it is a part of, "softmax3", after `decompose` took that one apart; ""
-    attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
-    shapes, dtypes : one per output, None before inference
-    """
+class _Fields:
+    """The fields of a Node while it is made. Setting them in spite of Node's __setattr__ takes three times as long."""
 
     __slots__ = (
         "__weakref__",
@@ -90,38 +79,6 @@ class Node:
     op: Operator
     inputs: tuple[Any, ...]
     outputs: tuple[Value, ...]
-
-    def __init__(
-        self,
-        op: Operator,
-        inputs: Sequence[Any] = (),
-        *,
-        name: str = "",
-        scope: str = "",
-        location: Location | None = None,
-        draw: int | None = None,
-        attrs: Mapping[str, str] | None = None,
-        shapes: tuple[Any, ...] | None = None,
-        dtypes: tuple[np.dtype, ...] | None = None,
-        composite: str = "",
-    ):
-        put = object.__setattr__
-        put(self, "op", op)
-        put(self, "inputs", tuple(inputs))
-        put(self, "name", name)
-        put(self, "scope", scope)
-        put(self, "location", location)
-        put(self, "draw", draw)
-        put(self, "attrs", attrs)
-        put(self, "shapes", shapes)
-        put(self, "dtypes", dtypes)
-        put(self, "composite", composite)
-        put(self, "serial", next(_serial))
-        values = tuple([item for item in self.inputs if type(item) is Value])
-        put(self, "values_in", self.inputs if len(values) == len(self.inputs) else values)
-        count = op.signature.outputs
-        put(self, "outputs", (Value(self, 0),) if count == 1 else tuple([Value(self, place) for place in range(count)]))
-
     name: str
     scope: str
     location: Location | None
@@ -133,6 +90,50 @@ class Node:
     serial: int
     values_in: tuple[Value, ...]
     """The inputs that are Values."""
+
+
+class Node(_Fields):
+    """One operator call in a graph.
+
+    op : the Operator instance
+    inputs : Values, or Python scalars (immediates)
+    name : unique among a graph's named nodes; "" where the compiler made it
+    scope : path of the Block that called it, "net0.fc1"
+    location : where in the user's source it stands
+    draw : its draw number within the graph, for random operators
+    composite : the operator instance that it is a part of, "softmax3", after `decompose` took that one apart; ""
+    attrs : user attributes of a variable or node, as MXNet's `__lr_mult__`
+    shapes, dtypes : one per output, None before inference
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        op: Operator,
+        inputs: Sequence[Any] = (),
+        *,
+        name: str = "",
+        scope: str = "",
+        location: Location | None = None,
+        draw: int | None = None,
+        attrs: Mapping[str, str] | None = None,
+        shapes: tuple[Any, ...] | None = None,
+        dtypes: tuple[np.dtype, ...] | None = None,
+        composite: str = "",
+    ) -> Node:
+        node: Any = _Fields()
+        node.op = op
+        node.inputs = inputs = tuple(inputs)
+        node.name, node.scope, node.location, node.composite = name, scope, location, composite
+        node.draw, node.attrs, node.shapes, node.dtypes = draw, attrs, shapes, dtypes
+        node.serial = next(_serial)
+        values = tuple([item for item in inputs if type(item) is Value])
+        node.values_in = inputs if len(values) == len(inputs) else values
+        count = op.signature.outputs
+        node.outputs = (Value(node, 0),) if count == 1 else tuple([Value(node, place) for place in range(count)])
+        node.__class__ = cls
+        return node
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("nodes are immutable; use node.replace(...)")

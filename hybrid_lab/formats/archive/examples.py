@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 def run(graph: Graph, inputs: Sequence[np.ndarray], training: bool | None) -> list[np.ndarray]:
     """The graph's outputs, without touching auxiliary states, random state or tape; never in mixed precision."""
-    arrays = [NDArray.wrap(np.ascontiguousarray(array).reshape(np.shape(array))) for array in inputs]
+    arrays = [NDArray.wrap(np.asarray(array, order="C")) for array in inputs]
     with autograd.pause(train_mode=bool(training)):
         return [output.asnumpy() for output in interpret(graph, arrays, rng=(0, 0), update=False, cast=False)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ STRUCTURE = "hybrid_lab"
 """Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
 
 DEPTH_LIMIT = 100
+Types = tuple[tuple[tuple[int, ...], str], ...]
+"""(shape, dtype name) of each data tensor."""
 
 
 @dataclass
@@ -52,7 +55,7 @@ class SavedGraph:
     out_spec: Spec
     parameters: list[str]
     observation: Observation = NOTHING_OBSERVED
-    types: tuple[Any, ...] | None = None
+    types: Types | None = None
     nested: bool = False
     named: bool = False
 
@@ -70,7 +73,7 @@ class SavedGraph:
 
 
 def write(
-    member: str, neutral: NeutralGraph, ids: Mapping[int, str], types: Any, tensors: dict[str, np.ndarray]
+    member: str, neutral: NeutralGraph, ids: Mapping[int, str], types: Types | None, tensors: dict[str, np.ndarray]
 ) -> bytes:
     """The member's bytes; arrays inside the graph go to `tensors`. ids : id() of a Parameter -> its id in the tree.
 
@@ -137,15 +140,13 @@ def parse(
         in_spec, out_spec = from_json(structure["in"]), from_json(structure["out"])
         names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
         types = _types(structure.get("types"))
-        held = structure.get("guard") or {}
-        observation = _observation(_types(held.get("types")), held.get("training"), held.get("recording"))
+        observation = _observation(structure["guard"]) if structure.get("guard") else NOTHING_OBSERVED
         variables = {value.node.name: value for value in graph.inputs}
         ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
         good = (
             type(draws) is int
             and draws >= graph.draws
-            and (observation.training is None or type(observation.training) is bool)
-            and (observation.recording is None or type(observation.recording) is bool)
+            and {type(observation.training), type(observation.recording)} <= {NoneType, bool}
             and len(names) == count_leaves(in_spec)
             and len(graph.outputs) == count_leaves(out_spec)
             and (types is None or len(types) == len(names))
@@ -186,23 +187,22 @@ def _depth(data: object) -> int:
     return depth
 
 
-def _observation(types: tuple[object, ...] | None, training: bool | None, recording: bool | None) -> Observation:
-    if types is None and training is None and recording is None:
-        return NOTHING_OBSERVED
-    places = [("shape", None)] if types is not None else []
-    places += [("mode", None)] if training is not None else []
-    places += [("recording", None)] if recording is not None else []
-    return Observation(types, training, tuple(places), recording)
+def _observation(data: dict[str, Any]) -> Observation:
+    types, training, recording = _types(data.get("types")), data.get("training"), data.get("recording")
+    observed = (("shape", types), ("mode", training), ("recording", recording))
+    places = tuple([(what, None) for what, value in observed if value is not None])
+    return Observation(types, training, places, recording)
 
 
-def _types(data: Any) -> tuple[Any, ...] | None:
+def _types(data: Sequence[tuple[list[int], str]] | None) -> Types | None:
     if data is None:
         return None
+    types = []
     for shape, dtype in data:
         if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
             raise ValueError("a bad shape")
-        dtype_of(dtype)
-    return tuple((tuple(shape), name_of(dtype_of(dtype))) for shape, dtype in data)
+        types.append((tuple(shape), name_of(dtype_of(dtype))))
+    return tuple(types)
 
 
 def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:

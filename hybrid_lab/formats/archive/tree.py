@@ -10,12 +10,14 @@ import textwrap
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.gluon import access
+from hybrid_lab.ops.framework.dtypes import DTYPES
 
 from . import layout
 
@@ -263,54 +265,95 @@ def _parameter_json(record: ParameterRecord) -> dict[str, object]:
     return written | {key: getattr(record, key) for key, usual in defaults.items() if getattr(record, key) != usual}
 
 
-class _Fields:
-    """Typed access to the fields of one JSON object; anything else than expected is an ArchiveError."""
+Kinds = dict[str, tuple[type, ...]]
+"""Name of a field -> the types that its value may have."""
 
-    def __init__(self, data: Any, what: str, path: str | None) -> None:
-        self.what, self.path = what, path
-        if not isinstance(data, dict):
-            raise self.error("is not an object")
-        self.data = data
-
-    def error(self, message: str) -> ArchiveError:
-        return ArchiveError(f"damaged archive: {self.what} {message}", path=self.path, member=layout.TREE)
-
-    def take(self, key: str, kind: type | tuple[type, ...], default: object = ...) -> Any:
-        value = self.data.get(key, default)
-        if type(value) is kind:
-            return value
-        if value is ...:
-            raise self.error(f"has no {key!r}")
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if value is not default and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            raise self.error(f"has {key}={str(value)[:60]!r}")
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        value = self.take(key, list, [])
-        if not all(isinstance(item, str) for item in value):
-            raise self.error(f"has {key}={str(value)[:60]!r}")
-        return list(value)
+_TREE: Kinds = {"blocks": (list,), "parameters": (dict,)}
+_NEEDED_OF_A_BLOCK: Kinds = {
+    "id": (int,),
+    "path": (str,),
+    "class": (str,),
+    "prefix": (str,),
+    "kind": (str,),
+    "children": (list,),
+}
+_BLOCK: Kinds = _NEEDED_OF_A_BLOCK | {
+    "parameters": (dict,),
+    "loose": (dict,),
+    "layer": (str, NoneType),
+    "config": (dict, NoneType),
+    "forward": (str, NoneType),
+    "hybridized": (bool,),
+    "flags": (dict,),
+    "graphs": (list,),
+}
+_NEEDED_OF_A_PARAMETER: Kinds = {
+    "name": (str,),
+    "shape": (list, NoneType),
+    "dtype": (str,),
+    "state": (str,),
+    "grad_req": (str,),
+}
+_PARAMETER: Kinds = _NEEDED_OF_A_PARAMETER | {
+    "lr_mult": (int, float),
+    "wd_mult": (int, float),
+    "init": (str, NoneType),
+    "constant": (bool,),
+    "differentiable": (bool,),
+}
+_CHOICES = {
+    "kind": ("plain", "hybrid", "symbol"),
+    "state": ("initialized", "deferred", "uninitialized"),
+    "grad_req": ("write", "add", "null"),
+    "dtype": DTYPES,
+}
 
 
 def from_json(data: object, path: str | None = None) -> Tree:
     """The tree in parsed JSON, checked: ids, references, no cycle. Raises ArchiveError. Unknown fields are ignored."""
-    top = _Fields(data, "the tree", path)
-    parameters = {key: _read_parameter(key, value, path) for key, value in top.take("parameters", dict).items()}
-    blocks = [_read_block(index, value, parameters, path) for index, value in enumerate(top.take("blocks", list))]
-    if not blocks:
-        raise top.error("has no blocks")
-    for block in blocks:
-        for _, child in block.children:
-            if not 0 <= child < len(blocks):
-                raise top.error(f"names the block {child}, which does not exist")
-    tree = Tree(blocks, parameters)
-    _check_shape(tree, top)
+    what = "the tree"
+    try:
+        top = _fields(data, _TREE, _TREE)
+        parameters, blocks = {}, []
+        for key, value in top["parameters"].items():
+            what = f"parameter {key[:80]!r}"
+            parameters[key] = _read_parameter(key, value)
+        for index, value in enumerate(top["blocks"]):
+            what = f"block {index}"
+            blocks.append(_read_block(index, value, parameters))
+        what = "the tree"
+        tree = Tree(blocks, parameters)
+        _check_shape(tree)
+    except ValueError as error:
+        raise ArchiveError(f"damaged archive: {what} {error}", path=path, member=layout.TREE) from None
     return tree
 
 
-def _check_shape(tree: Tree, top: _Fields) -> None:
-    """No cycles, no endless sharing, every block under the root, paths as the children say."""
+def _fields(data: object, kinds: Kinds, needed: Kinds) -> dict[str, Any]:
+    """The fields of a JSON object that have a kind. Raises ValueError for a missing one, or a value of another type."""
+    if not isinstance(data, dict):
+        raise ValueError("is not an object")
+    fields = {}
+    for key, value in data.items():
+        if key in kinds:
+            if type(value) not in kinds[key]:
+                raise ValueError(f"has {key}={str(value)[:60]!r}")
+            if key in _CHOICES and value not in _CHOICES[key]:
+                raise ValueError(f"has {key}={value[:60]!r}")
+            fields[key] = value
+    if not needed.keys() <= fields.keys():
+        raise ValueError(f"has no {next(key for key in needed if key not in fields)!r}")
+    return fields
+
+
+def _check_shape(tree: Tree) -> None:
+    """No cycles, no endless sharing, every block under the root, paths as the children say. Raises ValueError."""
+    if not tree.blocks:
+        raise ValueError("has no blocks")
+    for block in tree.blocks:
+        for _, child in block.children:
+            if not 0 <= child < len(tree.blocks):
+                raise ValueError(f"names the block {child}, which does not exist")
     depth: dict[int, int] = {}
     places = 0
     stack: list[tuple[int, str, frozenset[int]]] = [(0, "", frozenset())]
@@ -318,87 +361,52 @@ def _check_shape(tree: Tree, top: _Fields) -> None:
         number, path, above = stack.pop()
         places += 1
         if number in above or len(above) > DEPTH_LIMIT:
-            raise top.error(f"nests the block {number} in itself" if number in above else "is nested too deeply")
+            raise ValueError(f"nests the block {number} in itself" if number in above else "is nested too deeply")
         if places > 16 * len(tree.blocks) + 1000:
-            raise top.error("shares blocks too often")
+            raise ValueError("shares blocks too often")
         if number not in depth:
             depth[number] = len(above)
             if tree.blocks[number].path != path:
-                raise top.error(
+                raise ValueError(
                     f"gives block {number} the path {tree.blocks[number].path[:80]!r}, must be {path[:80]!r}"
                 )
         inner = above | {number}
         children = tree.blocks[number].children
         stack += [(child, layout.join(path, name), inner) for name, child in reversed(children)]
     if len(depth) != len(tree.blocks):
-        raise top.error(f"has {len(tree.blocks) - len(depth)} blocks outside of the root")
+        raise ValueError(f"has {len(tree.blocks) - len(depth)} blocks outside of the root")
 
 
-def _read_block(index: int, data: object, parameters: dict[str, ParameterRecord], path: str | None) -> BlockRecord:
-    fields = _Fields(data, f"block {index}", path)
-    if fields.take("id", int) != index:
-        raise fields.error("is not in its place")
+def _read_block(index: int, data: object, parameters: dict[str, ParameterRecord]) -> BlockRecord:
+    fields = _fields(data, _BLOCK, _NEEDED_OF_A_BLOCK)
+    if fields["id"] != index:
+        raise ValueError("is not in its place")
     children: list[tuple[str, int]] = []
-    for entry in fields.take("children", list):
+    for entry in fields["children"]:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) is int):
-            raise fields.error(f"has the child {str(entry)[:60]}")
+            raise ValueError(f"has the child {str(entry)[:60]}")
         children.append((entry[0], entry[1]))
     if len({name for name, _ in children}) != len(children):
-        raise fields.error("has two children with the same name")
-    kind = fields.take("kind", str)
-    if kind not in ("plain", "hybrid", "symbol"):
-        raise fields.error(f"has kind={kind[:60]!r}")
-    owned = fields.take("parameters", dict, {})
-    block = BlockRecord(
-        index,
-        fields.take("path", str),
-        fields.take("class", str),
-        fields.take("prefix", str),
-        kind,
-        children,
-        dict(owned),
-        dict(fields.take("loose", dict, {})),
-        fields.take("layer", str, None),
-        fields.take("config", dict, {} if "layer" in fields.data else None),
-        fields.take("forward", str, None),
-        fields.take("hybridized", bool, False),
-        fields.take("flags", dict, {}),
-        fields.texts("graphs"),
-    )
-    for reference in [*owned.values(), *block.loose.values()]:
+        raise ValueError("has two children with the same name")
+    if "layer" in fields:
+        fields.setdefault("config", {})
+    if not all(isinstance(member, str) for member in fields.get("graphs", ())):
+        raise ValueError(f"has graphs={str(fields['graphs'])[:60]!r}")
+    fields |= {"children": children, "class_name": fields.pop("class"), "active": fields.pop("hybridized", False)}
+    block = BlockRecord(**fields)
+    for reference in (*block.parameters.values(), *block.loose.values()):
         if not isinstance(reference, str) or reference not in parameters:
-            raise fields.error(f"names the parameter {str(reference)[:60]!r}, which does not exist")
+            raise ValueError(f"names the parameter {str(reference)[:60]!r}, which does not exist")
     return block
 
 
-def _read_parameter(key: str, data: Any, path: str | None) -> ParameterRecord:
-    fields = _Fields(data, f"parameter {key[:80]!r}", path)
-    shape = fields.take("shape", (list, type(None)))
-    if shape is not None and not all(size is None or (type(size) is int and 0 <= size < 2**48) for size in shape):
-        raise fields.error(f"has shape={str(shape)[:60]}")
-    dtype = fields.take("dtype", str)
-    from hybrid_lab.ops.framework.dtypes import DTYPES
-
-    if dtype not in DTYPES:
-        raise fields.error(f"has dtype={dtype[:60]!r}")
-    for name, allowed in (
-        ("state", ("initialized", "deferred", "uninitialized")),
-        ("grad_req", ("write", "add", "null")),
-    ):
-        if fields.take(name, str) not in allowed:
-            raise fields.error(f"has {name}={data[name][:60]!r}")
-    if data["state"] == "deferred" and shape is not None and None not in shape:
-        raise fields.error("waits for its shape, which is known")
-    return ParameterRecord(
-        key,
-        fields.take("name", str),
-        None if shape is None else tuple(shape),
-        dtype,
-        data["state"],
-        data["grad_req"],
-        float(fields.take("lr_mult", (int, float), 1.0)),
-        float(fields.take("wd_mult", (int, float), 1.0)),
-        fields.take("init", str, None),
-        fields.take("constant", bool, False),
-        fields.take("differentiable", bool, True),
-    )
+def _read_parameter(key: str, data: object) -> ParameterRecord:
+    fields = _fields(data, _PARAMETER, _NEEDED_OF_A_PARAMETER)
+    shape = fields["shape"]
+    if shape is not None:
+        if not all(size is None or (type(size) is int and 0 <= size < 2**48) for size in shape):
+            raise ValueError(f"has shape={str(shape)[:60]}")
+        if fields["state"] == "deferred" and None not in shape:
+            raise ValueError("waits for its shape, which is known")
+        fields["shape"] = tuple(shape)
+    return ParameterRecord(key, **fields)
