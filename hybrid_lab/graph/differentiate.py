@@ -13,7 +13,7 @@ from itertools import count
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.decompose import composite_names
-from hybrid_lab.graph.graph import Graph, reachable
+from hybrid_lab.graph.graph import Graph, ancestors, reachable
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.contract import check_gradient_type
@@ -253,3 +253,21 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
                 else node.outputs
             )
     return reached
+
+
+def leading_to(values: Sequence[Value], bound: bool) -> set[Value]:
+    """All Values that lead to these.
+
+    bound : not by the operators of a call, but by the steps of a gradient, which do not depend on what they take the
+        mere shape of
+    """
+
+    def inputs_of(value: Value) -> Sequence[Value]:
+        node = value.node
+        if not bound:
+            return node.leading((value.index,))
+        if node.is_mask(value.index):
+            return ()
+        return [item for at, item in enumerate(node.inputs) if isinstance(item, Value) and node.op.reads_values(at)]
+
+    return ancestors(values, inputs_of)

@@ -223,22 +223,28 @@ def reachable(values: Iterable[Value], stop: frozenset[Value] | set[Value] = fro
 _serial = attrgetter("serial")
 
 
+def ancestors(values: Iterable[Value], inputs_of: Callable[[Value], Iterable[Value]]) -> set[Value]:
+    """These, and all Values that they come from. inputs_of : Value -> those that it comes from directly"""
+    found, pending = set[Value](), list(values)
+    while pending:
+        value = pending.pop()
+        if value not in found:
+            found.add(value)
+            pending += inputs_of(value)
+    return found
+
+
 def values_read(values: Iterable[Value]) -> set[Value]:
     """These, and all Values that they are computed from: not those of which the mere shape is read, nor states that an
     operator takes only to update them.
     """
-    read, pending = set[Value](), list(values)
-    while pending:
-        value = pending.pop()
-        if value not in read:
-            read.add(value)
-            node = value.node
-            pending += [
-                item
-                for index, item in enumerate(node.inputs)
-                if isinstance(item, Value) and node.op.reads_for(value.index, index)
-            ]
-    return read
+
+    def read(value: Value) -> list[Value]:
+        node = value.node
+        items = enumerate(node.inputs)
+        return [item for at, item in items if isinstance(item, Value) and node.op.reads_for(value.index, at)]
+
+    return ancestors(values, read)
 
 
 def extract(

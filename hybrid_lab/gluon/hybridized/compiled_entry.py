@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab.gluon.hybridized.higher_order import gradient_program
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import Buffer
@@ -74,16 +75,15 @@ class CompiledEntry(tape.Entry):
         assert self.program.backward is not None
         read = {id(buffer) for buffer in self.buffers}
         heads = [dout for dout in douts if dout is not None]
-        pairs = zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True)
-        wanted = [(leaves[index], value) for index, value in pairs]
-        return [
-            None
-            if leaf is None
-            or id(leaf.grad.buffer) in read
-            or (leaf.grad.shape, leaf.grad.host_view.dtype) != (value.shape, value.dtype)
-            else self._place(leaf.grad, heads)
-            for leaf, value in wanted
-        ]
+        places: list[Any] = []
+        for index, value in zip(self.program.special.wrt, self.program.backward.graph.outputs, strict=True):
+            grad = None if leaves[index] is None else leaves[index].grad  # type: ignore[union-attr]
+            if grad is None or id(grad.buffer) in read:
+                places.append(None)
+            else:
+                alike = grad.host_view.shape == value.shape and grad.host_view.dtype == value.dtype
+                places.append(self._place(grad, heads) if alike else None)
+        return places
 
     def _place(self, grad: NDArray, heads: list[Any]) -> np.ndarray | None:
         """The array that may take a gradient in place of `grad`, or None. heads : the gradients of the outputs"""
@@ -203,7 +203,7 @@ class CompiledEntry(tape.Entry):
         if not wrt:
             return [None] * len(needed)
         heads = [douts[index] for index in sorted(wanted)]
-        compiled, wrt = program.gradient([*inputs, *heads], wanted, wrt)
+        compiled, wrt = gradient_program(program, [*inputs, *heads], wanted, wrt)
         if not wrt:
             return [None] * len(needed)
         if compiled is None:

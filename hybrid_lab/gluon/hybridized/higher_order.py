@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
@@ -13,7 +15,13 @@ from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
+from hybrid_lab.ndarray import tape
 from hybrid_lab.ops.framework.precision import Precision
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.hybridized.head_sets import Heads
+    from hybrid_lab.gluon.hybridized.program import Program
+    from hybrid_lab.ndarray.ndarray import NDArray
 
 
 def _bound_graph(
@@ -77,3 +85,29 @@ def gradient_graph(
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
     graph_of = NeutralGraph(gradient, in_spec, out_spec, (), source=neutral.source, bound=True)
     return graph_of, tuple([index for index, here in zip(wrt, present, strict=True) if here])
+
+
+def gradient_program(
+    program: Program, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
+) -> tuple[Program | None, tuple[int, ...]]:
+    """The program of a call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of them and
+    the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
+
+    Returns with it those of `wrt` at which a gradient arrives: it computes these.
+    """
+    key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
+    if key not in program.gradients:
+        start, training, cache = time.perf_counter(), program.training, program.cache
+        try:
+            graph, present = gradient_graph(program.neutral, *program.types, training, wrt, program.precision, heads)
+            name, compiled = f"{program.block_name} (gradient)", None
+            if present:
+                compiled = type(program)(name, program.flags, graph, inputs, training, True, cache)
+        except AutogradError:
+            program.gradients[key] = None, wrt
+        else:
+            program.gradients[key] = compiled, present
+            if compiled is not None:
+                cache.note_further(compiled, time.perf_counter() - start, "second", "gradients of gradients")
+    found, present = program.gradients[key]
+    return found if found is None or found.head_sets is None else found.head_sets.current, present

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -13,16 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hybrid_lab import engines
-from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
-from hybrid_lab.gluon.hybridized.higher_order import gradient_graph, one_step
+from hybrid_lab.gluon.hybridized.higher_order import one_step
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache, Prologue
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.graph.differentiate import led_to
+from hybrid_lab.graph.differentiate import leading_to, led_to
 from hybrid_lab.graph.graph import values_read
-from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ndarray import invoke as invoking
@@ -64,6 +61,7 @@ class Program:
     checked : `buffer.changes.count` when `still_valid` last looked
     differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
     given : per output, whether the backward differentiates it
+    gradients : the programs of gradients of gradients, see `higher_order.gradient_program`
     """
 
     device: Any = None
@@ -80,7 +78,7 @@ class Program:
         cache: ProgramCache,
     ):
         self.neutral = neutral
-        self.block_name, self._flags = name, flags
+        self.block_name, self.flags = name, flags
         self.entry_name = f"the hybridized block {name}"
         self.training, self.recording = training, recording
         self.precision = invoking.precision
@@ -94,7 +92,7 @@ class Program:
         self._parameters = neutral.parameters
         self._arrays = [parameter._on(parameter._data, self.context) for parameter in neutral.parameters]
         self.requests = self.requests_now()
-        self._gradients: dict[Any, tuple[Program | None, tuple[int, ...]]] = {}
+        self.gradients: dict[Any, tuple[Program | None, tuple[int, ...]]] = {}
         self._one_step: bool | None = None
         inputs: list[Any] = [*leaves, *self._arrays]
         wrt: list[int] = []
@@ -191,7 +189,7 @@ class Program:
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
-        used = _read_by(graph.outputs, not self.neutral.bound)
+        used = leading_to(graph.outputs, self.neutral.bound)
         self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
@@ -241,7 +239,7 @@ class Program:
 
     def companions(self) -> list[Program]:
         """The programs of this very call: for other outputs that are differentiated, and for gradients of gradients."""
-        gradients = [program for program, _ in tuple(self._gradients.values())]
+        gradients = [program for program, _ in tuple(self.gradients.values())]
         sets = [program.head_sets for program in (self, *gradients) if program is not None]
         return [program for each in sets if each is not None for program in each.programs.values()]
 
@@ -363,7 +361,7 @@ class Program:
         """This program with a backward for other outputs."""
         program = copy.copy(self)
         program.differentiated = heads
-        program._compile(self._flags, program._specialize(*self._types, self.special.wrt))
+        program._compile(self.flags, program._specialize(*self.types, self.special.wrt))
         program._bind(self._num_data)
         return program
 
@@ -372,7 +370,7 @@ class Program:
         if given not in self._apart:
             graph = self.neutral.graph
             chosen = [value for value, here in zip(graph.outputs, given, strict=True) if here]
-            leading = _read_by(chosen, not self.neutral.bound)
+            leading = leading_to(chosen, self.neutral.bound)
             self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
         return self._apart[given]
 
@@ -405,7 +403,7 @@ class Program:
         return known[1]
 
     @property
-    def _types(self) -> tuple[list[Shape], list[np.dtype]]:
+    def types(self) -> tuple[list[Shape], list[np.dtype]]:
         """Shapes and dtypes of all inputs and parameters."""
         return [value.shape for value in self.special.inputs], [value.dtype for value in self.special.inputs]
 
@@ -413,33 +411,8 @@ class Program:
     def one_step(self) -> bool:
         """Whether a call stays one step of the history where its gradients are differentiated."""
         if self._one_step is None:
-            self._one_step = one_step(self.neutral, *self._types, self.training, self.special.wrt, self.precision)
+            self._one_step = one_step(self.neutral, *self.types, self.training, self.special.wrt, self.precision)
         return self._one_step
-
-    def gradient(
-        self, inputs: Sequence[NDArray], heads: Heads, wrt: tuple[int, ...]
-    ) -> tuple[Program | None, tuple[int, ...]]:
-        """The program of this call's gradients with respect to the inputs and parameters numbered in `wrt`, on all of
-        them and the gradients of the outputs `heads`; None where an operator has no gradient of its gradient.
-
-        Returns with it those of `wrt` at which a gradient arrives: it computes these.
-        """
-        key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
-        if key not in self._gradients:
-            start = time.perf_counter()
-            try:
-                graph, present = gradient_graph(self.neutral, *self._types, self.training, wrt, self.precision, heads)
-                name, compiled = f"{self.block_name} (gradient)", None
-                if present:
-                    compiled = type(self)(name, self._flags, graph, inputs, self.training, True, self.cache)
-            except AutogradError:
-                self._gradients[key] = None, wrt
-            else:
-                self._gradients[key] = compiled, present
-                if compiled is not None:
-                    self.cache.note_further(compiled, time.perf_counter() - start, "second", "gradients of gradients")
-        program, present = self._gradients[key]
-        return program if program is None or program.head_sets is None else program.head_sets.current, present
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
@@ -521,20 +494,3 @@ class Program:
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
         return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"
-
-
-def _read_by(values: Sequence[Value], forward: bool) -> set[Value]:
-    """All Values that lead to these. forward : whether the operators are those of a call, or the steps of a gradient,
-    which do not depend on that of which they take the mere shape.
-    """
-    read, pending = set[Value](), list(values)
-    while pending:
-        value = pending.pop()
-        if value not in read:
-            read.add(value)
-            node = value.node
-            if forward:
-                pending += node.leading((value.index,))
-            elif not node.is_mask(value.index):
-                pending += [v for i, v in enumerate(node.inputs) if isinstance(v, Value) and node.op.reads_values(i)]
-    return read
