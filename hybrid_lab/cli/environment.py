@@ -46,7 +46,7 @@ def run_env(arguments: Namespace) -> int:
 
 
 def render(items: list[Item]) -> str:
-    """A table for the terminal; missing parts carry the reason to have them and the command that brings them."""
+    """A table for the terminal; below a missing part are its purpose and the command that installs it."""
     width = max(len(item.name) for item in items)
     lines = []
     for item in items:
@@ -57,7 +57,7 @@ def render(items: list[Item]) -> str:
 
 
 def report() -> Iterator[Item]:
-    """The whole report, item by item. One part that cannot be asked says so and does not stop the others."""
+    """The whole report, item by item. A part that fails is reported as broken, and the others follow."""
     yield Item("hybrid-lab", f"{_version.__version__} in {Path(__file__).resolve().parents[1]}")
     yield Item("python", f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
     yield Item("processors", str(os.cpu_count()))

@@ -51,7 +51,7 @@ def notebooks_folder() -> Path:
 
 
 def shipped_files(folder: Path) -> Iterator[Path]:
-    """The notebooks, relative to `folder`: they need no other file, and in a clone what they wrote lies beside them."""
+    """The notebooks, relative to `folder`: they need no other file; in a clone, their outputs are beside them."""
     for path in sorted(folder.glob("*.ipynb")):
         if path.is_file() and not path.name.startswith("."):
             yield path.relative_to(folder)

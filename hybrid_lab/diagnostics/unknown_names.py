@@ -1,4 +1,4 @@
-"""Names that modules do not have: which near ones they have, and what there is instead of MXNet's that are not here."""
+"""Errors for unknown names of modules: similar names, and replacements for names that only MXNet has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the files of this package some bytes are, and what reads them: for errors about swapped files."""
+"""Recognizes the kind of a file by its first bytes, and names its reader, for errors about swapped files."""
 
 from __future__ import annotations
 

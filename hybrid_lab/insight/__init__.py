@@ -1,4 +1,4 @@
-"""The insight room: what hybridization did with a model, as objects that print well and as plain data."""
+"""Insight: reports about what hybridization did with a model, which print as text and give plain data."""
 
 from hybrid_lab.insight.compare import Comparison, compare
 from hybrid_lab.insight.explain import Explanation, explain

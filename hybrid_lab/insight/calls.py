@@ -1,4 +1,4 @@
-"""One call of a model seen from both sides: how it runs eagerly, and what hybridize() makes of it. Changes nothing."""
+"""One call of a model, run eagerly and as hybridize() compiles it, without changing the model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The Block's name, with its path where it is not the top."""
+        """The Block's name, and its path unless it is the top."""
         return f"{self.block.name} ({self.path})" if self.path else self.block.name
 
     @property
@@ -227,7 +227,7 @@ class Compiled:
 
 
 def inputs_from(sources: Iterable[tuple[str, int]], **arrays: Sequence[object]) -> list[Any]:
-    """The inputs of a graph: each the array at a position of one kind."""
+    """The inputs of a graph from their sources: pairs of a kind of arrays and a position among them."""
     return [arrays[kind][index] for kind, index in sources]
 
 
@@ -238,7 +238,7 @@ _SETTLED = 8, 1.5
 def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     """Compile a call as hybridize() does. Raises HybridizeError where the code cannot become a graph.
 
-    Existing traces are used, as a call would; the Block's own programs, flags and counts stay as they are.
+    Existing traces are used, as in a call; the Block's own programs, flags and counts do not change.
     """
     block = call.block
     cache = access.graphs(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
@@ -263,13 +263,13 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
 
 
 def run_hybrid(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:
-    """Outputs and gradients of a real call of the compiled programs, tape and all."""
+    """Outputs and gradients of a call of the compiled programs, through the tape."""
     with unchanged(compiled.call.block):
         return _run(compiled, heads, compiled.cache)
 
 
 def run_eager(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:
-    """Outputs and gradients of the same call as written."""
+    """Outputs and gradients of the same call in eager mode."""
     block = compiled.call.block
     with as_eager(block), unchanged(block):
         return _run(compiled, heads, lambda args: block(*args))

@@ -135,7 +135,7 @@ class _Checker:
     ) -> Check:
         """Compare the outputs of one node that were computed.
 
-        right : values that are known to be right but for rounding; near them spares running a region again
+        right : values known to be right within rounding; what is near them needs no second run of a region
         """
         apart = alone = allowed = 0.0
         fine, odd, runs = True, "", cache(partial(self.again, node, hybrid))
@@ -197,7 +197,7 @@ class _Checker:
         outer: dict[Value, Value],
         hybrid: Values,
     ) -> None:
-        """Find the operator behind a wrong region whose operators are right where they can be seen: fused ones."""
+        """Find the operator behind a wrong region whose operators are right by themselves: wrong only if fused."""
         if any(not check.agrees for check in inside):
             return
 
@@ -255,7 +255,7 @@ def expose(
 
 
 def always(engine: Engine) -> Engine:
-    """The engine without its judgement of which regions are worth its while, so that single operators run on it."""
+    """The engine without its minimum of work per region, so that it compiles single operators too."""
     worth = getattr(engine, "worth", None)
     return type(engine)(worth=lambda region: None) if worth is not None else engine  # type: ignore[call-arg]
 

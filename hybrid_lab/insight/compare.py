@@ -85,10 +85,10 @@ class ValueRow:
 
 @dataclass
 class Difference:
-    """Where eager and hybrid part.
+    """A place where eager and hybrid differ.
 
     layer : "kernel" (an operator computes something else), "pass" (a pass changed the numbers), "code" (the code does
-        not compute what the graph holds) or "call" (the graphs are right, what is around them is not)
+        not compute what the graph holds) or "call" (the graphs are right, something around them is not)
     operator, type, block, line, place, excerpt : the operator and its source; text : what is wrong, a sentence
     made_by : the class of the Block, where that is a layer of this package, whose own code is not shown
     """
@@ -160,7 +160,7 @@ class Comparison(Report):
 
     @property
     def equal(self) -> bool:
-        """Whether hybrid gives eager's numbers, but for rounding."""
+        """Whether hybrid gives eager's numbers within rounding."""
         return all(call.equal for call in self.calls)
 
     @property
@@ -339,7 +339,7 @@ def _difference(top: Block, layer: str, node: Node, text: str) -> Difference:
 
 
 def _path(top: Block, scope: str) -> list[Block]:
-    """The Blocks on the way to a node's; as far as their names lead."""
+    """The Blocks from the top to the one with this scope; none if a name is not found."""
     blocks = [top] if scope.partition(".")[0] == top.name else []
     for name in scope.split(".")[1:] if blocks else ():
         child = access.children(blocks[-1]).get(name)

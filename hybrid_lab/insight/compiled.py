@@ -1,4 +1,4 @@
-"""compile_for: the kernels of a model for GPUs that need not be here - what each takes, moves and may cost."""
+"""compile_for: the kernels of a model for GPUs that this machine need not have: registers, bytes, an estimate."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def compile_for(net: HybridBlock, *targets: str, inputs: object = None, train: b
 
 
 def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], tf32: bool = False) -> CompiledModel:
-    """The same for graphs by what they are: "forward", "backward" ... tf32 : as hybridize() takes it"""
+    """Compile the kernels of graphs, given by part: "forward", "backward" ... tf32 : as hybridize() takes it"""
     from hybrid_lab.engines.triton.kernels import compiled_for, kernels_of_graphs
     from hybrid_lab.engines.triton.write import tiles
 
@@ -205,7 +205,7 @@ def compile_graphs(name: str, graphs: dict[str, Graph], targets: Sequence[str], 
 
 
 def _checked(targets: Sequence[str]) -> tuple[str, ...]:
-    """The targets by the names that tables have, each once. Says what is wrong before any work is done."""
+    """The canonical names of the targets, each once. Raises for a wrong one before any work is done."""
     from hybrid_lab.engines.triton.build.compiling import check_triton
     from hybrid_lab.engines.triton.build.targets import name_of, target_of
 

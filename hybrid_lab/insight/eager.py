@@ -1,4 +1,4 @@
-"""Listen to an eager run: which operators the code called, in which Block, on which line, and what came out."""
+"""Recording of an eager run: the operators that the code called, with Block, line and results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
 def listen(block: Block, run: Callable[[], object]) -> tuple[Any, list[Operation]]:
     """The result of `run()`, and the operators that it called, in order.
 
-    A profiler written in C that is at work already (cProfile) is left alone: then nothing is heard.
+    If a profiler written in C is active (cProfile), it stays active, and no operator is recorded.
     """
     listener = _Listener(block)
     before = sys.getprofile()

@@ -45,7 +45,7 @@ _LISTED = 12
 class ProgramRow:
     """One compiled program.
 
-    engine, choice : what was to run it and how that came about; where : what does
+    engine, choice : the chosen engine and the reason; where : the engines that run it
     reason : why it was compiled; place : the line that called, or ""
     forward, backward : the engines' reports as text, but for choice and fallbacks; plan : the memory plan
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
@@ -131,7 +131,7 @@ class Explanation(Report):
     def kernels(self) -> Kernels:
         """The kernels of the latest program of each Block that runs on Triton, in the order in which they run: their
         text, what they are made of and why, and - on a GPU, or with `kernel.on("gfx942")` - what they compile to.
-        Where there are none, showing it says why.
+        Without kernels, the list prints the reason.
         """
         from hybrid_lab.engines.triton.kernels import kernels_of_graphs, target_here
         from hybrid_lab.engines.triton.write import tiles
@@ -150,7 +150,7 @@ class Explanation(Report):
 
     @property
     def fallbacks(self) -> list[str]:
-        """Operators that run elsewhere than on the chosen engine, all Blocks together."""
+        """The operators of all Blocks that do not run on the chosen engine."""
         return [str(item) for block in self.blocks for program in block.programs for item in program.fallbacks]
 
     @property
@@ -350,7 +350,7 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
 
 
 def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramRow, Callable[[], Passes]]:
-    """The row of a program, and what runs its passes again."""
+    """The row of a program, and a function that runs its passes again."""
     program = compilation.program
     special, neutral = program.special, program.neutral
     data = special.forward.inputs[: neutral.num_data]
@@ -392,7 +392,7 @@ def _needs_numbers(special: Specialized) -> list[str]:
 
 
 def _choice(engine: str, asked: str | None, report: EngineReport) -> str:
-    """Why this engine."""
+    """The reason for the engine."""
     if asked:
         return f"{engine}, as hybridize(engine={asked!r}) asked"
     return report.choice or f"{engine}, the default here"

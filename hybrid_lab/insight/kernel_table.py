@@ -1,4 +1,4 @@
-"""Kernels to look at in a notebook: many as a table, one with its text, operators and reasons."""
+"""Kernels in a notebook: a list as a table, one kernel with its text, operators and reasons."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _COLUMNS = (
 
 
 def table(kernels: Sequence[FusedKernel]) -> Table:
-    """A row for each kernel; columns that say nothing of any are left out."""
+    """A row for each kernel; columns that are empty in every row are left out."""
     rows = []
     for kernel in kernels:
         resources = kernel.resources if not kernel.problem else None
@@ -120,7 +120,7 @@ def _size(size: int) -> str:
 
 
 def least(seconds: float) -> str:
-    """An estimate in words; what is less than a nanosecond is not 0."""
+    """An estimated time as text; less than a nanosecond is not rounded to 0."""
     if seconds >= 1e-6:
         return milliseconds(seconds)
     return f"{seconds * 1e9:.0f} ns" if seconds >= 1e-9 or not seconds else "< 1 ns"

@@ -1,4 +1,4 @@
-"""Differences that no kernel makes: code that does not compute what its graph holds, and passes that change numbers."""
+"""Differences that no kernel causes: code that no longer computes its graph, and passes that change numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hybrid_lab.insight.reference import Values, all_values, difference, graph_v
 def first_untrue(
     compiled: Compiled, operations: Sequence[Operation], outputs: Sequence[np.ndarray]
 ) -> tuple[Node, str] | None:
-    """The first node of the traced graph whose value the code does not compute, with what is known of it.
+    """The first node of the traced graph whose value the code no longer computes, and the likely reason.
 
     operations, outputs : of an eager run of the code
     A number that changes from call to call, an attribute that was changed after the trace, a branch that went the
@@ -137,7 +137,7 @@ def _missing(
 
 
 class _Known:
-    """Arrays, to be found again by their numbers."""
+    """A collection of arrays that is searched by their numbers."""
 
     def __init__(self, values: Values):
         self._arrays: dict[Any, list[Any]] = {}
@@ -146,13 +146,13 @@ class _Known:
                 self._arrays.setdefault((value.shape, value.dtype), []).append(array)
 
     def has(self, value: Value, array: object) -> bool:
-        """Whether an array of the value's type holds the same numbers, but for rounding."""
+        """Whether an array of the value's type holds the same numbers within rounding."""
         options = self._arrays.get((value.shape, value.dtype), ())
         return any(nearness(array, option, tolerance(value.dtype, True)).agrees for option in options)
 
 
 def _first_other(old: Values, new: Values, wrong: Sequence[Value]) -> Node | None:
-    """The first node on the way to a wrong result whose inputs were there before the pass, but not its output."""
+    """The first node before a wrong result whose inputs, but not its output, existed before the pass."""
     known = _Known(old)
     for node in reachable(wrong):
         inputs = all(value.is_input or known.has(value, new[value]) for value in node.values_in)

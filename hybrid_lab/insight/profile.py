@@ -34,7 +34,7 @@ class CallProfile:
     """One call of an outermost HybridBlock.
 
     hybrid_seconds, eager_seconds : medians of whole calls, backward included where `mode` is recorded
-    outside_seconds : of a hybrid call what no step accounts for: the call itself, the tape, the gradients' way home
+    outside_seconds : time of a hybrid call outside of the steps: the call itself, the tape, handing over gradients
     removed_seconds, removed : eager time and number of the operators that no step computes any more
     prologue_seconds : what is computed when a parameter changes, not in every call
     """

@@ -1,4 +1,4 @@
-"""The reference: a graph's values by the records' NumPy kernels, into fresh memory, and how near is near enough."""
+"""The reference values of a graph, by the records' NumPy kernels in fresh memory, and the tolerances."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ Again = Callable[[int], tuple[Any, Any] | None]
 class Nearness(NamedTuple):
     """The distance of a value from the one in eager mode.
 
-    agrees : whether it is the same but for rounding; difference : relative to the largest value
+    agrees : whether it is the same within rounding; difference : relative to the largest value
     rounding : where that did not decide, the distance from the value in float64 as a multiple of eager's rounding
         errors, `ROUNDING` at most; else None
     """
@@ -178,7 +178,7 @@ def operands_of(node: Node, values: Values) -> list[Any]:
 
 
 def changed(array: object, change: int) -> object:
-    """The same array with its floating numbers a little different, another way for each `change`; 0 leaves them."""
+    """The array with slightly changed floating-point numbers, other ones for each `change`; 0 changes nothing."""
     if not change or not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return array
     factor = 1 + _CHANGE * np.random.RandomState(change).uniform(-1, 1, array.shape)
@@ -186,5 +186,5 @@ def changed(array: object, change: int) -> object:
 
 
 def in_float64(array: object) -> object:
-    """The same numbers in double precision, where they are floating."""
+    """The array in double precision if its numbers are floating-point."""
     return array.astype(np.float64) if isinstance(array, np.ndarray) and is_floating(array.dtype) else array

@@ -23,8 +23,8 @@ class BlockState:
 def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
     """(path, attribute name, Block, path where it stood before or None), parents first.
 
-    A shared Block comes once per place and is entered once. The tree may change while it is walked, as it does where
-    the lab looks at a model that a running cell builds.
+    A shared Block is given at each of its places and entered once. The tree may change during the walk, as when the
+    lab looks at a model that a running cell builds.
     """
     seen: dict[int, str] = {}
     stack: list[tuple[str, str, Block]] = [("", net.name, net)]

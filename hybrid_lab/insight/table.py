@@ -140,13 +140,13 @@ def wrapped(text: str, indent: str) -> list[str]:
 
 
 def operator_text(node: Node) -> str:
-    """An operator with the attributes that are not as they are by default."""
+    """An operator with those attributes that differ from their defaults."""
     attributes = ", ".join(f"{key.lstrip('_')}={value!r}" for key, value in getattr(node.op, "changed", {}).items())
     return f"{node.op.name}({attributes})" if attributes else node.op.name
 
 
 def types_text(node: Node) -> str:
-    """The type of the first output, with dots where there are more that one sees."""
+    """The type of the first output, with dots if there are more visible ones."""
     first = node.outputs[0]
     return format_type(first.shape, first.dtype) + (" ..." if node.op.signature.visible > 1 else "")
 

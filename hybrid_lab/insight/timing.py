@@ -48,7 +48,7 @@ class StepRow(OperatorRow):
 
 
 def alternately(sides: Sequence[Callable[[], object]], runs: int) -> list[float]:
-    """Median seconds of each function, run in turn, so that a disturbance meets both."""
+    """Median seconds of each function. They run in turn, so that a disturbance affects both."""
     taken: list[list[float]] = [[] for _ in sides]
     started = time.perf_counter()
     for number in range(runs):
@@ -67,7 +67,7 @@ def _enough(number: int, taken: float, patience: float) -> bool:
 
 
 def _repeat(measure: Callable[[], np.ndarray], runs: int) -> tuple[np.ndarray, int]:
-    """Medians of what `measure` gives, and in how many runs."""
+    """Medians of the results of `measure`, and the number of runs."""
     measure()
     samples, started = [], time.perf_counter()
     for number in range(runs):
@@ -127,7 +127,7 @@ def _backward_times(
     values: Mapping[Value, Any],
     times: np.ndarray,
 ) -> None:
-    """Time each operator's part of the backward, by letting its entry on the tape look at the clock."""
+    """Time each operator's part of the backward by wrapping its entry on the tape."""
     for index, node in enumerate(nodes):
         link = values[node.outputs[0]].tape_link
         if isinstance(link, tape.Output) and link.node.entry is not None:
@@ -157,7 +157,7 @@ class _Timed(tape.Entry):
 def measure_steps(
     compiled: Compiled, heads: Sequence[object] | None, nodes: Times, runs: int
 ) -> tuple[list[StepRow], int, float, set[Any]]:
-    """Rows of all parts, in how many runs, the time of the prologue, and which eager times were given to a row."""
+    """The rows of all parts, the number of runs, the time of the prologue, and the assigned eager times."""
     rng = compiled.rng
     rows: list[tuple[StepRow, list[Node]]] = []
     counted, once = runs, 0.0
@@ -181,7 +181,7 @@ def measure_steps(
 
 
 def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple[StepRow, list[Node]]]:
-    """The row of a step with the nodes it runs, and one per operator inside where it is a region."""
+    """The row of a step with the nodes it runs; of a region also a row per operator inside."""
     region = region_in(node)
     if region is None:
         return [(_row(part, node, "numpy", seconds, _moved(node)), [node])]
@@ -219,7 +219,7 @@ def _kernel_row(part: str, node: Node, region: Region, seconds: float, number: i
 
 
 def _same(names: tuple[str, ...]) -> str:
-    """The name that all of them are, or "" """
+    """The name if all are equal, else "" """
     return names[0] if len(set(names)) == 1 else ""
 
 

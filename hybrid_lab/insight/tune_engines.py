@@ -126,7 +126,7 @@ def tune_engines(
 
 
 def _call_of(net: HybridBlock, inputs: Sequence[object], train: bool) -> tuple[Specialized, list[np.ndarray], Any]:
-    """The graphs of a call as the model makes them, the arrays that their inputs count, and options for engines."""
+    """The graphs of a call, the arrays that the sources of their inputs refer to, and the options of engines."""
     leaves, spec = flatten(tuple(map(_filled, arguments(list(inputs)))), f"the input of {net.name}")
     with tape.Mode(train, train):
         program = access.graphs(net).twin(traces=True).program(spec, leaves)
@@ -152,7 +152,7 @@ def measure(
     options: Mapping[str, bool],
     tell: Callable[[str], None] = lambda name: None,
 ) -> EngineTimes:
-    """Run the engines one after the other, NumPy first, for its numbers; each warmed up, and alone."""
+    """Measure the engines one after the other, each alone and warmed up; NumPy first, as the reference."""
     seconds: dict[str, float] = {}
     left_out: dict[str, str] = {}
     wanted: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None
@@ -185,7 +185,7 @@ def measure(
 def _compiled(
     engine: Engine, special: Specialized, arrays: Sequence[np.ndarray], options: Mapping[str, bool]
 ) -> tuple[Call, Callable[[], None]]:
-    """A call of the engine, as a program makes it, and what gives its memory back."""
+    """A call of the engine, as a program makes it, and a function that frees its memory."""
     hoisted: list[np.ndarray] = []
     if special.prologue is not None:
         prologue = engines.get("numpy").compile(special.prologue)

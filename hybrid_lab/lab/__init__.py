@@ -54,7 +54,7 @@ def _view_module() -> ModuleType:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """`%load_ext hybrid_lab`: what `import hybrid_lab` does under IPython, aloud."""
+    """`%load_ext hybrid_lab`: connects as `import hybrid_lab` does under IPython, and prints so."""
     from hybrid_lab._version import __version__
     from hybrid_lab.lab.hooks import register
 
@@ -63,7 +63,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """`%unload_ext hybrid_lab`: the hooks, the magics and the connections of the panel go."""
+    """`%unload_ext hybrid_lab`: removes the hooks, the magics and the connections of the panel."""
     from hybrid_lab.lab.hooks import unregister
 
     unregister(shell)

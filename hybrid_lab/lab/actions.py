@@ -1,4 +1,4 @@
-"""Save, reload, undo and open: what the buttons do, at a step boundary while a cell trains."""
+"""The actions of the buttons, save, reload, undo and open; while a cell trains they wait for a step boundary."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def save(entry: LiveModel, name: str, overwrite: bool) -> SaveReply:
 
 
 def reload(entry: LiveModel, name: str, graphs: GraphSource) -> ReloadReply:
-    """Load an archive into a model at once, keeping what an undo needs. Raises RequestError; then nothing changed."""
+    """Load an archive into a model, and keep what an undo needs. Raises RequestError; then nothing changed."""
     path = _existing(name or entry.proposed_file)
     net, start = entry.block, time.perf_counter()
 

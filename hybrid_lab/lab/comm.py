@@ -49,7 +49,7 @@ def forget_route(comm: BaseComm) -> None:
 def handle(
     session: Session, data: object, send: Callable[[JsonObject], object], allowed: frozenset[str] | None = None
 ) -> None:
-    """Answer one message through `send(envelope)`: exactly one reply, whatever happens.
+    """Answer one message through `send(envelope)`: exactly one reply, also after an error.
 
     allowed : the requests of this channel, None for all
     """
@@ -110,7 +110,7 @@ class Comms:
         return bool(self._open)
 
     def push_models(self) -> None:
-        """Send the list of models to every page; a page that is gone is forgotten."""
+        """Send the list of models to every page; a page that was closed is removed."""
         with self._lock:
             comms = list(self._open.values())
         if not comms:

@@ -89,7 +89,7 @@ def failures(net: Block, name: str) -> list[Finding]:
 
 
 def merged(lint: list[Finding], raised: list[Finding]) -> list[Diagnostic]:
-    """Both as Diagnostics; what lint found already is not said twice."""
+    """Both as Diagnostics, without duplicates."""
     seen = {(item.code, item.file, item.line) for item in lint}
     more = [item for item in raised if (item.code, item.file, item.line) not in seen]
     return [diagnostic(item, True) for item in [*lint, *more]]

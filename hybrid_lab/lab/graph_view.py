@@ -88,7 +88,7 @@ def _reply(
 
 
 def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:
-    """A neutral graph with the shapes of the last compile, so that the picture can tell them; else as it was."""
+    """A neutral graph with the shapes of the last compile; unchanged if they do not fit."""
     if compiled is None:
         return graph
     known = {value.node.name: value for value in compiled.special.inputs}

@@ -34,7 +34,7 @@ _logger = logging.getLogger("hybrid_lab")
 
 
 def _quiet(hook: Callable[..., object]) -> Callable[..., object]:
-    """On the main thread only, and never an error into the user's cell: what fails here is this package's fault."""
+    """Run a hook on the main thread only, and never raise into the user's cell: failures are this package's fault."""
 
     @functools.wraps(hook)
     def call(self: Lab, *args: object) -> None:
@@ -48,7 +48,7 @@ def _quiet(hook: Callable[..., object]) -> Callable[..., object]:
 
 
 class Lab:
-    """The lab of one IPython shell. session and comms are made when they are first needed."""
+    """The lab of one IPython shell. The session and the comms are created at first use."""
 
     def __init__(self, shell: InteractiveShell):
         self.shell = shell
@@ -151,7 +151,7 @@ class Lab:
             self._tell(drop_stale(values=False))
 
     def _name(self, info: object) -> None:
-        """Tell locations which cell its file name means. A kernel names files by the cell's text alone."""
+        """Register the cell of a file name: a kernel names files by the cell's text alone."""
         cell = getattr(info, "raw_cell", None)
         if self._kernel is not None and isinstance(cell, str):
             self._name_file(cell, running_cell(self.shell), getattr(info, "cell_id", None))
@@ -206,7 +206,7 @@ class Lab:
             self.shell.events.register("pre_run_cell", self.before_cell)
 
     def _drop_stale(self) -> None:
-        """Graphs of code that changed under them (%autoreload), and of models whose class was defined again."""
+        """Drop graphs of code that changed (%autoreload), and of models whose class was defined again."""
         from hybrid_lab.lab.lifecycle import Redefinitions, drop_stale
         from hybrid_lab.lab.registry import Registry
 
@@ -218,7 +218,7 @@ class Lab:
         self._tell(drop_stale() + self._redefinitions.notes(self.shell.user_ns, models))
 
     def _tell(self, notes: list[str]) -> None:
-        """Notes go to the pages; where none is connected, to the log."""
+        """Send notes to the pages, or to the log if none is connected."""
         if self._comms is not None and self._comms.any_open:
             self.session.note(notes)
         else:
@@ -226,7 +226,7 @@ class Lab:
                 _logger.info(note)
 
     def push(self) -> None:
-        """Send the models of now to the pages, and what changed to the views."""
+        """Send the current models to the pages, and changes to the views."""
         if self._session is None or self._comms is None:
             return
         self._comms.push_models()

@@ -1,4 +1,4 @@
-"""The life of code in a notebook: graphs go when their code changes, and classes that were defined again are named."""
+"""Changes of code in a notebook: graphs are dropped when their code changes, and redefined classes are reported."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _note(kind: type, places: list[tuple[str, str, Block]]) -> str:
 
 
 def _current(kind: type, namespace: dict[str, object]) -> type | None:
-    """The Block class that has the place of `kind` now; None where that is itself or nothing."""
+    """The Block class that has replaced `kind` in its namespace; None if there is none."""
     if "<locals>" in kind.__qualname__ or kind.__module__.startswith("hybrid_lab."):
         return None
     first, *rest = kind.__qualname__.split(".")
@@ -118,7 +118,7 @@ def _same_class(one: type, two: type) -> bool:
 
 
 def _plain(kind: type) -> dict[str, Any]:
-    """Class attributes that are numbers, texts and the like, of the class itself."""
+    """The class's own attributes that are plain values: numbers, strings and the like."""
     skip = {"__module__", "__doc__", "__firstlineno__", "__static_attributes__"}
     values = {name: value for name, value in vars(kind).items() if name not in skip}
     return {name: value for name, value in values.items() if type(value) in (bool, int, float, str, bytes, type(None))}

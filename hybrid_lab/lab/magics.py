@@ -201,7 +201,7 @@ def _words(line: str, usage: str) -> tuple[str, list[str]]:
 
 @contextlib.contextmanager
 def _numbered(shell: InteractiveShell) -> Iterator[None]:
-    """Give code that is run now the number of the cell that runs: IPython 9 would name it after the next one."""
+    """Name code that is run now after the running cell: IPython 9 would name it after the next one."""
     number = running_cell(shell)
     compiler: Any = shell.compile
     cache = compiler.cache
@@ -219,7 +219,7 @@ def _numbered(shell: InteractiveShell) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_usage() -> Iterator[None]:
-    """Errors in the user's terms are shown as such, without the way through this package."""
+    """Show this package's own errors and OSErrors as usage errors, without a traceback."""
     from hybrid_lab.diagnostics.errors import HybridLabError
 
     try:

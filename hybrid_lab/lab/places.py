@@ -19,7 +19,7 @@ cell_ids: dict[str, str] = {}
 def running_cell(shell: InteractiveShell) -> int:
     """The number of the cell that an IPython shell runs, n of its In[n].
 
-    IPython 9 raises `execution_count` before the cell and earlier ones after it; the number of Out[n] tells for both.
+    IPython 9 raises `execution_count` before the cell and earlier ones after it; the number of Out[n] is right in both.
     """
     return shell.displayhook.prompt_count
 

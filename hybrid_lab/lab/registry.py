@@ -41,7 +41,7 @@ class LiveModel:
 
     @property
     def block(self) -> Block:
-        """The model. Raises RequestError `unknown-model` where it is gone."""
+        """The model. Raises RequestError `unknown-model` if it was deleted."""
         block = self.reference()
         if block is None:
             raise RequestError(
@@ -65,7 +65,7 @@ class Registry:
         self._lock = threading.RLock()
 
     def refresh(self) -> list[LiveModel]:
-        """The models of now, in the order in which they appeared; ids of known Blocks stay."""
+        """The current models, in the order in which they appeared; known Blocks keep their ids."""
         with self._lock:
             tops = self._tops()
             entries: dict[str, LiveModel] = {}
@@ -128,7 +128,7 @@ class Registry:
 
 
 def fingerprint(net: Block) -> Hashable:
-    """Changes when the tree, the graphs or the states of a model change; weights do not count."""
+    """A key that changes with the tree, the graphs or the states of a model; weights do not count."""
     rows = []
     for path, block in blocks_below(net):
         row: tuple[object, ...] = (path, id(block), access.structure_version(block), access.last_outputs(block))

@@ -32,7 +32,7 @@ def _fields(record: type) -> dict[str, object]:
 
 
 def check(kind: object, field: str, value: object) -> object:
-    """The value, which is of this type. Raises RequestError `bad-request`, which names it."""
+    """Check that a value has this type, and return it. Raises RequestError `bad-request`, which names the field."""
     if kind in (str, LongText):
         if not isinstance(value, str) or not _is_sendable(value):
             raise _bad(field, "a string", value)
@@ -60,7 +60,7 @@ def check(kind: object, field: str, value: object) -> object:
 
 
 def check_fields(record: type, body: dict[str, object], prefix: str = "") -> dict[str, Any]:
-    """The body, which has exactly the fields of the record. Raises RequestError `bad-request`, which names it."""
+    """Check that a body has exactly the fields of the record, and return it. Raises RequestError `bad-request`."""
     fields = _fields(record)
     unknown = [key for key in body if key not in fields]
     if unknown:

@@ -1,4 +1,4 @@
-"""Snapshot: the parameters and graphs of a model as they were before a reload, to be compared and put back."""
+"""Snapshot: the parameters and graphs of a model before a reload, for comparison and undo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 
 @dataclass
 class _Values:
-    """One parameter: its path in the model, its values per context (None before it has some), what they wait for."""
+    """A parameter: its path, its values per context (None before initialization), its deferred initialization."""
 
     parameter: Parameter
     path: str
@@ -30,7 +30,7 @@ class _Values:
 
 @dataclass
 class _Graphs:
-    """One HybridBlock, held weakly: a model whose variable is deleted goes, although its reload could be undone."""
+    """The graphs of a HybridBlock, held weakly: a deleted model is freed although its reload could be undone."""
 
     block: weakref.ref[HybridBlock]
     pinned: dict[Any, Any]
@@ -68,7 +68,7 @@ class Snapshot:
             graphs.cached = {}
 
     def restore(self) -> str:
-        """Undo: put back values, and graphs that came from a file; returns what was done in one sentence."""
+        """Undo: restore values, and graphs that came from a file; returns a sentence about it."""
         changed = self._restore_values()
         for graphs in self._graphs:
             block = graphs.block()
@@ -104,7 +104,7 @@ def _held(parameter: Parameter, path: str) -> _Values:
 
 
 def _put_back(values: _Values) -> bool:
-    """Whether anything had to be done."""
+    """Restore a parameter; returns whether its values had changed."""
     arrays = access.arrays(values.parameter)
     if arrays is None:
         return False

@@ -59,7 +59,7 @@ class Units:
 
 
 def units_of(executable: Executable, engine: str) -> Units:
-    """The units of an executable that `engine` compiled; it may run no more."""
+    """The units of an executable that `engine` compiled; it may have been released."""
     graph = executable.graph
     new: dict[Value, Value] = {}
     opened = Units(graph)
@@ -99,7 +99,7 @@ def _moved(node: Node, new: dict[Value, Value]) -> Node:
 
 
 def _runs_on(node: Node, engine: str) -> str:
-    """Who runs an operator that is in no unit."""
+    """The engine of an operator that is in no unit."""
     if node.op.view:
         return ""
     if engine != "triton":

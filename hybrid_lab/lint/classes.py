@@ -20,7 +20,7 @@ def positional_arguments(function: FunctionNode) -> list[ast.arg]:
 
 
 def passed(call: ast.Call) -> list[ast.expr]:
-    """All that is passed to a call, by position or keyword."""
+    """The arguments of a call, by position or keyword."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 

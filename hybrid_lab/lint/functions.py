@@ -140,7 +140,7 @@ def keep_children(walk: Walk, values: list[Value]) -> None:
 
 
 def unknown_result(everything: list[Value]) -> Value:
-    """A function nothing is known about gives tensors, or lists of them, if it got some."""
+    """The return value of an unknown function: tensors, or lists of them, if it was given tensors."""
     return tensor(single=False) if any(value.has_tensor for value in everything) else OTHER
 
 

@@ -1,4 +1,4 @@
-"""Live classes and Blocks for the checker: their source found, their names resolved in memory, nothing called."""
+"""Live classes and Blocks: finds their source and resolves names in memory, without calling anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Live:
-    """Finds source for live objects. `define(module)` is the checker's: it learns a module's names and classes."""
+    """Finds the source of live objects. define(module) : finds the names and classes of a module; the checker's"""
 
     def __init__(self, define: Callable[[Module], list[SourceClass]]) -> None:
         self._define = define

@@ -1,4 +1,4 @@
-"""Assignments to names, attributes and items, and what a test tells about names."""
+"""Assignments to names, attributes and items, and narrowing of names by tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store_on_self(walk: Walk, target: ast.AST, name: str, value: Value) -> None:
 
 
 def grow(walk: Walk, container: ast.expr, owner: Value, value: Value) -> None:
-    """A container got a new member."""
+    """Note a new member of a container."""
     grown = Value(owner.kind, element=join(element_of(owner), value) if owner.members else value, depends=False)
     if isinstance(container, ast.Name):
         frame: Frame | None = walk.frame
@@ -93,7 +93,7 @@ def load_target(walk: Walk, target: ast.expr) -> Value:
 
 
 def narrow(walk: Walk, test: ast.expr, outcome: bool) -> None:
-    """Learn from a condition that turned out `outcome`."""
+    """Narrow the values of names after a condition that was `outcome`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         narrow(walk, test.operand, not outcome)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is outcome:

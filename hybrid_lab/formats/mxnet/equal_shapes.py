@@ -1,4 +1,4 @@
-"""Which values of a neutral graph have equal shapes for every input: a proof from the operators alone."""
+"""Classes of values of a neutral graph whose shapes are equal for every input, proved from the operators alone."""
 
 from __future__ import annotations
 

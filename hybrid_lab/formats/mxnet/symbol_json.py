@@ -1,4 +1,4 @@
-"""Graphs in MXNet's `-symbol.json` files: text and files, there and back."""
+"""Reading and writing graphs as MXNet's `-symbol.json`, text and files."""
 
 from __future__ import annotations
 
