@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.graph.node import Node, Value, constant_node
-from hybrid_lab.ops.framework.namespace import Namespace
-from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.namespace import Arithmetic, Namespace
+from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
 
 
-class Expr:
+class Expr(Arithmetic):
     """A Value in the hands of gradient, lowering and aux rules."""
 
-    __slots__ = ("builder", "value")
+    __slots__ = ("F", "value")
 
     def __init__(self, builder: Builder, value: Value):
-        self.builder, self.value = builder, value
+        self.F, self.value = builder, value
 
     @property
     def dtype(self) -> Any:
@@ -32,42 +32,6 @@ class Expr:
         """As an array has it; lowering rules see inferred graphs only."""
         assert self.value.shape is not None
         return self.value.shape
-
-    def _binary(self, name: str, lhs: object, rhs: object) -> Expr:
-        return self.builder.apply(get(name).bind(), (lhs, rhs))
-
-    def __add__(self, other: object) -> Expr:
-        return self._binary("broadcast_add", self, other)
-
-    def __radd__(self, other: object) -> Expr:
-        return self._binary("broadcast_add", other, self)
-
-    def __sub__(self, other: object) -> Expr:
-        return self._binary("broadcast_sub", self, other)
-
-    def __rsub__(self, other: object) -> Expr:
-        return self._binary("broadcast_sub", other, self)
-
-    def __mul__(self, other: object) -> Expr:
-        return self._binary("broadcast_mul", self, other)
-
-    def __rmul__(self, other: object) -> Expr:
-        return self._binary("broadcast_mul", other, self)
-
-    def __truediv__(self, other: object) -> Expr:
-        return self._binary("broadcast_div", self, other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return self._binary("broadcast_div", other, self)
-
-    def __pow__(self, other: object) -> Expr:
-        return self._binary("broadcast_power", self, other)
-
-    def __rpow__(self, other: object) -> Expr:
-        return self._binary("broadcast_power", other, self)
-
-    def __neg__(self) -> Expr:
-        return self.builder.apply(get("negative").bind(), (self,))
 
     def __bool__(self) -> bool:
         raise TypeError("a rule must not branch on values; use F.where")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, into, ints, sample
+from hybrid_lab.ops.framework import Adjoint, Collect, Element, Entries, Operator, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array
@@ -67,19 +67,15 @@ def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tup
     )  # fmt: skip
 
 
-class GatherNDGrad(Operator, name="_gather_nd_grad"):
+class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
     """The gradient of gather_nd: dy added up at the coordinates.
 
     like : gather_nd's data, read for its shape; returns : that shape.
     """
 
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
+    adjoint_of = "gather_nd"
+    shaped_like = 2
     samples = [sample((5,), ints((2, 5), 0, 3), (3, 4))]
-
-    def infer_shape(self, dy: Shape, indices: Shape, like: Shape) -> Shape:
-        return like
 
     def numpy(self, dy: Array, indices: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
@@ -90,9 +86,6 @@ class GatherNDGrad(Operator, name="_gather_nd_grad"):
     @Collect
     def triton(self, dy: Shape, indices: Shape, like: Shape) -> Entries:
         return by_coordinates(0, 1, indices, like)
-
-    def grad(self, F: Functions, dy: Tensor, indices: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.gather_nd(d, indices), None, None
 
     def onnx(self, g: OnnxGraph, dy: str, indices: str, like: str) -> str:
         rank = len(g.shape(indices))

@@ -161,11 +161,9 @@ class Linspace(_Created, name="_linspace", aliases=("linspace",)):
 class _FilledLike(Operator):
     """Base: the shape and dtype of the input, of which nothing else is read."""
 
+    shaped_like = 0
     shape_only = ("data",)
     number = 0
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         if out is None:
@@ -213,9 +211,6 @@ class _Copy(Elementwise):
     triton = Pointwise("{0}")
     onnx = "Identity"
     samples = [sample((2, 3))]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return data.copy() if out is None else into(data, out)

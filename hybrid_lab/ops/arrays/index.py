@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Collect, Element, Entries, Operator, axis_of, filled, into, ints, sample
+from hybrid_lab.ops.framework import Adjoint, Collect, Element, Entries, Operator, axis_of, filled, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
@@ -97,20 +97,16 @@ def add_rows(target: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
 
 
-class EmbeddingGrad(Operator, name="_embedding_grad"):
+class EmbeddingGrad(Adjoint, name="_embedding_grad"):
     """The gradient of rows taken by number: the rows of dy added up where data says.
 
     dy : data's shape + (width,); data : row numbers; weight : (rows, width), read for its shape; returns : as weight
     """
 
-    typed_like = 0
+    adjoint_of = "take"
+    shaped_like = 2
     kinds = "fiu"
-    mxnet = None
-    shape_only = ("weight",)
     samples = [sample((2, 3, 4), ints((2, 3), 0, 3), (5, 4)), sample((6, 4), ints((6,), -1, 7), (5, 4))]
-
-    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
-        return weight
 
     def numpy(self, dy: Array, data: Array, weight: Array, out: Array | None = None) -> Array:
         out = np.empty(weight.shape, dy.dtype) if out is None else out
@@ -125,9 +121,6 @@ class EmbeddingGrad(Operator, name="_embedding_grad"):
             weight[:1], weight[1:], data, lambda K, i: K.number(1, i, weight[0]),
             lambda K, i, column: K.read(0, (*i, *column)), lambda row, column: (*row, *column),
         )  # fmt: skip
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.take(d, data), None, None
 
     def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         size, width = g.shape(weight)
@@ -174,25 +167,20 @@ class Take(Operator, name="take"):
         return g.Gather(a, emit_whole(g, indices, g.shape(a)[self.axis], self.mode), axis=self.axis)
 
 
-class TakeGrad(Operator, name="_take_grad"):
+class TakeGrad(Adjoint, name="_take_grad"):
     """The gradient of take: dy added up where indices say.
 
     like : take's first input, read for its shape; returns : that shape.
     """
 
+    adjoint_of = "take"
     axis: int = 0
     mode: Mode = "clip"
-    typed_like = 0
     kinds = "fiu"
-    mxnet = None
-    shape_only = ("like",)
     samples = [
         sample((2, 2, 3), (4, 3), ints((2, 2), 0, 3)),
         sample((2, 5, 3), (2, 4, 3), ints((5,), -3, 9), axis=1, mode="wrap"),
     ]
-
-    def infer_shape(self, dy: Shape, like: Shape, indices: Shape) -> Shape:
-        return like
 
     def numpy(self, dy: Array, like: Array, indices: Array, out: Array | None = None) -> Array:
         axis = self.axis % len(like.shape)
@@ -220,9 +208,6 @@ class TakeGrad(Operator, name="_take_grad"):
             lambda K, i, column: K.read(0, (*column[:axis], *i, *column[axis:])),
             lambda row, column: (*column[:axis], *row, *column[axis:]),
         )  # fmt: skip
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, indices: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.take(d, indices, axis=self.axis, mode=self.mode), None, None
 
     def onnx(self, g: OnnxGraph, dy: str, like: str, indices: str) -> str:
         shape = g.shape(like)
@@ -315,7 +300,7 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
         return result if self.keepdims or len(shape) == 1 else g.Squeeze(result, g.const([axis], "int64"))
 
 
-class PickGrad(Operator, name="_pick_grad"):
+class PickGrad(Adjoint, name="_pick_grad"):
     """The gradient of pick: dy at the picked places, 0 elsewhere.
 
     like : pick's data, read for its shape; returns : that shape.
@@ -323,16 +308,10 @@ class PickGrad(Operator, name="_pick_grad"):
 
     axis: int = -1
     mode: Literal["clip", "wrap"] = "clip"
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
     samples = [
         sample((3,), (3, 4), ints((3,), 0, 4)),
         sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
     ]
-
-    def infer_shape(self, dy: Shape, like: Shape, index: Shape) -> Shape:
-        return like
 
     def numpy(self, dy: Array, like: Array, index: Array, out: Array | None = None) -> Array:
         places = picked(like.shape, axis_of("pick", self.axis, like.ndim), index, self.mode)

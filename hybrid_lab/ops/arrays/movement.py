@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, axis_of, broadcast_shapes, emit_lowering, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array
@@ -223,17 +223,13 @@ class Tile(Operator, name="tile"):
         return g.Tile(data, g.const(list(reps), "int64"))
 
 
-class TileGrad(Operator, name="_tile_grad"):
+class TileGrad(Adjoint, name="_tile_grad"):
     """dy summed over the repetitions of tile. like : the shape of tile's input; returns : that shape."""
 
+    adjoint_of = "tile"
     reps: Shape
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
+    onnx = emit_lowering
     samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
-
-    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
-        return like
 
     def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         shape, reps = _aligned(like, self.reps)
@@ -248,14 +244,6 @@ class TileGrad(Operator, name="_tile_grad"):
     def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
         pairs, axes = self._pairs(like.shape)
         return F.reshape_like(F.sum(F.Reshape(dy, shape=pairs), axis=axes), like)
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
-        return F.tile(ddy, reps=self.reps), None
-
-    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
-        pairs, axes = self._pairs(g.shape(like))
-        total = g.ReduceSum(g.Reshape(dy, g.const(list(pairs), "int64")), g.const(list(axes), "int64"), keepdims=0)
-        return g.Reshape(total, g.const(list(g.shape(like)), "int64"))
 
 
 class Repeat(Operator, name="repeat"):
@@ -295,18 +283,14 @@ class Repeat(Operator, name="repeat"):
         return g.Reshape(g.Tile(wide, g.const(reps, "int64")), g.const(list(self.infer_shape(shape)), "int64"))
 
 
-class RepeatGrad(Operator, name="_repeat_grad"):
+class RepeatGrad(Adjoint, name="_repeat_grad"):
     """dy summed over the copies that repeat made. like : the shape of repeat's input; returns : that shape."""
 
+    adjoint_of = "repeat"
     repeats: int
     axis: int | None = None
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
+    onnx = emit_lowering
     samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
-
-    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
-        return like
 
     def _split(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         axis = len(like) - 1 if self.axis is None else self.axis % len(like)
@@ -319,13 +303,6 @@ class RepeatGrad(Operator, name="_repeat_grad"):
     def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
         shape, axis = self._split(like.shape)
         return F.reshape_like(F.sum(F.Reshape(dy, shape=shape), axis=axis), like)
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
-        return F.repeat(ddy, repeats=self.repeats, axis=self.axis), None
-
-    def onnx(self, g: OnnxGraph, dy: str, like: str) -> str:
-        shape, axis = self._split(g.shape(like))
-        return g.ReduceSum(g.Reshape(dy, g.const(list(shape), "int64")), g.const([axis], "int64"), keepdims=0)
 
 
 class Reverse(Operator, name="reverse", aliases=("flip",)):

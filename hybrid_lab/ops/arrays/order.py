@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradient, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
@@ -223,23 +223,19 @@ class TopK(_Ordering, name="topk"):
         return g.Reshape(mask, g.const(list(shape), "int64")) if self.flattened else mask
 
 
-class ScatterAlong(Operator, name="_scatter_along"):
+class ScatterAlong(Adjoint, name="_scatter_along"):
     """Zeros with the elements of data put at positions along `axis`, which differ from one another.
 
     data : any; places : positions, int64, of data's shape; like : read for its shape; returns : the shape of like
     """
 
+    adjoint_of = "_gather_along"
     axis: int = -1
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
+    shaped_like = 2
     samples = [
         sample((2, 3), np.array([[3, 0, 1], [2, 3, 0]]), (2, 4)),
         sample((2, 2), np.array([[2, 0], [1, 2]]), (3, 2), axis=0),
     ]
-
-    def infer_shape(self, data: Shape, places: Shape, like: Shape) -> Shape:
-        return like
 
     def numpy(self, data: Array, places: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, data.dtype) if out is None else out
@@ -256,9 +252,6 @@ class ScatterAlong(Operator, name="_scatter_along"):
         order = [rank if index == axis else index for index in range(rank)]
         return F.Reshape(F.transpose(total, axes=(*order, axis)), shape=like.shape)
 
-    def grad(self, F: Functions, data: Tensor, places: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F._gather_along(dy, places, axis=self.axis), None, None
-
     def onnx(self, g: OnnxGraph, data: str, places: str, like: str) -> str:
         zeros = g.Expand(g.const(0, g.dtype(data)), g.const(list(g.shape(like)), "int64"))
         return g.ScatterElements(zeros, places, data, axis=self.axis)
@@ -268,15 +261,13 @@ class GatherAlong(Operator, name="_gather_along"):
     """The elements of data at positions along `axis`. places : int64; returns : its shape."""
 
     axis: int = -1
+    shaped_like = 1
     typed_like = 0
     mxnet = None
     samples = [
         sample((2, 4), np.array([[3, 0, 1], [2, 3, 0]])),
         sample((3, 2), np.array([[2, 0], [1, 2]]), axis=0),
     ]
-
-    def infer_shape(self, data: Shape, places: Shape) -> Shape:
-        return places
 
     def numpy(self, data: Array, places: Array, out: Array | None = None) -> Array:
         return into(np.take_along_axis(data, places, self.axis), out)

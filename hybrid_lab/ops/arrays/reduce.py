@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Reduce, kept_shape, reduced_axes, sample
+from hybrid_lab.ops.framework import Element, Operator, Reduce, emit_lowering, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, DType
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
@@ -59,23 +60,15 @@ class Reduction(Operator):
         """`value`, of the output's shape, with the reduced axes back as 1, so that it broadcasts against data."""
         return value if self.keepdims else F._restore_axes(value, data, axis=self.axis, exclude=self.exclude)
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return self.onnx_reduce(g, data, self.onnx_name, g.shape(data))
-
-    def onnx_reduce(self, g: OnnxGraph, data: str, name: str, shape: tuple[int, ...]) -> str:
-        """The ONNX reduction `name` over our axes.
-
-        In opset 17 ReduceSum takes axes as an input, the others as an attribute.
-        """
-        rank = len(shape)
-        axes = self.axes(rank)
-        keep = int(self.keepdims)
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
+        rank = len(g.shape(data))
+        axes, keep = self.axes(rank), int(self.keepdims)
         if not axes:
             return g.Identity(data)
-        if name == "ReduceSum":
+        if self.onnx_name == "ReduceSum":  # in opset 17 it takes axes as an input, the others as an attribute
             result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=keep)
         else:
-            result = getattr(g, name)(data, axes=list(axes), keepdims=keep)
+            result = getattr(g, self.onnx_name)(data, axes=list(axes), keepdims=keep)
         return g.Reshape(result, g.const([1], "int64")) if len(axes) == rank and not keep else result
 
 
@@ -169,58 +162,50 @@ class Prod(Reduction, name="prod"):
         return self.spread(F, dy * y, data) / data
 
 
-class NanSum(Reduction, name="nansum"):
-    """The sum over `axis` with NaN counted as 0."""
+class _WithoutNaN(Reduction):
+    """Base: NaN counts as `neutral`."""
 
     kinds = "fiu"
     precision = "float32"
-    samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
+    neutral: ClassVar[int]
+    plain: ClassVar[type[Reduction]]
+    """The reduction of what is left."""
+    onnx = emit_lowering  # type: ignore[assignment]
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         filled = scratch(data.shape, data.dtype)
         np.copyto(filled, data)
-        np.copyto(filled, 0, where=np.isnan(data))
-        return accumulate(filled, axes, out, scratch)
+        np.copyto(filled, self.neutral, where=np.isnan(data))
+        return self.plain.reduce(self, filled, axes, out, scratch)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
-        known = F.where(F.broadcast_equal(data, data), data, 0.0)
-        return F.sum(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+        known = F.where(F.broadcast_equal(data, data), data, float(self.neutral))
+        reduction = getattr(F, self.plain.name)
+        return reduction(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+
+
+class NanSum(_WithoutNaN, name="nansum"):
+    """The sum over `axis` with NaN counted as 0."""
+
+    neutral, plain = 0, Sum
+    samples = [*_AXES[:3], sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0)]
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return self.spread(F, dy, data) * F.broadcast_equal(data, data)
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        filled = g.Where(g.IsNaN(data), g.const(0, g.dtype(data)), data)
-        return self.onnx_reduce(g, filled, "ReduceSum", g.shape(data))
 
-
-class NanProd(Reduction, name="nanprod"):
+class NanProd(_WithoutNaN, name="nanprod"):
     """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
 
-    kinds = "fiu"
-    precision = "float32"
+    neutral, plain = 1, Prod
     samples = [
         *(sample(item.inputs[0], low=0.5, high=1.5, **item.attributes) for item in _AXES[:3]),
         sample(np.array([[1.0, np.nan], [2.0, 3.0]], "float32"), axis=0, smooth=False),
     ]
 
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-        filled = scratch(data.shape, data.dtype)
-        np.copyto(filled, data)
-        np.copyto(filled, 1, where=np.isnan(data))
-        return np.multiply.reduce(filled, axis=axes, keepdims=True, dtype=data.dtype, out=out)
-
-    def lower(self, F: Functions, data: Tensor) -> Tensor:
-        known = F.where(F.broadcast_equal(data, data), data, 1.0)
-        return F.prod(known, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         known = F.broadcast_equal(data, data)
         return F.where(known, self.spread(F, dy * y, data) / data, 0.0)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        filled = g.Where(g.IsNaN(data), g.const(1, g.dtype(data)), data)
-        return self.onnx_reduce(g, filled, "ReduceProd", g.shape(data))
 
 
 def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -231,6 +216,13 @@ def chosen(op: Operator, data: tuple[int, ...], shape: tuple[int, ...]) -> tuple
 
 
 class _Extreme(Reduction):
+    """Base: the largest or the smallest element; all ties receive the gradient, as in MXNet."""
+
+    ufunc: ClassVar[np.ufunc]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return reduced(self.ufunc, data, axes, out)
+
     def infer_shape(self, data: Shape) -> Shape:
         return chosen(self, data, super().infer_shape(data))
 
@@ -246,10 +238,8 @@ class Max(_Extreme, name="max", aliases=("max_axis",)):
 
     triton = Reduce("max")
     onnx_name = "ReduceMax"
+    ufunc = np.maximum
     samples = [*_AXES, _TIED, _WHOLE]
-
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-        return reduced(np.maximum, data, axes, out)
 
 
 class Min(_Extreme, name="min", aliases=("min_axis",)):
@@ -257,10 +247,8 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
 
     triton = Reduce("min")
     onnx_name = "ReduceMin"
+    ufunc = np.minimum
     samples = [*_AXES, _TIED, _WHOLE]
-
-    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
-        return reduced(np.minimum, data, axes, out)
 
 
 class Norm(Reduction, name="norm"):
@@ -301,8 +289,9 @@ class Norm(Reduction, name="norm"):
         total = F.sum(inner, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
         return total if self.ord == 1 else F.sqrt(total)
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return self.onnx_reduce(g, data, "ReduceL1" if self.ord == 1 else "ReduceL2", g.shape(data))
+    @property
+    def onnx_name(self) -> str:
+        return "ReduceL1" if self.ord == 1 else "ReduceL2"
 
 
 class _ArgExtreme(Operator):
@@ -310,6 +299,10 @@ class _ArgExtreme(Operator):
 
     axis: int | None = None
     keepdims: bool = False
+    find: ClassVar[Callable[..., Array]]
+    samples = [
+        sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True), sample((5,), axis=0),
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape) -> Shape:
         axes = reduced_axes(self.name, self.axis, len(data))
@@ -319,9 +312,6 @@ class _ArgExtreme(Operator):
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return _position_type(super().infer_type(*dtypes))
-
-    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
-        raise NotImplementedError
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         shape = self.infer_shape(data.shape)
@@ -340,7 +330,7 @@ class _ArgExtreme(Operator):
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
-        where = self.find(data, self.axis)
+        where = np.asarray(type(self).find(data, axis=self.axis))
         if out is None:
             return where.astype(data.dtype).reshape(shape)
         np.copyto(out, np.reshape(where, shape), casting="unsafe")
@@ -365,9 +355,6 @@ def _position_type(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if is_bfloat16(dtype) else dtype
 
 
-_ARG = [sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True), sample((5,), axis=0)]
-
-
 class ArgMax(_ArgExtreme, name="argmax"):
     """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32
     for bfloat16.
@@ -375,10 +362,8 @@ class ArgMax(_ArgExtreme, name="argmax"):
     Gradient 0.
     """
 
-    samples = _ARG
-
-    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
-        return np.asarray(np.argmax(data, axis=axis))
+    find = np.argmax
+    samples = _ArgExtreme.samples
 
 
 class ArgMin(_ArgExtreme, name="argmin"):
@@ -388,10 +373,8 @@ class ArgMin(_ArgExtreme, name="argmin"):
     Gradient 0.
     """
 
-    samples = _ARG
-
-    def find(self, data: np.ndarray, axis: int | None) -> np.ndarray:
-        return np.asarray(np.argmin(data, axis=axis))
+    find = np.argmin
+    samples = _ArgExtreme.samples
 
 
 class SumLike(Operator, name="_sum_like"):
@@ -400,14 +383,13 @@ class SumLike(Operator, name="_sum_like"):
     data : the broadcast shape; like : only its shape is read; returns : the shape of like
     """
 
+    shaped_like = 1
     typed_like = 0
     identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
+    onnx = emit_lowering
     samples = [sample((2, 3, 4), (3, 1)), sample((2, 3), (2, 3)), sample((2, 3), (1,)), sample((2, 3, 4), (2, 1, 4))]
-
-    def infer_shape(self, data: Shape, like: Shape) -> Shape:
-        return like
 
     @staticmethod
     def axes(data: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
@@ -434,19 +416,11 @@ class SumLike(Operator, name="_sum_like"):
 
     def lower(self, F: Functions, data: Tensor, like: Tensor) -> Tensor:
         axes = self.axes(data.shape, like.shape)
-        return F.reshape_like(F.sum(data, axis=axes, keepdims=True) if axes else F.identity(data), like)
+        total = F.sum(data, axis=axes, keepdims=True) if axes else F.identity(data)
+        return total if len(data.shape) == len(like.shape) else F.reshape_like(total, like)
 
     def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.broadcast_like(dy, data), None
-
-    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
-        shape, wanted = g.shape(data), g.shape(like)
-        axes = self.axes(shape, wanted)
-        if not axes:
-            return g.Identity(data)
-        lead = len(shape) - len(wanted)
-        result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=1)
-        return g.Squeeze(result, g.const(list(range(lead)), "int64")) if lead else result
 
 
 class SizeRatio(Operator, name="_size_ratio"):
@@ -479,10 +453,7 @@ class SizeRatio(Operator, name="_size_ratio"):
         return str(K.literal(ratio))
 
     def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
-        dtype = g.dtype(data)
-        wide = "float32" if dtype == np.float16 else dtype  # sizes may overflow where their ratio does not
-        ratio = g.Div(g.cast(g.Size(data), wide), g.cast(g.Size(like), wide))
-        return g.cast(g.Reshape(ratio, g.const([1], "int64")), dtype)
+        return g.Identity(g.const([prod(g.shape(data)) / max(prod(g.shape(like)), 1)], g.dtype(data)))
 
 
 class RestoreAxes(Operator, name="_restore_axes"):
@@ -523,6 +494,7 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
     bfloat16 in float32.
     """
 
+    onnx = emit_lowering
     samples = [sample((3, 4), gradient=False)]
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
@@ -542,6 +514,3 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
             return where.astype(data.dtype)
         np.copyto(out, where, casting="unsafe")
         return out
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.cast(g.ArgMax(data, axis=1, keepdims=0), g.dtype(data))

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.elements import on_diagonal
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
@@ -162,21 +162,16 @@ class Diag(Operator, name="diag"):
         return g.Gather(flat, g.const(np.diagonal(places, self.k, *self.axes(shape)), "int64"), axis=0)
 
 
-class DiagGrad(Operator, name="_diag_grad"):
+class DiagGrad(Adjoint, name="_diag_grad"):
     """The gradient of diag: dy on the diagonal, or the diagonal of dy. like : diag's data, read for its shape."""
 
+    adjoint_of = "diag"
     k: int = 0
     axis1: int = 0
     axis2: int = 1
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
     samples = [
         sample((4, 4), (3,), k=-1), sample((3,), (3, 4), k=1), sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
     ]  # fmt: skip
-
-    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
-        return like
 
     def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         if len(like.shape) == 1:
@@ -195,6 +190,3 @@ class DiagGrad(Operator, name="_diag_grad"):
         row, column = diag.axes(K.shape(1))  # type: ignore[attr-defined]
         rest = [index for axis, index in enumerate(place) if axis not in (row, column)]
         return on_diagonal(K, place, row, column, self.k, (*rest, place[row] + min(self.k, 0)))
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.diag(d, k=self.k, axis1=self.axis1, axis2=self.axis2), None

@@ -11,8 +11,8 @@ from operator import add
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.arrays.index import emit_whole, whole
-from hybrid_lab.ops.framework import Operator, axis_of, into, ints, sample
+from hybrid_lab.ops.arrays.index import whole
+from hybrid_lab.ops.framework import Operator, axis_of, emit_lowering, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array
@@ -25,6 +25,7 @@ class BatchTake(Operator, name="batch_take"):
     """
 
     typed_like = 0
+    onnx = emit_lowering
     samples = [sample((4, 3), ints((4,), 0, 3, "int32")), sample((4, 3), ints((4,), -2, 6, "int32"), gradient=False)]
 
     def infer_shape(self, a: Shape, indices: Shape) -> Shape:
@@ -41,11 +42,6 @@ class BatchTake(Operator, name="batch_take"):
 
     def lower(self, F: Functions, a: Tensor, indices: Tensor) -> Tensor:
         return F.reshape_like(F.pick(a, F.Reshape(indices, shape=(-1,)), axis=1), indices)
-
-    def onnx(self, g: OnnxGraph, a: str, indices: str) -> str:
-        rows, width = g.shape(a)
-        places = g.Reshape(emit_whole(g, indices, width, "clip"), g.const([rows, 1], "int64"))
-        return g.Reshape(g.GatherElements(a, places, axis=1), g.const(list(g.shape(indices)), "int64"))
 
 
 class FillElement(Operator, name="fill_element_0index"):
@@ -156,6 +152,7 @@ class _Numbering(Operator):
 class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_multi_index",)):
     """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
 
+    onnx = emit_lowering
     samples = [
         sample(np.array([[1, 0, 2], [3, 1, 0]], "float32"), gradient=False, shape=(3, 4)),
         sample(np.array([[1, 0], [2, 1], [0, 3]], "int32"), gradient=False, shape=(-1, 3, 4)),
@@ -175,12 +172,6 @@ class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_mul
         parts = [F.slice_axis(numbers, axis=0, begin=axis, end=axis + 1) for axis in range(len(self.shape))]
         total = reduce(add, (part * int(stride) for part, stride in zip(parts, self.strides, strict=True)))
         return F.Cast(F.Reshape(total, shape=(-3, -2)) if data.shape[1:] else total, dtype=data.dtype.name)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        rank = len(g.shape(data))
-        strides = g.const(self.strides.reshape(-1, *(1,) * (rank - 1)), "int64")
-        total = g.ReduceSum(g.Mul(g.cast(data, "int64"), strides), g.const([0], "int64"), keepdims=0)
-        return g.cast(total, g.dtype(data))
 
 
 class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Signature, axis_of, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros, joined
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor, Wanted
@@ -22,6 +23,11 @@ _WHOLE = slice(None)
 def cut_shape(shape: tuple[int, ...], cut: tuple[slice, ...]) -> tuple[int, ...]:
     """The shape of `array[cut]`."""
     return tuple(size if part == _WHOLE else _length(part, size) for part, size in zip(cut, shape, strict=True))
+
+
+def along(axis: int, start: int, stop: int | None, rank: int) -> tuple[slice, ...]:
+    """The index of a range along one axis of several."""
+    return tuple(slice(start, stop) if index == axis else _WHOLE for index in range(rank))
 
 
 def _length(part: slice, size: int) -> int:
@@ -77,24 +83,15 @@ def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int
     return g.Slice(data, *(g.const(numbers, "int64") for numbers in (starts, ends, axes, steps)))
 
 
-class _SliceGradient(Operator):
+class SliceAdjoint(Adjoint):
     """Base: zeros of the shape of `like` with dy at the place that was cut out."""
-
-    typed_like = 0
-    mxnet = None
-    shape_only = ("like",)
 
     def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         raise NotImplementedError
 
-    def infer_shape(self, dy: Shape, like: Shape) -> Shape:
-        return like
-
     def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
-        if out is None:
-            out = np.zeros(like.shape, dy.dtype)
-        else:
-            out.fill(0)
+        out = np.empty(like.shape, dy.dtype) if out is None else out
+        out.fill(0)
         out[self.cut(like.shape, dy.shape)] = dy
         return out
 
@@ -136,78 +133,70 @@ def _ranges(name: str, begin: Bounds, end: Bounds, step: Bounds, shape: Shape) -
     return tuple(slice(a, b, c) for a, b, c in zip(begins, ends, steps, strict=True))
 
 
-class Slice(_Slicing, name="slice", aliases=("crop",)):
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+class _Ranges(Operator):
+    """Base of slice and its gradient."""
 
     begin: tuple[int | None, ...]
     end: tuple[int | None, ...]
     step: tuple[int | None, ...] = ()
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return _ranges("slice", self.begin, self.end, self.step, shape)
+
+
+class Slice(_Ranges, _Slicing, name="slice", aliases=("crop",)):
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+
     samples = [
         sample((4, 5, 3), begin=(1, None), end=(3, 4)),
         sample((4, 5), begin=(-3, 0), end=(None, None)),
         sample((6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
     ]
 
-    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
-        return _ranges("slice", self.begin, self.end, self.step, shape)
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._slice_grad(dy, data, begin=self.begin, end=self.end, step=self.step)
 
 
-class SliceGrad(_SliceGradient, name="_slice_grad"):
+class SliceGrad(_Ranges, SliceAdjoint, name="_slice_grad"):
     """The gradient of slice: dy among zeros. like : slice's input, for its shape."""
 
-    begin: tuple[int | None, ...]
-    end: tuple[int | None, ...]
-    step: tuple[int | None, ...] = ()
+    adjoint_of = "slice"
     samples = [
         sample((2, 4), (4, 5), begin=(1, None), end=(3, 4)),
         sample((3, 5), (6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
     ]
 
-    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
-        return _ranges("slice", self.begin, self.end, self.step, shape)
 
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
-        return F.slice(ddy, begin=self.begin, end=self.end, step=self.step), None
+class _AxisRange(Operator):
+    """Base of slice_axis and its gradient."""
 
-
-class SliceAxis(_Slicing, name="slice_axis"):
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-
-    identity_if_alike = True
     axis: int
     begin: int
     end: int | None = None
+
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return along(axis_of("slice_axis", self.axis, len(shape)), self.begin, self.end, len(shape))
+
+
+class SliceAxis(_AxisRange, _Slicing, name="slice_axis"):
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+
+    identity_if_alike = True
     samples = [
         sample((4, 5), axis=1, begin=1, end=3),
         sample((4, 5), axis=0, begin=-2, end=None),
         sample((4, 5), axis=-1, begin=0, end=-1),
     ]
 
-    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
-        axis = axis_of("slice_axis", self.axis, len(shape))
-        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._slice_axis_grad(dy, data, axis=self.axis, begin=self.begin, end=self.end)
 
 
-class SliceAxisGrad(_SliceGradient, name="_slice_axis_grad"):
+class SliceAxisGrad(_AxisRange, SliceAdjoint, name="_slice_axis_grad"):
     """The gradient of slice_axis: dy among zeros. like : slice_axis' input, for its shape."""
 
-    axis: int
-    begin: int
-    end: int | None = None
+    adjoint_of = "slice_axis"
     samples = [sample((4, 2), (4, 5), axis=1, begin=1, end=3)]
-
-    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
-        axis = axis_of("slice_axis", self.axis, len(shape))
-        return tuple(slice(self.begin, self.end) if index == axis else slice(None) for index in range(len(shape)))
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, y: Tensor, ddy: Tensor) -> Gradients:
-        return F.slice_axis(ddy, axis=self.axis, begin=self.begin, end=self.end), None
 
 
 class SliceLike(_Slicing, name="slice_like"):
@@ -244,7 +233,7 @@ class SliceLike(_Slicing, name="slice_like"):
         return emit_slice(g, data, self.cut(g.shape(data), g.shape(shape_like)), g.shape(data))
 
 
-class PadLike(_SliceGradient, name="_pad_like"):
+class PadLike(SliceAdjoint, name="_pad_like"):
     """dy with zeros behind it up to the shape of `like`: the gradient of taking a leading part."""
 
     samples = [sample((2, 3), (4, 5)), sample((2, 3), (2, 3))]
@@ -344,11 +333,7 @@ class ConcatPart(Operator, name="_concat_part"):
         """Where the part lies in dy."""
         axis = self.dim % len(shapes[0])
         start = sum(shape[axis] for shape in shapes[: self.index])
-        return (
-            *((slice(None),) * axis),
-            slice(start, start + shapes[self.index][axis]),
-            *((slice(None),) * (len(shapes[0]) - axis - 1)),
-        )
+        return along(axis, start, start + shapes[self.index][axis], len(shapes[0]))
 
     def numpy(self, dy: Array, *data: Array, out: Array | None = None) -> Array:
         return into(dy[self.cut([item.shape for item in data])], out)
@@ -418,9 +403,72 @@ def parts_of(F: Functions, data: Tensor, axis: int, places: Sequence[int], squee
     return tuple(F.reshape_like(part, part, lhs_begin=axis, lhs_end=axis + 1, rhs_begin=0, rhs_end=0) for part in parts)
 
 
-class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
+class _Splitting(Operator):
+    """Base: data cut along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+
+    axis: int
+    squeeze_axis: bool
+    title: ClassVar[str]
+
+    def places(self, size: int) -> list[int]:
+        """Where the parts of an axis start, and the end. Raises ShapeError."""
+        raise NotImplementedError
+
+    def sizes(self, size: int) -> list[int]:
+        """How long the parts are."""
+        places = self.places(size)
+        return [stop - start for start, stop in zip(places, places[1:], strict=False)]
+
+    def infer_shape(self, data: Shape) -> Shapes:
+        axis = axis_of(self.title, self.axis, len(data))
+        sizes = self.sizes(data[axis])
+        if self.squeeze_axis and any(size != 1 for size in sizes):
+            given = sizes[0] if self.title == "SliceChannel" else sizes
+            raise ShapeError(
+                f"{self.title}: squeeze_axis needs parts of size 1; {data} gives {given} along axis {self.axis}"
+            )
+        return [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
+
+    def numpy(self, data: Array, out: Array | Outs = None) -> Array | Arrays:
+        parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
+        parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
+        targets = out if isinstance(out, tuple) else (out,) * len(parts)
+        made = tuple(
+            part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
+        )
+        return made if len(made) > 1 else made[0]
+
+    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
+        places = self.places(data.shape[self.axis])
+        ends = zip(places, places[1:], strict=False)
+        parts = tuple(F.slice_axis(data, axis=self.axis, begin=start, end=stop) for start, stop in ends)
+        if not self.squeeze_axis:
+            return parts
+        # Not F.squeeze, which keeps a dimension: a part of a vector is a scalar.
+        axis = self.axis % len(data.shape)
+        dropped = {"lhs_begin": axis, "lhs_end": axis + 1, "rhs_begin": 0, "rhs_end": 0}
+        return tuple(F.reshape_like(part, part, **dropped) for part in parts)
+
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
+        outputs, douts = rest[: self.signature.outputs], rest[self.signature.outputs :]
+        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
+        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
+        axis = self.axis % len(g.shape(data))
+        sizes, dropped = self.sizes(g.shape(data)[axis]), g.const([axis], "int64")
+        if 0 in sizes:
+            raise Unmappable(f"{self.title} into empty parts")
+        if len(sizes) == 1:
+            return g.Squeeze(data, dropped) if self.squeeze_axis else g.Identity(data)
+        parts = g.Split(data, g.const(sizes, "int64"), axis=axis, outputs=len(sizes))
+        return tuple(g.Squeeze(part, dropped) for part in parts) if self.squeeze_axis else parts
+
+
+class SliceChannel(_Splitting, name="SliceChannel", aliases=("split",)):
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 
+    title = "SliceChannel"
     num_outputs: int
     axis: int = 1
     squeeze_axis: bool = False
@@ -437,58 +485,27 @@ class SliceChannel(Operator, name="SliceChannel", aliases=("split",)):
         if self.num_outputs < 1:
             raise AttributeSpecError(f"SliceChannel: num_outputs={self.num_outputs}; at least 1 is needed")
 
-    def infer_shape(self, data: Shape) -> list[Shape]:
+    def infer_shape(self, data: Shape) -> Shapes:
         axis = axis_of("SliceChannel", self.axis, len(data))
         if data[axis] % self.num_outputs:
             raise ShapeError(
                 f"SliceChannel: axis {self.axis} of {data} cannot be cut into {self.num_outputs} equal parts"
             )
-        size = data[axis] // self.num_outputs
-        if self.squeeze_axis and size != 1:
-            raise ShapeError(
-                f"SliceChannel: squeeze_axis needs parts of size 1; {data} gives {size} along axis {self.axis}"
-            )
-        part = (*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :])
-        return [part] * self.num_outputs
+        return super().infer_shape(data)
 
-    def numpy(self, data: Array, out: Array | Outs = None) -> Array | Arrays:
-        parts = np.split(data, self.num_outputs, axis=self.axis)
-        if self.squeeze_axis:
-            parts = [part.squeeze(self.axis) for part in parts]
-        if out is None:
-            made = tuple(part.copy() for part in parts)
-            return made if len(made) > 1 else made[0]
-        targets = out if isinstance(out, tuple) else (out,)
-        made = tuple(
-            part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
-        )
-        return made if len(made) > 1 else made[0]
+    def places(self, size: int) -> list[int]:
+        return [index * (size // self.num_outputs) for index in range(self.num_outputs + 1)]
 
-    def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
-        size = data.shape[self.axis] // self.num_outputs
-        places = [index * size for index in range(self.num_outputs + 1)]
-        return parts_of(F, data, self.axis, places, self.squeeze_axis)
-
-    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
-        outputs, douts = rest[: self.num_outputs], rest[self.num_outputs :]
-        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
-        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
-
-    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
-        count = self.num_outputs
-        size = g.shape(data)[self.axis] // count
-        parts = g.Split(data, g.const([size] * count, "int64"), axis=self.axis, outputs=count)
-        parts = parts if isinstance(parts, tuple) else (parts,)
-        if self.squeeze_axis:
-            parts = tuple(g.Squeeze(part, g.const([self.axis % len(g.shape(data))], "int64")) for part in parts)
-        return parts
+    def sizes(self, size: int) -> list[int]:
+        return [size // self.num_outputs] * self.num_outputs
 
 
-class SplitV2(Operator, name="_split_v2"):
+class SplitV2(_Splitting, name="_split_v2"):
     """data cut along `axis` into `sections` equal parts, or in front of the places in `indices`, of which the first is
     0; squeeze_axis drops that axis where the parts are 1 thick. `split_v2` takes the places without the 0.
     """
 
+    title = "split_v2"
     indices: Shape
     axis: int = 1
     squeeze_axis: bool = False
@@ -508,46 +525,8 @@ class SplitV2(Operator, name="_split_v2"):
         return Signature(self.input_names, self.sections or len(self.indices))
 
     def places(self, size: int) -> list[int]:
-        """Where the parts start, and the end."""
         if self.sections:
             if size % self.sections:
                 raise ShapeError(f"split_v2: an axis of {size} cannot be cut into {self.sections} equal parts")
             return [index * (size // self.sections) for index in range(self.sections + 1)]
         return [min(place, size) for place in (*self.indices, size)]
-
-    def infer_shape(self, data: Shape) -> Shapes:
-        axis = axis_of("split_v2", self.axis, len(data))
-        places = self.places(data[axis])
-        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
-        if self.squeeze_axis and any(size != 1 for size in sizes):
-            raise ShapeError(
-                f"split_v2: squeeze_axis needs parts of size 1; {data} gives {sizes} along axis {self.axis}"
-            )
-        parts = [(*data[:axis], *(() if self.squeeze_axis else (size,)), *data[axis + 1 :]) for size in sizes]
-        return parts if len(parts) > 1 else parts[0]
-
-    def numpy(self, data: Array, out: Outs = None) -> Array | Arrays:
-        parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
-        parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
-        targets = out if isinstance(out, tuple) else (out,) * len(parts)
-        made = tuple(into(part.copy(), target) for part, target in zip(parts, targets, strict=True))
-        return made if len(made) > 1 else made[0]
-
-    def lower(self, F: Functions, data: Tensor) -> Tensor | tuple[Tensor, ...]:
-        return parts_of(F, data, self.axis, self.places(data.shape[self.axis]), self.squeeze_axis)
-
-    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
-        outputs, douts = rest[: self.signature.outputs], rest[self.signature.outputs :]
-        parts = [F.zeros_like(y) if dy is None else dy for y, dy in zip(outputs, douts, strict=True)]
-        return F.stack(*parts, axis=self.axis) if self.squeeze_axis else F.Concat(*parts, dim=self.axis)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
-        axis = self.axis % len(g.shape(data))
-        places = self.places(g.shape(data)[axis])
-        sizes = [stop - start for start, stop in zip(places, places[1:], strict=False)]
-        if 0 in sizes:
-            raise Unmappable("split_v2 into empty parts")
-        if len(sizes) == 1:
-            return g.Squeeze(data, g.const([axis], "int64")) if self.squeeze_axis else g.Identity(data)
-        parts = g.Split(data, g.const(sizes, "int64"), axis=axis, outputs=len(sizes))
-        return tuple(g.Squeeze(part, g.const([axis], "int64")) for part in parts) if self.squeeze_axis else parts

@@ -11,7 +11,18 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, into, sample, unary
+from hybrid_lab.ops.framework import (
+    MAXIMUM,
+    Elementwise,
+    Kernel,
+    Operator,
+    Pointwise,
+    Signature,
+    emit_lowering,
+    into,
+    sample,
+    unary,
+)
 from hybrid_lab.ops.framework.dtypes import OWN
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Operand, PartialShape, PartialShapes, Shape, Shapes
@@ -41,9 +52,6 @@ class ReluGrad(Elementwise, name="_relu_grad"):
     mxnet = None
     triton = Pointwise("{0} * tl.where({1} > 0, 1.0, 0.0)")
     samples = [sample((3, 4), (3, 4))]
-
-    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
-        return dy
 
     def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return np.multiply(dy, np.greater(y, _ZERO[y.dtype], out=scratch(y.shape, np.bool_)), out=out)
@@ -102,9 +110,6 @@ class HardSigmoid(Elementwise, name="hard_sigmoid"):
     beta: float = 0.5
     samples = [sample((3, 4), low=-4.0, high=4.0), sample((3, 4), alpha=0.5, beta=0.1)]
 
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
-
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         y = np.multiply(data, data.dtype.type(self.alpha), out=np.empty_like(data) if out is None else out)
         y += y.dtype.type(self.beta)
@@ -128,6 +133,7 @@ class Activation(Elementwise, name="Activation"):
     float32_where = {"act_type": ("softrelu",)}
     slow = True
     act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]
+    onnx = emit_lowering
     samples = [
         sample((2, 3, 4), low=-3.0, high=3.0, act_type=name)
         for name in ("relu", "sigmoid", "softrelu", "softsign", "tanh")
@@ -147,9 +153,6 @@ class Activation(Elementwise, name="Activation"):
     def bound(self, *known: Any) -> float:
         return self.plain.bound(*known)
 
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
-
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return self.plain.numpy(data, out=out)
 
@@ -158,9 +161,6 @@ class Activation(Elementwise, name="Activation"):
 
     def lower(self, F: Functions, x: Tensor) -> Tensor:
         return getattr(F, self.act_type)(x)
-
-    def onnx(self, g: OnnxGraph, x: str) -> tuple[str, ...]:
-        return g.emit(self.plain, (x,))
 
 
 _SELU_ALPHA, _SELU_LAMBDA = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -328,6 +328,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
 class RandomSlopes(Operator, name="_random_slopes"):
     """Numbers uniform in [low, high), in the shape and dtype of data, of which nothing else is read."""
 
+    shaped_like = 0
     low: float
     high: float
     kinds = "f"
@@ -335,9 +336,6 @@ class RandomSlopes(Operator, name="_random_slopes"):
     random = True
     shape_only = ("data",)
     samples = [sample((3, 4), low=0.0, high=1.0, attrs={"low": 0.125, "high": 0.25}, gradient=False)]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.random_uniform(low=self.low, high=self.high, shape=data.shape, dtype=data.dtype.name)

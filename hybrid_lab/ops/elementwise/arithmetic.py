@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
-from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwise, binary, into, is_scalar, sample
+from hybrid_lab.ops.framework import (
+    MAXIMUM,
+    MINIMUM,
+    Binary,
+    Operator,
+    Pointwise,
+    binary,
+    emit_lowering,
+    into,
+    is_scalar,
+    sample,
+)
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Number, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
@@ -99,8 +110,10 @@ broadcast_mod = binary(
     doc="lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet).",
     aliases=("_mod", "_Mod", "modulo"),
     samples=[
-        sample((3, 4), (3, 4), low=0.3, high=4.0), sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
-        sample((3, 4), 0.7, low=-4.0, high=4.0), sample(5.3, (3, 4), low=0.3, high=4.0),
+        sample((3, 4), (3, 4), low=0.3, high=4.0),
+        sample((2, 3, 4), (3, 1), low=-4.0, high=-0.3),
+        sample((3, 4), 0.7, low=-4.0, high=4.0),
+        sample(5.3, (3, 4), low=0.3, high=4.0),
         sample((9,), 3, dtype="int32", low=-9, high=9, gradient=False),
         sample(np.array([5.0, -5.0, 7.0], "float32"), np.array([-3.0, 3.0, 0.0], "float32"), gradient=False),
     ],
@@ -275,10 +288,5 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
             first = first + item
         return F.identity(first) if not rest else first
 
-    def onnx(self, g: OnnxGraph, *args: str) -> str:
-        if g.dtype(args[0]).kind != "f":
-            total, *rest = args
-            for item in rest:
-                total = g.Add(total, item)
-            return total if rest else g.Identity(total)
-        return g.Sum(*args)
+    def onnx(self, g: OnnxGraph, *args: str) -> str | tuple[str, ...]:
+        return g.Sum(*args) if g.dtype(args[0]).kind == "f" else emit_lowering(self, g, *args)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
+from hybrid_lab.ops.framework import Element, Operator, Signature, emit_lowering, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
@@ -20,6 +20,7 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
     data : any shape and dtype; returns : the same shape in `dtype`
     """
 
+    shaped_like = 0
     identity_if_alike = True
     dtype: DType
     samples = [
@@ -29,9 +30,6 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         sample(ints((3,), 0, 9, "int64"), gradient=False, attrs={"dtype": "float32"}),
         sample(ints((4,), 0, 2), gradient=False, attrs={"dtype": "bool"}),
     ]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype)
@@ -59,14 +57,12 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
 class CastLike(Operator, name="_cast_like"):
     """data converted to the dtype of `like`, of which only the dtype is read."""
 
+    shaped_like = 0
     typed_like = 1
     identity_if_alike = True
     mxnet = None
     shape_only = ("like",)
     samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]
-
-    def infer_shape(self, data: Shape, like: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         if out is None:
@@ -82,12 +78,13 @@ class CastLike(Operator, name="_cast_like"):
         return F._cast_like(dy, x), None
 
     def onnx(self, g: OnnxGraph, x: str, like: str) -> str:
-        return g.cast(x, g.dtype(like))
+        return x if g.dtype(x) == g.dtype(like) else g.cast(x, g.dtype(like))
 
 
 class AMPCast(Operator, name="amp_cast"):
     """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
 
+    shaped_like = 0
     dtype: DType
     samples = [
         sample((3, 4), attrs={"dtype": "float16"}),
@@ -98,9 +95,6 @@ class AMPCast(Operator, name="amp_cast"):
     def check(self) -> None:
         if not is_floating(np.dtype(self.dtype)):
             raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return np.dtype(self.dtype) if is_floating(dtypes[0]) else dtypes[0]
@@ -128,6 +122,7 @@ class AMPMulticast(Operator, name="amp_multicast"):
     kinds = "f"
     num_outputs: int
     cast_narrow: bool = False
+    onnx = emit_lowering
     samples = [
         sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2),
         sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2, cast_narrow=True),
@@ -161,8 +156,3 @@ class AMPMulticast(Operator, name="amp_multicast"):
         count = self.num_outputs
         data, douts = values[:count], values[2 * count :]
         return tuple(None if dy is None else F._cast_like(dy, item) for item, dy in zip(data, douts, strict=True))
-
-    def onnx(self, g: OnnxGraph, *data: str) -> str | tuple[str, ...]:
-        dtype = self.infer_type(*(g.dtype(item) for item in data))[0]
-        made = tuple(g.cast(item, dtype) for item in data)
-        return made if len(made) > 1 else made[0]

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, into, printed, sample
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, emit_lowering, into, printed, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
@@ -27,9 +27,6 @@ class Quadratic(Elementwise, name="_contrib_quadratic", aliases=("contrib_quadra
         a, b, c = (printed(number, dtype) for number in (self.a, self.b, self.c))
         return f"(({a} * {{0}} + {b}) * {{0}} + {c})"
 
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
-
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         y = np.asarray((self.a * data + self.b) * data + self.c).astype(data.dtype, copy=False)
         return into(y, out)
@@ -47,6 +44,7 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
 
     kinds = "f"
     alias_safe = True
+    onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 5)), sample((4,))]
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -62,9 +60,6 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._contrib_div_sqrt_dim(dy)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Mul(data, g.const(1.0 / math.sqrt(g.shape(data)[-1]), g.dtype(data)))
 
 
 class AllClose(Operator, name="_contrib_allclose", aliases=("contrib_allclose",)):

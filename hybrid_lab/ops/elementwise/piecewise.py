@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Elementwise, Pointwise, Unary, printed, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
-from hybrid_lab.ops.framework.types import Array, Shape
+from hybrid_lab.ops.framework.types import Array
 
 
 class SmoothL1(Unary, name="smooth_l1"):
@@ -80,9 +80,6 @@ class Clip(Elementwise, name="clip"):
         high = range_.max if isnan(self.a_max) else self.a_max
         return int(max(range_.min, min(low, range_.max))), int(max(range_.min, min(high, range_.max)))
 
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
-
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         low, high = (np.asarray(limit).astype(data.dtype) for limit in self.limits(data.dtype))
         return np.minimum(np.maximum(data, low, out=out), high, out=out)
@@ -107,9 +104,6 @@ class ClipGrad(Elementwise, name="_clip_grad"):
     def triton(self, dtype: np.dtype) -> str:
         low, high = (printed(limit, dtype) for limit in (self.a_min, self.a_max))
         return f"tl.where(({{1}} >= {low}) & ({{1}} <= {high}), {{0}}, 0.0)"
-
-    def infer_shape(self, dy: Shape, x: Shape) -> Shape:
-        return dy
 
     def numpy(self, dy: Array, x: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         inside = np.greater_equal(x, self.a_min, out=scratch(x.shape, np.bool_))

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
+from hybrid_lab.ops.framework import (
+    Operator,
+    Pointwise,
+    broadcast_shapes,
+    emit_lowering,
+    into,
+    ints,
+    is_scalar,
+    sample,
+    scalar_as,
+)
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
@@ -89,15 +99,14 @@ class Present(Operator, name="_present"):
     number : (1,); returns : as data
     """
 
+    shaped_like = 1
     typed_like = 1
     mxnet = None
+    onnx = emit_lowering
     samples = [
         sample(np.array([1.0], np.float32), (3, 4), gradient=False),
         sample(np.array([0.0], np.float32), (3, 4), gradient=False),
     ]
-
-    def infer_shape(self, number: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, number: Array, data: Array, out: Array | None = None) -> Array:
         return into(data if number.item() else np.zeros_like(data), out)
@@ -110,7 +119,3 @@ class Present(Operator, name="_present"):
 
     def presence(self, node: Any, index: int) -> object:
         return node.inputs[0]
-
-    def onnx(self, g: OnnxGraph, number: str, data: str) -> str:
-        hit = g.Reshape(g.cast(number, "bool"), g.const([], "int64"))
-        return g.Where(hit, data, g.const(0, g.dtype(data)))

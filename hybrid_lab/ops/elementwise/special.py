@@ -10,7 +10,7 @@ from numpy.polynomial import polynomial
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample, unary
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
-from hybrid_lab.ops.framework.types import Array, Shape
+from hybrid_lab.ops.framework.types import Array
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| < 4, the rational fit that Eigen uses for float32 (error below 3e-7).
 _P = (
@@ -241,6 +241,7 @@ _GAMMA_SAMPLES = [
 class Polygamma(Operator, name="_polygamma"):
     """Derivative number `order` of digamma, 1 or more; returns : as data."""
 
+    shaped_like = 0
     kinds = "f"
     precision = "float32"
     mxnet = None
@@ -253,9 +254,6 @@ class Polygamma(Operator, name="_polygamma"):
     def check(self) -> None:
         if self.order < 1:
             raise AttributeSpecError(f"_polygamma: order={self.order}; at least 1 is needed")
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return polygamma_function(data, self.order, out)

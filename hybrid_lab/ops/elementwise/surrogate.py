@@ -7,7 +7,7 @@ import numpy as np
 from hybrid_lab.ops.elementwise.elementwise import onnx_half_away, round_, sign
 from hybrid_lab.ops.framework import Operator, into, sample, unary
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.types import Array, Shape
+from hybrid_lab.ops.framework.types import Array
 
 
 def _through(F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -34,13 +34,11 @@ sign_ste = unary(
 class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
     """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 
+    shaped_like = 0
     scalar: float = 1.0
     is_int: bool = True
     identity = True
     samples = [sample((3, 4), scalar=-0.5), sample((3,), scalar=2.0)]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)

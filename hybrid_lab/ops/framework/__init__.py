@@ -3,7 +3,9 @@
 The names below are what records import.
 """
 
+from hybrid_lab.ops.framework.adjoint import Adjoint
 from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Kernel, Pointwise, Product, Reduce
+from hybrid_lab.ops.framework.lowered_onnx import emit_lowering
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.pointwise import (
@@ -24,8 +26,8 @@ from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, filled, k
 from hybrid_lab.ops.framework.signature import Signature
 
 __all__ = [
-    "MAXIMUM", "MINIMUM", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element", "Elementwise",
-    "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary", "axis_of",
-    "binary", "broadcast_shapes", "filled", "get", "into", "ints", "is_scalar", "kept_shape", "known_shape", "printed",
-    "reduced_axes", "sample", "scalar_as", "unary",
+    "MAXIMUM", "MINIMUM", "Adjoint", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element",
+    "Elementwise", "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary",
+    "axis_of", "binary", "broadcast_shapes", "emit_lowering", "filled", "get", "into", "ints", "is_scalar",
+    "kept_shape", "known_shape", "printed", "reduced_axes", "sample", "scalar_as", "unary",
 ]  # fmt: skip

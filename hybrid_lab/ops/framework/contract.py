@@ -33,8 +33,9 @@ def named_parameters(method: Any) -> tuple[tuple[str, ...], bool]:
 def check_record(record: type[Operator], base: type[Operator]) -> None:
     """Raise RecordError for what can be seen without running anything. base : Operator itself."""
     for member in ("infer_shape", "numpy"):
-        if getattr(record, member) is getattr(base, member):
-            raise RecordError(record.name, member, "is missing; every record has one")
+        if getattr(record, member) is getattr(base, member) and (member == "numpy" or record.shaped_like is None):
+            instead = " or shaped_like" if member == "infer_shape" else ""
+            raise RecordError(record.name, member, f"is missing; every record has one{instead}")
     signature = inspect.getattr_static(record, "signature")
     signature = signature if isinstance(signature, Signature) else None  # else the attributes decide
     fixed = signature is not None and not record.variadic

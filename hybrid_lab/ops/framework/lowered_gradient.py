@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hybrid_lab.ops.framework.namespace import Arithmetic
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.run import run_gradient
@@ -58,20 +59,8 @@ class _Recorder:
         return call
 
 
-class _Step:
-    """A value of the lowering, with the call that made it; arithmetic records further calls."""
+class _Step(Arithmetic):
+    """A value of the lowering, with the call that made it."""
 
     def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
-        self.recorder, self.value, self.op, self.inputs = recorder, value, op, inputs
-
-    def __add__(self, other: _Step | float) -> _Step:
-        return self.recorder.broadcast_add(self, other)
-
-    def __sub__(self, other: _Step | float) -> _Step:
-        return self.recorder.broadcast_sub(self, other)
-
-    def __mul__(self, other: _Step | float) -> _Step:
-        return self.recorder.broadcast_mul(self, other)
-
-    def __truediv__(self, other: _Step | float) -> _Step:
-        return self.recorder.broadcast_div(self, other)
+        self.F, self.value, self.op, self.inputs = recorder, value, op, inputs

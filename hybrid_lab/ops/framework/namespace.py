@@ -30,5 +30,45 @@ class Namespace:
         return call
 
 
+class Arithmetic:
+    """Python's operators on the values that `F` computes with, which are calls of `F`."""
+
+    __slots__ = ()
+    F: Any
+
+    def __add__(self, other: object) -> Any:
+        return self.F.broadcast_add(self, other)
+
+    def __radd__(self, other: object) -> Any:
+        return self.F.broadcast_add(other, self)
+
+    def __sub__(self, other: object) -> Any:
+        return self.F.broadcast_sub(self, other)
+
+    def __rsub__(self, other: object) -> Any:
+        return self.F.broadcast_sub(other, self)
+
+    def __mul__(self, other: object) -> Any:
+        return self.F.broadcast_mul(self, other)
+
+    def __rmul__(self, other: object) -> Any:
+        return self.F.broadcast_mul(other, self)
+
+    def __truediv__(self, other: object) -> Any:
+        return self.F.broadcast_div(self, other)
+
+    def __rtruediv__(self, other: object) -> Any:
+        return self.F.broadcast_div(other, self)
+
+    def __pow__(self, other: object) -> Any:
+        return self.F.broadcast_power(self, other)
+
+    def __rpow__(self, other: object) -> Any:
+        return self.F.broadcast_power(other, self)
+
+    def __neg__(self) -> Any:
+        return self.F.negative(self)
+
+
 #: F over raw NumPy arrays.
 F = Namespace(apply_numpy)

@@ -63,6 +63,8 @@ class Operator:
     random: ClassVar[bool] = False
     mode_dependent: ClassVar[bool] = False
     shape_only: ClassVar[tuple[str, ...]] = ()
+    shaped_like: ClassVar[int | None] = None
+    """Number of the input whose shape the outputs have, of a record without `infer_shape`."""
     typed_like: ClassVar[int | None] = None
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
     kinds: ClassVar[str] = "fiub"
@@ -78,6 +80,8 @@ class Operator:
     """Whether inputs get the gradient of a loss, whatever gradient arrives from above; may be a property."""
     own_bfloat16: ClassVar[bool] = False
     """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
+    half_in_float32: ClassVar[bool] = False
+    """Whether `numpy()` gets and gives float32 for float16, too."""
 
     signature: Signature = Signature()
     """The inputs and outputs; a cached property where attributes decide."""
@@ -241,7 +245,10 @@ class Operator:
     @classmethod
     def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
         """The names of the inputs, and whether there may be any number of further ones."""
-        return named_parameters(cls.infer_shape)
+        if cls.infer_shape is not Operator.infer_shape:
+            return named_parameters(cls.infer_shape)
+        names, more = named_parameters(cls.numpy)
+        return tuple(name for name in names if name not in RUN_KEYWORDS), more
 
     def check(self) -> None:
         """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""
@@ -268,7 +275,10 @@ class Operator:
 
     def infer_shape(self, *shapes: Shape) -> Any:
         """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
-        raise NotImplementedError(f"{self.name} has no shape rule")
+        if self.shaped_like is None:
+            raise NotImplementedError(f"{self.name} has no shape rule")
+        count = self.signature.outputs
+        return shapes[self.shaped_like] if count == 1 else [shapes[self.shaped_like]] * count
 
     def infer_type(self, *dtypes: np.dtype | None) -> Any:
         """Input dtypes (None: an immediate) -> the output's dtype, or a list. Raises DTypeError."""

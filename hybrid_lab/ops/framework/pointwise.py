@@ -46,6 +46,7 @@ def printed(number: float, dtype: np.dtype) -> str:
 class Elementwise(Operator):
     """A primitive of which each output element depends on one element of every input."""
 
+    shaped_like = 0
     alias_safe = True
 
 
@@ -56,9 +57,6 @@ class Unary(Elementwise):
     ufunc: ClassVar[Callable[..., np.ndarray]]
     integers: ClassVar[bool] = False
     """Whether the kernel takes integer arrays itself; else they go through float64 and are cut back, as in MXNet."""
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: np.ndarray | None = None) -> Array:
         if self.integers or data.dtype.kind == "f":

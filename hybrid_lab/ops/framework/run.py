@@ -27,8 +27,11 @@ def run_kernel(
     rng : (seed, draw) for random operators
     scratch : where kernels take temporary memory from; None means the thread's workspace
     """
+    half = op.half_in_float32
     for item in inputs:
-        if type(item) is np.ndarray and item.dtype.kind == "V" and not (op.view or op.own_bfloat16):
+        if type(item) is np.ndarray and (
+            (item.dtype.kind == "V" and not (op.view or op.own_bfloat16)) or (half and item.dtype == np.float16)
+        ):
             return _run_in_float32(op, inputs, out, rng, need, scratch)
     if op.asks_bfloat16:
         return _run_in_float32(op, inputs, out, rng, need, scratch)
@@ -59,8 +62,9 @@ def _run_in_float32(op: Operator, inputs: Sequence[Any], out: Any, *more: Any) -
 
 
 class InFloat32:
-    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in: it computes in float32,
-    and what comes out as bfloat16 is rounded once, at the end. Called as `op.numpy` is.
+    """The kernel of an operator for bfloat16, which NumPy's own functions lack or add up in, and for float16 where the
+    record says `half_in_float32`: it computes in float32, and its results are rounded once, at the end. Called as
+    `op.numpy` is.
 
     op : in float32, where its attributes ask for bfloat16; dtypes : of the outputs
     """
@@ -70,10 +74,13 @@ class InFloat32:
             op = op.variant(**{name: "float32" for name, value in op.attributes.items() if value == BFLOAT16})
         self.op, self.dtypes = op, dtypes
 
-    @staticmethod
-    def widened(inputs: Sequence[Any]) -> list[Any]:
-        """The inputs with float32 for bfloat16."""
-        return [widen(item) if type(item) is np.ndarray and item.dtype.kind == "V" else item for item in inputs]
+    def widened(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs with float32 for what the kernel does not take."""
+        kinds = "Vf" if self.op.half_in_float32 else "V"
+        return [
+            widen(item) if type(item) is np.ndarray and item.dtype.itemsize == 2 and item.dtype.kind in kinds else item
+            for item in inputs
+        ]
 
     def rounded(self, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
         """The outputs in their dtypes, in the arrays of `out` where there are some."""
@@ -81,10 +88,10 @@ class InFloat32:
         found = []
         for value, target, dtype in zip(outputs, targets, self.dtypes, strict=True):
             if value is not None and target is not None:
-                narrow(value, target) if is_bfloat16(dtype) else np.copyto(target, value, casting="unsafe")
+                np.copyto(target, value, casting="unsafe")
                 value = target
-            elif value is not None and is_bfloat16(dtype):
-                value = narrow(value)
+            elif value is not None:
+                value = value.astype(dtype, copy=False)
             found.append(value)
         return tuple(found)
 
@@ -101,14 +108,14 @@ def kernel_of(op: Operator, dtypes_in: Sequence[Any], dtypes_out: Sequence[np.dt
 
 
 def computes_in_float32(op: Operator, dtypes: Sequence[Any]) -> bool:
-    """Whether the operator's kernel gets float32 in place of bfloat16."""
-    if op.asks_bfloat16:
+    """Whether the operator's kernel gets float32 in place of a narrower dtype."""
+    if op.asks_bfloat16 or (op.half_in_float32 and any(dtype == np.float16 for dtype in dtypes if dtype is not None)):
         return True
     return not (op.view or op.own_bfloat16) and any(dtype is not None and is_bfloat16(dtype) for dtype in dtypes)
 
 
 def widen(array: np.ndarray) -> np.ndarray:
-    """bfloat16 as float32, exactly."""
+    """bfloat16 or float16 as float32, exactly."""
     if array.size > 1 and not any(array.strides):  # a stand-in without memory, of which only the shape is read
         return np.broadcast_to(np.zeros((), np.float32), array.shape)
     return array.astype(np.float32)

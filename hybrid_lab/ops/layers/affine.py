@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, axis_of, sample
+from hybrid_lab.ops.framework import Operator, axis_of, emit_lowering, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
@@ -57,12 +57,10 @@ class ChannelAffine(Operator, name="_channel_affine"):
     def lower(self, F: Functions, data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         return data * F._channel_like(scale, data, axis=self.axis) + F._channel_like(shift, data, axis=self.axis)
 
-    def onnx(self, g: OnnxGraph, data: str, scale: str, shift: str) -> str:
+    def onnx(self, g: OnnxGraph, data: str, scale: str, shift: str) -> str | tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
-        axis = self.axis % len(shape)
-        if axis == 1 and len(shape) > 2:
-            # One pass over the data: mean 0, variance 1 and no epsilon leave a scale and a shift.
-            zeros, ones = np.zeros(shape[1]), np.ones(shape[1])
-            return g.BatchNormalization(data, scale, shift, g.const(zeros, dtype), g.const(ones, dtype), epsilon=0.0)
-        vector = g.const([shape[axis] if index == axis else 1 for index in range(len(shape))], "int64")
-        return g.Add(g.Mul(data, g.Reshape(scale, vector)), g.Reshape(shift, vector))
+        if self.axis % len(shape) != 1 or len(shape) == 2:
+            return emit_lowering(self, g, data, scale, shift)
+        # One pass over the data: mean 0, variance 1 and no epsilon leave a scale and a shift.
+        zeros, ones = np.zeros(shape[1]), np.ones(shape[1])
+        return g.BatchNormalization(data, scale, shift, g.const(zeros, dtype), g.const(ones, dtype), epsilon=0.0)

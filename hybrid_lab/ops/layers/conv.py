@@ -243,6 +243,7 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
+    shaped_like = 1
     mxnet = None
     shape_only = ("data",)
     samples = [
@@ -252,9 +253,6 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         sample((2, 6, 3, 3), (2, 4, 6, 6), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6),
         sample((2, 6, 5, 5), (2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), num_filter=6),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
-        return data
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
@@ -298,12 +296,10 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
     dy : its output; data; weight : read for its shape; returns : the shape of weight.
     """
 
+    shaped_like = 2
     mxnet = None
     shape_only = ("weight",)
     samples = ConvDataGrad.samples
-
-    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
-        return weight
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty

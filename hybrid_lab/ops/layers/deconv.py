@@ -154,24 +154,34 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
+    shaped_like = 1
     mxnet = None
     shape_only = ("data",)
     samples = [
         sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
         sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
         sample(
-            (1, 3, 6, 11), (1, 4, 3, 4), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 3), pad=(1, 1), adj=(1, 1),
+            (1, 3, 6, 11),
+            (1, 4, 3, 4),
+            (4, 3, 3, 3),
+            kernel=(3, 3),
+            stride=(2, 3),
+            pad=(1, 1),
+            adj=(1, 1),
             num_filter=3,
         ),
         sample((2, 6, 8, 5), (2, 4, 4, 3), (4, 3, 3, 3), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6),
         sample(
-            (1, 3, 6, 7), (1, 3, 3, 3), (3, 1, 4, 4), kernel=(4, 4), stride=(2, 2), num_group=3, num_filter=3,
+            (1, 3, 6, 7),
+            (1, 3, 3, 3),
+            (3, 1, 4, 4),
+            kernel=(4, 4),
+            stride=(2, 2),
+            num_group=3,
+            num_filter=3,
             target_shape=(6, 7),
         ),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
-        return data
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
@@ -202,12 +212,10 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
     dy : its output; data; weight : read for its shape; returns : the shape of weight.
     """
 
+    shaped_like = 2
     mxnet = None
     shape_only = ("weight",)
     samples = DeconvDataGrad.samples
-
-    def infer_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
-        return weight
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty

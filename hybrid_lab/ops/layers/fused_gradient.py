@@ -9,9 +9,18 @@ import numpy as np
 
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, into, kept_shape, sample
+from hybrid_lab.ops.framework import (
+    Elementwise,
+    Operator,
+    Pointwise,
+    Signature,
+    emit_lowering,
+    into,
+    kept_shape,
+    sample,
+)
 from hybrid_lab.ops.framework.lowered_gradient import gradient_of_lowering
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
@@ -36,6 +45,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
     fix_gamma: bool = True
     axis: int = 1
     signature = Signature(outputs=3)
+    onnx = emit_lowering
     samples = [
         sample((4, 3), (4, 3), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32")),
         sample((2, 3, 5), (2, 3, 5), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False),
@@ -85,20 +95,6 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         slope, shift = channels(dgamma * inverse / count), channels(dbeta / count)
         return (dy - centred * slope - shift) * scale, dgamma, dbeta
 
-    def onnx(self, g: OnnxGraph, dy: str, data: str, gamma: str, mean: str, inverse: str) -> tuple[str, ...]:
-        shape, dtype = g.shape(data), g.dtype(data)
-        axis = self.axis % len(shape)
-        others = g.const([index for index in range(len(shape)) if index != axis], "int64")
-        vector = g.const([-1 if index == axis else 1 for index in range(len(shape))], "int64")
-        count = g.const(prod(shape) / max(shape[axis], 1), dtype)
-        dbeta = g.ReduceSum(dy, others, keepdims=0)
-        centred = g.Sub(data, g.Reshape(mean, vector))
-        dgamma = g.Mul(g.ReduceSum(g.Mul(dy, centred), others, keepdims=0), inverse)
-        slope = g.Reshape(g.Div(g.Mul(dgamma, inverse), count), vector)
-        shift = g.Reshape(g.Div(dbeta, count), vector)
-        scale = g.Reshape(inverse if self.fix_gamma else g.Mul(inverse, gamma), vector)
-        return g.Mul(g.Sub(g.Sub(dy, g.Mul(centred, slope)), shift), scale), dgamma, dbeta
-
 
 class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
     """The gradients of LayerNorm's data, gamma and beta.
@@ -109,6 +105,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
 
     axis: int = -1
     signature = Signature(outputs=3)
+    onnx = emit_lowering
     samples = [
         sample((4, 5), (4, 5), (5,), (4, 1), np.array([[0.7], [1.3], [0.9], [1.1]], "float32")),
         sample((2, 3, 2), (2, 3, 2), (3,), (2, 1, 2), np.array([[[0.7, 1.3]], [[0.9, 1.1]]], "float32"), axis=1),
@@ -163,30 +160,15 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         dgamma = F.sum(dy * normalized, axis=self.axis, exclude=True)
         return ddata, dgamma, F.sum(dy, axis=self.axis, exclude=True)
 
-    def onnx(self, g: OnnxGraph, dy: str, data: str, gamma: str, mean: str, deviation: str) -> tuple[str, ...]:
-        rank = len(g.shape(data))
-        axis = self.axis % rank
-        others = g.const([index for index in range(rank) if index != axis], "int64")
-        vector = g.const([-1 if index == axis else 1 for index in range(rank)], "int64")
-        normalized = g.Div(g.Sub(data, mean), deviation)
-        scaled = g.Mul(dy, g.Reshape(gamma, vector))
-        first = g.ReduceMean(scaled, axes=[axis], keepdims=1)
-        second = g.ReduceMean(g.Mul(scaled, normalized), axes=[axis], keepdims=1)
-        ddata = g.Div(g.Sub(g.Sub(scaled, first), g.Mul(normalized, second)), deviation)
-        # Of a vector there are no other axes, and then nothing is to be added up.
-        dgamma = g.ReduceSum(g.Mul(dy, normalized), others, keepdims=0, noop_with_empty_axes=1)
-        return ddata, dgamma, g.ReduceSum(dy, others, keepdims=0, noop_with_empty_axes=1)
-
 
 class SoftmaxGrad(_Gradient, name="_softmax_grad"):
     """The gradient of softmax from its output: y * (dy - sum(dy * y)). dy, y : one shape; returns : that shape."""
 
+    shaped_like = 1
     axis: int = -1
     alias_safe = True
+    onnx = emit_lowering
     samples = [sample((4, 5), (4, 5)), sample((2, 3, 4), (2, 3, 4), axis=1)]
-
-    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
-        return y
 
     def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axis = self.axis % y.ndim
@@ -199,20 +181,14 @@ class SoftmaxGrad(_Gradient, name="_softmax_grad"):
         product = dy * y
         return product - y * F.sum(product, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: OnnxGraph, dy: str, y: str) -> str:
-        product = g.Mul(dy, y)
-        axis = g.const([self.axis % len(g.shape(y))], "int64")
-        return g.Sub(product, g.Mul(y, g.ReduceSum(product, axis, keepdims=1)))
-
 
 class LogSoftmaxGrad(_Gradient, name="_log_softmax_grad"):
     """The gradient of log_softmax from its output: dy - exp(y) * sum(dy). dy, y : one shape; returns : that shape."""
 
+    shaped_like = 1
     axis: int = -1
+    onnx = emit_lowering
     samples = [sample((4, 5), (4, 5)), sample((2, 3, 4), (2, 3, 4), axis=1)]
-
-    def infer_shape(self, dy: Shape, y: Shape) -> Shape:
-        return y
 
     def numpy(self, dy: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         axis = self.axis % y.ndim
@@ -224,10 +200,6 @@ class LogSoftmaxGrad(_Gradient, name="_log_softmax_grad"):
     def lower(self, F: Functions, dy: Tensor, y: Tensor) -> Tensor:
         return dy - F.exp(y) * F.sum(dy, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: OnnxGraph, dy: str, y: str) -> str:
-        axis = g.const([self.axis % len(g.shape(y))], "int64")
-        return g.Sub(dy, g.Mul(g.Exp(y), g.ReduceSum(dy, axis, keepdims=1)))
-
 
 _HALF, _DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -238,16 +210,15 @@ class GeluGrad(Elementwise, name="_gelu_grad"):
     dy, x : one shape; returns : that shape
     """
 
+    shaped_like = 1
     kinds = "f"
     mxnet = None
     alias_safe = False
     triton = Pointwise(
         f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
     )
+    onnx = emit_lowering
     samples = [sample((3, 4), (3, 4), low=-3.0, high=3.0)]
-
-    def infer_shape(self, dy: Shape, x: Shape) -> Shape:
-        return x
 
     def numpy(self, dy: Array, x: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         kind = x.dtype.type
@@ -270,13 +241,3 @@ class GeluGrad(Elementwise, name="_gelu_grad"):
 
     def grad(self, F: Functions, dy: Tensor, x: Tensor, dx: Tensor, ddx: Tensor) -> Gradients:
         return gradient_of_lowering(self, F, (dy, x), (ddx,))
-
-    def onnx(self, g: OnnxGraph, dy: str, x: str) -> str:
-        dtype = g.dtype(x)
-
-        def number(value: float) -> str:
-            return g.const(value, dtype)
-
-        cumulative = g.Mul(g.Add(g.Erf(g.Mul(x, number(_HALF))), number(1)), number(0.5))
-        density = g.Mul(g.Exp(g.Mul(g.Mul(x, x), number(-0.5))), number(_DENSITY))
-        return g.Mul(dy, g.Add(cumulative, g.Mul(x, density)))

@@ -9,7 +9,17 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
-from hybrid_lab.ops.framework import Element, Operator, Signature, filled, into, kept_shape, reduced_axes, sample
+from hybrid_lab.ops.framework import (
+    Element,
+    Operator,
+    Signature,
+    emit_lowering,
+    filled,
+    into,
+    kept_shape,
+    reduced_axes,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Axis
 from hybrid_lab.ops.framework.protocols import (
     Elements,
@@ -251,13 +261,11 @@ def _emit_window_sum(g: OnnxGraph, data: str, shape: Shape, dtype: np.dtype, nsi
 class ChannelWindowSum(Operator, name="_channel_window_sum"):
     """The sum over the nsize (odd) channels around each one. data : (n, channels, ...); returns : as data."""
 
+    shaped_like = 0
     nsize: int
     mxnet = None
     kinds = "fiu"
     samples = [sample((2, 5, 3), nsize=3), sample((2, 2, 3), nsize=7)]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return window_sum(data, self.nsize, np.empty(data.shape, data.dtype) if out is None else out)
@@ -291,6 +299,7 @@ class Moments(Operator, name="moments"):
     axes: Axis = None
     keepdims: bool = False
     signature = Signature(outputs=2)
+    onnx = emit_lowering
     samples = [
         sample((2, 3, 4), axes=(1,)), sample((2, 3, 4), axes=(0, 2), keepdims=True), sample((3, 4), axes=(0, 1)),
         sample((2, 3, 4), axes=-1),
@@ -334,14 +343,3 @@ class Moments(Operator, name="moments"):
         mean = F.mean(data, axis=self.axes, keepdims=self.keepdims)
         centred = data - self._spread(F, mean, data)
         return mean, F.mean(F.square(centred), axis=self.axes, keepdims=self.keepdims)
-
-    def onnx(self, g: OnnxGraph, data: str) -> tuple[str, ...]:
-        shape = g.shape(data)
-        axes = list(reduced_axes("moments", self.axes, len(shape)))
-        wanted = g.const(list(self.infer_shape(shape)[0]), "int64")
-        mean = g.ReduceMean(data, axes=axes, keepdims=1)
-        centred = g.Sub(data, mean)
-        variance = g.ReduceMean(g.Mul(centred, centred), axes=axes, keepdims=1)
-        if self.keepdims:
-            return mean, variance
-        return g.Reshape(mean, wanted), g.Reshape(variance, wanted)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
-from hybrid_lab.ops.framework import Operator, Signature, axis_of, filled, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, axis_of, emit_lowering, filled, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
@@ -50,8 +50,15 @@ class BatchNorm(Operator, name="BatchNorm"):
             (2, 3, 4, 4), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, use_global_stats=True
         ),
         sample(
-            (4, 5, 3), (3,), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1,
-            output_mean_var=True, gradient=False,
+            (4, 5, 3),
+            (3,),
+            (3,),
+            (3,),
+            np.array([0.7, 1.3, 0.9], "float32"),
+            fix_gamma=False,
+            axis=-1,
+            output_mean_var=True,
+            gradient=False,
         ),
     ]
 
@@ -181,40 +188,26 @@ class BatchNorm(Operator, name="BatchNorm"):
         given, data = data, F._cast_like(data, moving_mean)  # float16 data beside float32 parameters
         if self.from_batch:
             mean = F.mean(data, axis=self.axis, exclude=True)
-            variance = F.mean(
-                F.square(data - F._channel_like(mean, data, axis=self.axis)), axis=self.axis, exclude=True
-            )
+        centred = data - F._channel_like(mean, data, axis=self.axis)
+        if self.from_batch:
+            variance = F.mean(F.square(centred), axis=self.axis, exclude=True)
         inverse = F.rsqrt(variance + self.eps)
         scale = inverse if self.fix_gamma else inverse * gamma
-        centred = data - F._channel_like(mean, data, axis=self.axis)
         y = centred * F._channel_like(scale, data, axis=self.axis) + F._channel_like(beta, data, axis=self.axis)
         return F._cast_like(y, given), mean if self.from_batch else F.identity(mean), inverse
 
-    def onnx(
-        self, g: OnnxGraph, data: str, gamma: str, beta: str, moving_mean: str, moving_var: str
-    ) -> tuple[str, ...]:
+    def in_parts(self, rank: int) -> bool:
+        """Whether ONNX has no operator for it."""
+        return self.from_batch or self.axis % rank != 1
+
+    def onnx(self, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
+        data, gamma, beta, mean, variance = inputs
         shape, dtype = g.shape(data), g.dtype(data)
-        axis = self.axis % len(shape)
-        mean, variance = moving_mean, moving_var
-        if self.fix_gamma:
-            gamma = g.const(np.ones(shape[axis]), dtype)
-        if self.from_batch:
-            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
-            axes = [index for index in range(len(shape)) if index != axis]
-            mean = g.ReduceMean(data, axes=axes, keepdims=0)
-            centred = g.Sub(data, g.Reshape(mean, vector))
-            variance = g.ReduceMean(g.Mul(centred, centred), axes=axes, keepdims=0)
-        inverse = g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
-        if self.from_batch:
-            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
-            return y, mean, inverse
-        if axis == 1:
-            y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
-        else:
-            vector = g.const([1 if index != axis else shape[axis] for index in range(len(shape))], "int64")
-            centred = g.Sub(data, g.Reshape(mean, vector))
-            y = g.Add(g.Mul(centred, g.Reshape(g.Mul(inverse, gamma), vector)), g.Reshape(beta, vector))
-        return y, g.Identity(mean), inverse
+        if self.in_parts(len(shape)):
+            return emit_lowering(self, g, *inputs)
+        gamma = g.const(np.ones(shape[1]), dtype) if self.fix_gamma else gamma
+        y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
+        return y, g.Identity(mean), g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
 
 
 class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
@@ -245,7 +238,7 @@ class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
 
     def onnx(self, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
         y, mean, inverse = super().onnx(g, *inputs)
-        return g.Relu(y), mean, inverse
+        return y if self.in_parts(len(g.shape(inputs[0]))) else g.Relu(y), mean, inverse
 
 
 class LayerNorm(Operator, name="LayerNorm"):
@@ -326,18 +319,14 @@ class LayerNorm(Operator, name="LayerNorm"):
         return y, mean, deviation
 
     def onnx(self, g: OnnxGraph, data: str, gamma: str, beta: str) -> tuple[str, ...]:
-        rank, dtype = len(g.shape(data)), g.dtype(data)
-        axis = self.axis % rank
-        vector = g.const([-1 if index == axis else 1 for index in range(rank)], "int64")
+        axis = self.axis % len(g.shape(data))
+        if axis != len(g.shape(data)) - 1:
+            return emit_lowering(self, g, data, gamma, beta)
         mean = g.ReduceMean(data, axes=[axis], keepdims=1)
         centred = g.Sub(data, mean)
         variance = g.ReduceMean(g.Mul(centred, centred), axes=[axis], keepdims=1)
-        deviation = g.Sqrt(g.Add(variance, g.const(self.eps, dtype)))
-        if axis == rank - 1:
-            y = g.LayerNormalization(data, gamma, beta, axis=axis, epsilon=self.eps)
-        else:
-            y = g.Add(g.Mul(g.Div(centred, deviation), g.Reshape(gamma, vector)), g.Reshape(beta, vector))
-        return y, mean, deviation
+        deviation = g.Sqrt(g.Add(variance, g.const(self.eps, g.dtype(data))))
+        return g.LayerNormalization(data, gamma, beta, axis=axis, epsilon=self.eps), mean, deviation
 
 
 class L2Normalization(Operator, name="L2Normalization"):
@@ -351,6 +340,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     precision = "float32"
     eps: float = 1e-10
     mode: Literal["instance", "channel", "spatial"] = "instance"
+    onnx = emit_lowering
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -375,8 +365,3 @@ class L2Normalization(Operator, name="L2Normalization"):
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         return data / F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        axes = [1] if self.mode == "channel" else list(range(1 if self.mode == "instance" else 2, len(g.shape(data))))
-        total = g.ReduceSum(g.Mul(data, data), g.const(axes, "int64"), keepdims=1)
-        return g.Div(data, g.Sqrt(g.Add(total, g.const(self.eps, g.dtype(data)))))

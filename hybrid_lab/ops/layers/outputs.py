@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, into, ints, known_shape, sample
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework import Operator, emit_lowering, into, ints, known_shape, sample
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
 
@@ -59,6 +59,7 @@ class _SoftmaxOutput(Operator):
             return (data[0], *data[2:])
         return data[:-1]
 
+
 class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
     """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot.
 
@@ -71,6 +72,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
 
     typed_like = 0
     precision = "float32"
+    onnx = emit_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5)),
         sample((4, 5), (4, 5), low=0.0),
@@ -119,29 +121,18 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         dx = F._softmax_output_grad(y, label, **self.attributes)
         return dx * dy if self.out_grad else dx, None
 
-    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
-        shape = g.shape(data)
-        if self.multi_output or len(shape) == 2:
-            return g.Softmax(data, axis=1)
-        if self.preserve_shape:
-            return g.Softmax(data, axis=-1)
-        rows = g.Softmax(g.Reshape(data, g.const([shape[0], -1], "int64")), axis=1)
-        return g.Reshape(rows, g.const(list(shape), "int64"))
-
 
 class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     """The gradient of SoftmaxOutput from its output y and label; returns : as y."""
 
     refuses_gradient = True
+    shaped_like = 0
     typed_like = 0
     mxnet = None
     samples = [
         sample((4, 5), ints((4,), 0, 5), gradient=False),
         sample((2, 3, 4), ints((2, 4), 0, 3), gradient=False, multi_output=True, smooth_alpha=0.2),
     ]
-
-    def infer_shape(self, y: Shape, label: Shape) -> Shape:
-        return y
 
     def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         dtype = y.dtype.type
@@ -195,6 +186,7 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     kinds = "f"
     precision = "float32"
     mode: Literal["instance", "channel"] = "instance"
+    onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 4), mode="channel"), sample((2, 3, 2))]
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -217,9 +209,6 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
         product = dy * y
         return product - y * F.sum(product, axis=self.axis, keepdims=True)
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Softmax(data, axis=self.axis)
-
 
 # -- regression ------------------------------------------------------------------------------------------------
 
@@ -233,6 +222,7 @@ class _Regression(Operator):
     own_gradient = True
     grad_scale: float = 1.0
     kind: ClassVar[str]
+    onnx = emit_lowering
     samples = [sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=0.5), sample((2, 3, 2), (2, 3, 2))]
 
     def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
@@ -255,9 +245,6 @@ class _Regression(Operator):
 
     def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._regression_output_grad(y, label, grad_scale=self.grad_scale, kind=self.kind), None
-
-    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
-        return g.Identity(data)
 
 
 class LinearRegressionOutput(_Regression, name="LinearRegressionOutput"):
@@ -287,23 +274,18 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.sigmoid(data)
 
-    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
-        return g.Sigmoid(data)
-
 
 class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     """The gradient of the regression outputs from output and label: the difference, or its sign; returns : as y."""
 
     refuses_gradient = True
+    shaped_like = 0
     typed_like = 0
     kinds = "f"
     mxnet = None
     grad_scale: float = 1.0
     kind: Literal["difference", "sign"] = "difference"
     samples = [sample((3, 4), (3, 4), gradient=False), sample((3, 1), (3,), gradient=False, kind="sign")]
-
-    def infer_shape(self, y: Shape, label: Shape) -> Shape:
-        return y
 
     def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
         difference = y - label.reshape(y.shape).astype(y.dtype)
@@ -332,6 +314,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     margin: float = 1.0
     regularization_coefficient: float = 1.0
     use_linear: bool = False
+    onnx = emit_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0),
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0, use_linear=True, margin=0.5),
@@ -360,9 +343,6 @@ class SVMOutput(Operator, name="SVMOutput"):
         amount = violated if self.use_linear else violated * missing * 2.0
         return side * amount * self.regularization_coefficient, None
 
-    def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
-        return g.Identity(data)
-
 
 class MakeLoss(Operator, name="MakeLoss"):
     """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above.
@@ -370,20 +350,19 @@ class MakeLoss(Operator, name="MakeLoss"):
     normalization : divide by nothing, the batch, or the number of elements above valid_thresh
     """
 
+    shaped_like = 0
     kinds = "f"
     precision = "float32"
     own_gradient = True
     grad_scale: float = 1.0
     valid_thresh: float = 0.0
     normalization: Literal["null", "batch", "valid"] = "null"
+    onnx = emit_lowering
     samples = [
         sample((3, 4)),
         sample((3, 4), grad_scale=0.5, normalization="batch"),
         sample((3, 4), normalization="valid", valid_thresh=0.2),
     ]
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.copy() if out is None else data, out)
@@ -399,6 +378,3 @@ class MakeLoss(Operator, name="MakeLoss"):
             return ones / F._size_ratio(F.sum(data, axis=0, exclude=True), F.sum(data))
         count = F.sum(F.broadcast_greater(data, self.valid_thresh))
         return F._sum_like(ones / F.broadcast_maximum(count, 1.0), data)  # the count of a scalar has an axis
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Identity(data)

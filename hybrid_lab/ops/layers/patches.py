@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
+from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
 from hybrid_lab.ops.layers.conv import LAYOUTS
@@ -188,20 +188,15 @@ class Im2Col(_Patches, name="im2col"):
         return g.Reshape(g.Conv(data, weight, **attributes), rows)
 
 
-class Im2ColGrad(_Patches, name="_im2col_grad"):
+class Im2ColGrad(Adjoint, _Patches, name="_im2col_grad"):
     """The gradient of im2col: columns added up to an image. data : im2col's input, read for its shape."""
 
-    typed_like = 0
+    adjoint_of = "im2col"
     kinds = "f"
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample((2, 18, 9), (2, 3, 4, 5), kernel=(2, 3)),
         sample((1, 12, 12), (1, 2, 5, 6), kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0)),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         return self.image(dy, data.shape, out, scratch)
@@ -209,9 +204,6 @@ class Im2ColGrad(_Patches, name="_im2col_grad"):
     @Element
     def triton(self, K: Elements, place: Place) -> str:
         return self.element_of_image(K, place, K.shape(1))
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.im2col(d, **self.shared), None
 
 
 class Col2Im(_Patches, name="col2im"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import whole_quotient
-from hybrid_lab.ops.framework import Derived, Element, Operator, get, sample
+from hybrid_lab.ops.framework import Adjoint, Derived, Element, Operator, get, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
@@ -279,11 +279,9 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
     dy, y : the pooling's output shape; data : its input; returns : as data
     """
 
+    shaped_like = 1
     mxnet = None
     samples = gradient_samples("dy", "data", "y")
-
-    def infer_shape(self, dy: Shape, data: Shape, y: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         with np.errstate(all="ignore"):
@@ -347,11 +345,9 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
     d : as data; y : the pooling's output; returns : as y.
     """
 
+    shaped_like = 2
     mxnet = None
     samples = gradient_samples("d", "data", "y")
-
-    def infer_shape(self, d: Shape, data: Shape, y: Shape) -> Shape:
-        return y
 
     def numpy(self, d: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])
@@ -370,20 +366,15 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
         return F._max_pool_grad(dd, data, y, **self.shared), None, None
 
 
-class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
+class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
     """The gradient of avg and sum pooling: dy spread evenly over each window.
 
     dy : the output; data : read for its shape; returns : that.
     """
 
-    typed_like = 0
+    adjoint_of = "Pooling"
     kinds = "f"
-    mxnet = None
-    shape_only = ("data",)
     samples = gradient_samples("dy", "data")
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if not is_floating(dy.dtype):
@@ -423,9 +414,6 @@ class SpreadPoolGrad(Pooled, name="_spread_pool_grad"):
                 share += f" / {in_kernels.divisor(K, windows, window[2:], self.count_include_pad is not False)}"
             parts.append(K.where(guard, share, K.literal(0)))
         return in_kernels.added(K, parts)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.Pooling(d, **self.shared), None
 
     def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         shape, dtype = g.shape(data), g.dtype(dy)

@@ -70,19 +70,20 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     """
 
     refuses_gradient = True
+    shaped_like = 2
     typed_like = 0
     mxnet = None
     shape_only = ("data",)
     samples = [
         sample(
-            item.inputs[0], Derived(partial(_places, MaxPoolPlace.bind(**item.attributes))), item.inputs[1],
-            gradient=False, **item.attributes,
+            item.inputs[0],
+            Derived(partial(_places, MaxPoolPlace.bind(**item.attributes))),
+            item.inputs[1],
+            gradient=False,
+            **item.attributes,
         )
         for item in gradient_samples("dy", "data", "y")
     ]
-
-    def infer_shape(self, dy: Shape, place: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(
         self, dy: Array, place: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty

@@ -158,15 +158,13 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
     dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs.
     """
 
+    shaped_like = 1
     shape_only = ("lhs",)
     samples = [
         sample((3, 5), (3, 4), (4, 5)), sample((3, 5), (4, 3), (4, 5), transpose_a=True),
         sample((3, 5), (3, 4), (5, 4), transpose_b=True), sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
         sample((1,), (4,), (4,)),
     ]  # fmt: skip
-
-    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
-        return lhs
 
     def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         dy = self._output(dy, lhs, rhs)
@@ -207,11 +205,9 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs.
     """
 
+    shaped_like = 2
     shape_only = ("rhs",)
     samples = DotLhsGrad.samples
-
-    def infer_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
-        return rhs
 
     def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
         dy = self._output(dy, lhs, rhs)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, into, sample
+from hybrid_lab.ops.framework import Element, Operator, emit_lowering, into, sample
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.linalg.linalg import multiply
@@ -53,6 +53,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     alpha: float = 1.0
     beta: float = 1.0
     axis: int = -2
+    onnx = emit_lowering
     samples = [
         sample((3, 4), (4, 5), (3, 5)),
         sample((2, 4, 3), (2, 5, 4), (2, 3, 5), transpose_a=True, transpose_b=True, alpha=0.5, beta=2.0),
@@ -88,14 +89,6 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "alpha": self.alpha}
         return F._linalg_gemm2(A, B, **flags) + C * self.beta
 
-    def onnx(self, g: OnnxGraph, A: str, B: str, C: str) -> str:
-        rank, dtype = len(g.shape(A)), g.dtype(A)
-        turn = [*range(rank - 2), rank - 1, rank - 2]
-        left = g.Transpose(A, perm=turn) if self.transpose_a else A
-        right = g.Transpose(B, perm=turn) if self.transpose_b else B
-        product = g.Mul(g.MatMul(left, right), g.const(self.alpha, dtype))
-        return g.Add(product, g.Mul(C, g.const(self.beta, dtype)))
-
 
 class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
@@ -104,6 +97,7 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     precision = "float32"
     transpose: bool = False
     alpha: float = 1.0
+    onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
 
     def infer_shape(self, A: Shape) -> Shape:
@@ -122,12 +116,6 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
 
     def lower(self, F: Functions, A: Tensor) -> Tensor:
         return F._linalg_gemm2(A, A, transpose_a=self.transpose, transpose_b=not self.transpose, alpha=self.alpha)
-
-    def onnx(self, g: OnnxGraph, A: str) -> str:
-        rank = len(g.shape(A))
-        other = g.Transpose(A, perm=[*range(rank - 2), rank - 1, rank - 2])
-        product = g.MatMul(other, A) if self.transpose else g.MatMul(A, other)
-        return g.Mul(product, g.const(self.alpha, g.dtype(A)))
 
 
 def triangle(data: np.ndarray, lower: bool = True) -> np.ndarray:
@@ -185,6 +173,7 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
     rightside: bool = False
     lower_: bool = True
     alpha: float = 1.0
+    onnx = emit_lowering
     samples = [
         sample((3, 3), (3, 4)),
         sample((3, 3), (4, 3), rightside=True, alpha=0.5),
@@ -226,13 +215,6 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
             return F._linalg_gemm2(B, factor, transpose_b=self.transpose, alpha=self.alpha)
         return F._linalg_gemm2(factor, B, transpose_a=self.transpose, alpha=self.alpha)
 
-    def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
-        size, rank, dtype = g.shape(A)[-1], len(g.shape(A)), g.dtype(A)
-        factor = g.Mul(A, g.const(triangle(np.ones((size, size)), self.lower_), dtype))
-        factor = g.Transpose(factor, perm=[*range(rank - 2), rank - 1, rank - 2]) if self.transpose else factor
-        product = g.MatMul(B, factor) if self.rightside else g.MatMul(factor, B)
-        return g.Mul(product, g.const(self.alpha, dtype))
-
 
 class KhatriRao(Operator, name="khatri_rao"):
     """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs.
@@ -241,6 +223,7 @@ class KhatriRao(Operator, name="khatri_rao"):
     """
 
     precision = "float32"
+    onnx = emit_lowering
     samples = [sample((2, 3), (4, 3)), sample((2, 3), (4, 3), (3, 3)), sample((2, 3))]
 
     def infer_shape(self, *args: Shape) -> Shape:
@@ -267,13 +250,6 @@ class KhatriRao(Operator, name="khatri_rao"):
     def grad(self, F: Functions, *values: Tensor) -> Gradients:
         *args, _, dy = values
         return tuple(F._khatri_rao_grad(dy, *args, index=index) for index in range(len(args)))
-
-    def onnx(self, g: OnnxGraph, *args: str) -> str:
-        product, columns = args[0], g.shape(args[0])[1]
-        for item in args[1:]:
-            left, right = g.Unsqueeze(product, g.const([1], "int64")), g.Unsqueeze(item, g.const([0], "int64"))
-            product = g.Reshape(g.Mul(left, right), g.const([-1, columns], "int64"))
-        return product if len(args) > 1 else g.Identity(product)
 
 
 class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):

@@ -210,10 +210,8 @@ class _Array(_Distribution):
 class _Like(_Distribution):
     """Base of _random_X_like: the shape and dtype of data."""
 
+    shaped_like = 0
     shape_only = ("data",)
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return data
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[0] if dtypes else np.dtype("float32")
@@ -474,6 +472,7 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
 class MultinomialGrad(Operator, name="_multinomial_grad"):
     """The gradient of multinomial's logarithms: dy / probability at every choice, added up. choices : its output."""
 
+    shaped_like = 2
     refuses_gradient = True
     mxnet = None
     samples = [
@@ -486,9 +485,6 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
             gradient=False,
         )
     ]
-
-    def infer_shape(self, dy: Shape, choices: Shape, data: Shape) -> Shape:
-        return data
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[2]

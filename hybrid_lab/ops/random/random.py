@@ -261,9 +261,6 @@ class MaskedScale(Elementwise, name="_masked_scale"):
     def triton(self, dtype: np.dtype) -> str:
         return f"{{0}} * tl.where({{1}}, {printed(self.scale, dtype)}, 0.0)"
 
-    def infer_shape(self, data: Shape, mask: Shape) -> Shape:
-        return data
-
     def numpy(self, data: Array, mask: Array, out: Array | None = None) -> Array:
         result = np.multiply(data, mask, out=out)
         if self.scale != 1.0:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, emit_lowering, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
@@ -78,6 +78,7 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
 
     kinds = "f"
     format: Format = "corner"
+    onnx = emit_lowering
     samples = [
         sample(_BOXES[0, :, 2:], _BOXES[1, :3, 2:], gradient=False),
         sample(_BOXES[:, :, 2:], _BOXES[1, :, 2:], format="center", gradient=False),
@@ -107,32 +108,6 @@ class BoxIoU(Operator, name="_contrib_box_iou"):
         met = F.broadcast_greater(shared, 0.0)
         union = F.where(met, area(first) + area(second) - shared, 1.0)
         return F.Reshape(F.where(met, shared / union, 0.0), shape=self.infer_shape(lhs.shape, rhs.shape))
-
-    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
-        shape, zero = self.infer_shape(g.shape(lhs), g.shape(rhs)), g.const(0, g.dtype(lhs))
-        half = None if self.format == "corner" else g.const(0.5, g.dtype(lhs))
-        first = _emit_corners(g, g.Reshape(lhs, g.const([-1, 1, 4], "int64")), half)
-        second = _emit_corners(g, g.Reshape(rhs, g.const([1, -1, 4], "int64")), half)
-
-        def area(box: tuple[str, ...]) -> str:
-            return g.Mul(g.Max(g.Sub(box[2], box[0]), zero), g.Max(g.Sub(box[3], box[1]), zero))
-
-        low, high = map(g.Max, first[:2], second[:2]), map(g.Min, first[2:], second[2:])
-        shared = area((*low, *high))
-        union = g.Sub(g.Add(area(first), area(second)), shared)
-        met = g.Greater(shared, zero)
-        ratio = g.Where(met, g.Div(shared, g.Where(met, union, g.const(1, g.dtype(lhs)))), zero)
-        return g.Reshape(ratio, g.const(list(shape), "int64"))
-
-
-def _emit_corners(g: OnnxGraph, boxes: str, half: str | None) -> tuple[str, ...]:
-    """xmin, ymin, xmax, ymax of boxes (..., 4), each without the last axis. half : 0.5 for centers, else None."""
-    columns = g.Split(boxes, g.const([1, 1, 1, 1], "int64"), axis=-1, outputs=4)
-    first, second, third, fourth = (g.Squeeze(item, g.const([-1], "int64")) for item in columns)
-    if half is None:
-        return first, second, third, fourth
-    width, height = g.Mul(third, half), g.Mul(fourth, half)
-    return g.Sub(first, width), g.Sub(second, height), g.Add(first, width), g.Add(second, height)
 
 
 class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maximum_suppression",)):
@@ -256,15 +231,13 @@ class RowsByRecord(Operator, name="_rows_by_record"):
     """
 
     back: bool = False
+    shaped_like = 0
     typed_like = 0
     mxnet = None
     samples = [
         sample((2, 3, 2), np.array([[[2], [0], [-1]], [[5], [-1], [-1]]], "float32"), gradient=False),
         sample((2, 3, 2), np.array([[[2], [0], [-1]], [[5], [-1], [-1]]], "float32"), back=True, gradient=False),
     ]
-
-    def infer_shape(self, data: Shape, record: Shape) -> Shape:
-        return data
 
     def numpy(self, data: Array, record: Array, out: Array | None = None) -> Array:
         rows, places = data.reshape(-1, data.shape[-1]), record.reshape(-1).astype(np.int64)
@@ -414,6 +387,7 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
     std3: float = 1.0
     clip: float = -1.0
     format: Format = "center"
+    onnx = emit_lowering
     samples = [
         sample((2, 5, 4), _BOXES[:1, :, 2:], gradient=False),
         sample((2, 5, 4), _BOXES[:1, :, 2:], format="corner", std0=0.1, std1=0.1, std2=0.2, std3=0.2, gradient=False),
@@ -456,21 +430,6 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
     def _scaled(F: Functions, data: Tensor, begin: int, factors: tuple[float, float]) -> Tensor:
         parts = (F.slice_axis(data, axis=-1, begin=begin + index, end=begin + index + 1) for index in (0, 1))
         return F.Concat(*(part * factor for part, factor in zip(parts, factors, strict=True)), dim=-1)
-
-    def onnx(self, g: OnnxGraph, data: str, anchors: str) -> str:
-        dtype, pair = g.dtype(data), g.const([2, 2], "int64")
-        half = g.const(0.5, dtype)
-        center, size = g.Split(anchors, pair, axis=-1, outputs=2)
-        if self.format == "corner":
-            size = g.Sub(size, center)
-            center = g.Add(center, g.Mul(size, half))
-        scaled = g.Mul(data, g.const([self.std0, self.std1, self.std2, self.std3], dtype))
-        offset, growth = g.Split(scaled, pair, axis=-1, outputs=2)
-        if self.clip > 0:
-            growth = g.Min(growth, g.const(self.clip, dtype))
-        middle = g.Add(g.Mul(offset, size), center)
-        side = g.Mul(g.Mul(g.Exp(growth), size), half)
-        return g.Concat(g.Sub(middle, side), g.Add(middle, side), axis=-1)
 
 
 class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):

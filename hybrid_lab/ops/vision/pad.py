@@ -10,10 +10,9 @@ from typing import Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.arrays.slicing import emit_slice
-from hybrid_lab.ops.framework import Element, Operator, into, sample
+from hybrid_lab.ops.arrays.slicing import SliceAdjoint, emit_slice
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.elements import among_zeros
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
@@ -123,23 +122,18 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
         return g.Pad(data, widths, g.const(self.constant_value, g.dtype(data)), mode="constant")
 
 
-class PadGrad(_Padding, name="_pad_grad"):
+class PadGrad(Adjoint, _Padding, name="_pad_grad"):
     """The gradient of Pad with mode edge or reflect: each border of dy added to the elements it was made from.
 
     dy : the padded shape; data : Pad's input, read for its shape; returns : that shape
     """
 
-    typed_like = 0
+    adjoint_of = "Pad"
     kinds = "fiu"
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample((2, 1, 6, 7), (2, 1, 3, 4), mode="edge", pad_width=(0, 0, 0, 0, 2, 1, 3, 0)),
         sample((1, 2, 8, 5), (1, 2, 4, 3), mode="reflect", pad_width=(0, 0, 0, 0, 3, 1, 0, 2)),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         pairs = self.borders(data.shape)
@@ -186,9 +180,6 @@ class PadGrad(_Padding, name="_pad_grad"):
             yield index * -1 + before, K.guard(index + -1, before)
         if after:
             yield index * -1 + (2 * last + before), K.guard(index + (after - last), after)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.Pad(d, mode=self.mode, pad_width=self.pad_width), None
 
 
 class _Cropping(Operator):
@@ -255,37 +246,16 @@ class Crop(_Cropping, name="Crop"):
         return emit_slice(g, data[0], self._parts(shapes), shapes[0])
 
 
-class CropGrad(_Cropping, name="_crop_grad"):
-    """The gradient of Crop: dy among zeros. data : Crop's input, read for its shape; returns : that shape."""
+class CropGrad(_Cropping, SliceAdjoint, name="_crop_grad"):
+    """The gradient of Crop: dy among zeros. like : Crop's input, read for its shape; returns : that shape."""
 
-    typed_like = 0
-    mxnet = None
-    shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 6, 7), offset=(2, 1)), sample((1, 2, 3, 4), (1, 2, 6, 7), center_crop=True)]
 
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
-
-    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
-        if out is None:
-            out = np.empty(data.shape, dy.dtype)
-        out.fill(0)
-        out[self.cut(data.shape, dy.shape[2:])] = dy
-        return out
-
-    @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return among_zeros(K, self.cut(K.shape(1), K.shape(0)[2:]), place)
+    def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
+        return super().cut(shape, others[0][2:])
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Crop(d, dy, offset=self.offset, center_crop=self.center_crop), None
-
-    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
-        shape = g.shape(data)
-        spatial = self.cut(shape, g.shape(dy)[2:])[2:]
-        before = [part.start for part in spatial]
-        after = [size - part.stop for size, part in zip(shape[2:], spatial, strict=True)]
-        return g.Pad(dy, g.const([0, 0, *before, 0, 0, *after], "int64"), g.const(0, g.dtype(dy)))
 
 
 class _Blocks(Operator):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Signature, get, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, get, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
 from hybrid_lab.ops.framework.protocols import (
@@ -155,19 +155,13 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return g.Resize(data, None, None, sizes, mode="linear", coordinate_transformation_mode=corners)
 
 
-class BilinearResizeGrad(_Resizing, name="_bilinear_resize_grad"):
+class BilinearResizeGrad(Adjoint, _Resizing, name="_bilinear_resize_grad"):
     """The gradient of BilinearResize2D: dy spread over the pixels it was made from.
 
     dy : the resized image; data : read for its shape; returns : that shape
     """
 
-    typed_like = 0
-    mxnet = None
-    shape_only = ("data",)
     samples = [sample((2, 3, 7, 3), (2, 3, 4, 5)), sample((1, 2, 7, 3), (1, 2, 4, 5), align_corners=False)]
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         return self.backward(dy, data.shape[2:], out)
@@ -259,22 +253,17 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
         return g.MatMul(g.MatMul(g.const(rows, g.dtype(data)), data), g.const(columns.T, g.dtype(data)))
 
 
-class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
+class AdaptiveAvgPoolGrad(Adjoint, _Adaptive, name="_adaptive_avg_pool_grad"):
     """The gradient of AdaptiveAvgPooling2D: dy spread evenly over each window.
 
     dy : the pooled image; data : read for its shape; returns : that shape
     """
 
-    typed_like = 0
-    mxnet = None
-    shape_only = ("data",)
+    adjoint_of = "_contrib_AdaptiveAvgPooling2D"
     samples = [
         sample((2, 3, 3, 3), (2, 3, 5, 7), output_size=3),
         sample((1, 2, 4, 5), (1, 2, 3, 2), output_size=(4, 5)),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if dy.shape[2:] == (1, 1):
@@ -287,9 +276,6 @@ class AdaptiveAvgPoolGrad(_Adaptive, name="_adaptive_avg_pool_grad"):
             return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
         except Unmappable:
             return self.lower_backward(F, dy, data.shape[2:])
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F._contrib_AdaptiveAvgPooling2D(d, output_size=self.output_size), None
 
     def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         return self.emit_backward(g, dy, g.shape(data)[2:])

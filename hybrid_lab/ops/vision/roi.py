@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Derived, Operator, Signature, into, sample
+from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
@@ -166,17 +166,15 @@ def _doubled(table: Table, axis: int, reach: int) -> Table:
     return _better((table[0][near], table[1][near]), (table[0][far], table[1][far]))
 
 
-class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
+class ROIPoolingGrad(Adjoint, name="_roi_pooling_grad"):
     """The gradient of ROIPooling: dy added where the maxima were found.
 
     dy, places : (regions, c, ph, pw), places numbers of pixels or -1; data : read for its shape; rois : (regions, 5)
     returns : the shape of data
     """
 
-    typed_like = 0
+    adjoint_of = "_roi_pooling_pick"
     kinds = "f"
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample(
             (5, 3, 1, 2), (2, 3, 8, 9), _ROIS,
@@ -184,19 +182,11 @@ class ROIPoolingGrad(Operator, name="_roi_pooling_grad"):
         ),
     ]  # fmt: skip
 
-    def infer_shape(self, dy: Shape, data: Shape, rois: Shape, places: Shape) -> Shape:
-        return data
-
     def numpy(self, dy: Array, data: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(data.shape, rois, places)
         wide = np.float32 if dy.dtype == np.float16 else dy.dtype
         total = np.bincount(index[found], weights=dy[found].astype(np.float64), minlength=int(np.prod(data.shape)))
         return into(total.astype(wide).reshape(data.shape).astype(dy.dtype, copy=False), out)
-
-    def grad(
-        self, F: Functions, dy: Tensor, data: Tensor, rois: Tensor, places: Tensor, y: Tensor, d: Tensor
-    ) -> Gradients:
-        return F._roi_pooling_pick(d, rois, places), None, None, None
 
 
 class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
@@ -205,13 +195,11 @@ class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
     d : (n, c, h, w); rois : (regions, 5); places : (regions, c, ph, pw); returns : the shape of places
     """
 
+    shaped_like = 2
     typed_like = 0
     kinds = "f"
     mxnet = None
     samples = [sample((2, 3, 8, 9), _ROIS, np.array([[[[7, -1]], [[70, 7]], [[0, 7]]]] * 5, "int64"), gradient=False)]
-
-    def infer_shape(self, d: Shape, rois: Shape, places: Shape) -> Shape:
-        return places
 
     def numpy(self, d: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(d.shape, rois, places)
@@ -297,8 +285,12 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         sample((2, 2, 8, 9), _ROIS, pooled_size=(3, 2), spatial_scale=0.5),
         sample((2, 8, 5, 4), _ROIS, pooled_size=(2, 2), spatial_scale=0.5, position_sensitive=True, sample_ratio=2),
         sample(
-            (2, 1, 8, 9), np.array([[0, 1.2, 0.7, 6.4, 5.1], [1, 0.5, 2.0, 8.7, 7.9]], "float32"), pooled_size=(2, 2),
-            spatial_scale=1.0, aligned=True, gradient=False,
+            (2, 1, 8, 9),
+            np.array([[0, 1.2, 0.7, 6.4, 5.1], [1, 0.5, 2.0, 8.7, 7.9]], "float32"),
+            pooled_size=(2, 2),
+            spatial_scale=1.0,
+            aligned=True,
+            gradient=False,
         ),
     ]
 
@@ -344,21 +336,17 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         return g.Where(g.Unsqueeze(there, g.const([2, 3], "int64")), made, g.const(0, g.dtype(data)))
 
 
-class ROIAlignGrad(_Aligned, name="_roi_align_grad"):
+class ROIAlignGrad(Adjoint, _Aligned, name="_roi_align_grad"):
     """The gradient of ROIAlign: dy shared out among the pixels it was made of.
 
     dy : ROIAlign's output; data : read for its shape; rois; returns : the shape of data
     """
 
-    mxnet = None
-    shape_only = ("data",)
+    adjoint_of = "_contrib_ROIAlign"
     samples = [
         sample((5, 3, 2, 3), (2, 3, 8, 9), _ROIS, pooled_size=(2, 3), spatial_scale=1.0, sample_ratio=2),
         sample((5, 2, 2, 2), (2, 8, 5, 4), _ROIS, pooled_size=(2, 2), spatial_scale=0.5, position_sensitive=True),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape, rois: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, rois: Array, out: Array | None = None) -> Array:
         if dy.dtype == np.float16:
@@ -373,6 +361,3 @@ class ROIAlignGrad(_Aligned, name="_roi_align_grad"):
         made = scatter(values, Terms(terms.rows, terms.weights.astype(dy.dtype)), pixels * parts)
         made = made.reshape(pixels, parts, channels // parts).swapaxes(1, 2).reshape(pixels, channels)
         return channels_first(made, data.shape, out)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, rois: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F._contrib_ROIAlign(d, rois, **self.attributes), None, None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Operator, into, sample
+from hybrid_lab.ops.framework import Adjoint, Operator, emit_lowering, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array
@@ -87,22 +87,16 @@ def _pixel_scale(spatial: tuple[int, ...]) -> np.ndarray:
     return np.array([2 / (width - 1), 2 / (height - 1)]).reshape(2, 1, 1)
 
 
-class GridGeneratorGrad(Operator, name="_grid_generator_grad"):
+class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
     """The gradient of GridGenerator. dy : the grid's shape; data : read for its shape; returns : that shape."""
 
-    typed_like = 0
     kinds = "f"
     transform_type: Literal["affine", "warp"]
     target_shape: Shape = (0, 0)
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample((2, 2, 3, 4), (2, 6), transform_type="affine", target_shape=(3, 4)),
         sample((2, 2, 3, 4), (2, 2, 3, 4), transform_type="warp"),
     ]
-
-    def infer_shape(self, dy: Shape, data: Shape) -> Shape:
-        return data
 
     @cached_property
     def base(self) -> np.ndarray:
@@ -175,17 +169,11 @@ class BilinearSampler(Operator, name="BilinearSampler"):
         return g.GridSample(data, places, mode="bilinear", padding_mode="zeros", align_corners=1)
 
 
-class SamplerDataGrad(Operator, name="_sampler_data_grad"):
+class SamplerDataGrad(Adjoint, name="_sampler_data_grad"):
     """The gradient of BilinearSampler's data. dy : its output; data : read for its shape; grid."""
 
-    typed_like = 0
     kinds = "f"
-    mxnet = None
-    shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
-
-    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
-        return data
 
     def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         if dy.dtype == np.float16:
@@ -208,6 +196,7 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
     target_shape: Shape = (0, 0)
     transform_type: Literal["affine"]
     sampler_type: Literal["bilinear"]
+    onnx = emit_lowering
     samples = [
         sample((2, 3, 4, 5), (2, 6), target_shape=(3, 4), transform_type="affine", sampler_type="bilinear"),
         sample((1, 1, 3, 3), (1, 6), target_shape=(4, 2), transform_type="affine", sampler_type="bilinear", high=0.8),
@@ -238,8 +227,3 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
 
     def lower(self, F: Functions, data: Tensor, loc: Tensor) -> Tensor:
         return F.BilinearSampler(data, F.GridGenerator(loc, **self._grid))
-
-    def onnx(self, g: OnnxGraph, data: str, loc: str) -> str:
-        grid: Any = GridGenerator.bind(**self._grid)
-        sampler: Any = BilinearSampler.bind()
-        return sampler.onnx(g, data, grid.onnx(g, loc))
