@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Reduce, emit_lowering, kept_shape, reduced_axes, sample
+from hybrid_lab.ops.framework import (
+    Element,
+    Operator,
+    Reduce,
+    emit_lowering,
+    into,
+    kept_shape,
+    reduced_axes,
+    run_lowering,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Axis, DType
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
@@ -399,18 +409,12 @@ class SumLike(Operator, name="_sum_like"):
 
     def numpy(self, data: Array, like: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if data.shape == like.shape:
-            if out is None:
-                return data
-            np.copyto(out, data)
-            return out
+            return into(data, out)
         axes = self.axes(data.shape, like.shape)
         if out is None or not out.flags.c_contiguous:
             result = np.empty(like.shape, data.dtype)
             accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
-            if out is None:
-                return result
-            np.copyto(out, result)
-            return out
+            return into(result, out)
         accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
         return out
 
@@ -473,10 +477,7 @@ class RestoreAxes(Operator, name="_restore_axes"):
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         result = data.reshape(self.infer_shape(data.shape, like.shape))
-        if out is None:
-            return result
-        np.copyto(out, result)
-        return out
+        return into(result, out)
 
     def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F.reshape_like(dy, data), None
@@ -494,6 +495,7 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
     bfloat16 in float32.
     """
 
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [sample((3, 4), gradient=False)]
 
@@ -507,10 +509,3 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return _position_type(super().infer_type(*dtypes))
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        where = np.argmax(data, axis=1)
-        if out is None:
-            return where.astype(data.dtype)
-        np.copyto(out, where, casting="unsafe")
-        return out

@@ -12,7 +12,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.arrays.index import whole
-from hybrid_lab.ops.framework import Operator, axis_of, emit_lowering, into, ints, sample
+from hybrid_lab.ops.framework import Operator, axis_of, emit_lowering, into, ints, run_lowering, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array
@@ -25,6 +25,7 @@ class BatchTake(Operator, name="batch_take"):
     """
 
     typed_like = 0
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [sample((4, 3), ints((4,), 0, 3, "int32")), sample((4, 3), ints((4,), -2, 6, "int32"), gradient=False)]
 
@@ -32,10 +33,6 @@ class BatchTake(Operator, name="batch_take"):
         if len(a) != 2 or prod(indices) != a[0]:
             raise ShapeError(f"batch_take: a {a} and indices {indices}; (n, m) and (n,) are needed")
         return indices
-
-    def numpy(self, a: Array, indices: Array, out: Array | None = None) -> Array:
-        places = whole(indices, a.shape[1], "clip", self.name).reshape(-1)
-        return into(a[np.arange(len(a)), places].reshape(indices.shape), out)
 
     def grad(self, F: Functions, a: Tensor, indices: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         return F._pick_grad(F.Reshape(dy, shape=(-1,)), a, F.Reshape(indices, shape=(-1,)), axis=1), None
@@ -152,6 +149,7 @@ class _Numbering(Operator):
 class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_multi_index",)):
     """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
 
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [
         sample(np.array([[1, 0, 2], [3, 1, 0]], "float32"), gradient=False, shape=(3, 4)),
@@ -163,10 +161,6 @@ class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_mul
             raise ShapeError(f"ravel_multi_index: data {data}; ({len(self.shape)}, n) is needed for shape={self.shape}")
         return data[1:]
 
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        numbers = np.tensordot(self.strides, data.astype(np.int64), 1)
-        return into(np.asarray(numbers).astype(data.dtype), out)
-
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         numbers = F.Cast(data, dtype="int64")
         parts = [F.slice_axis(numbers, axis=0, begin=axis, end=axis + 1) for axis in range(len(self.shape))]
@@ -177,6 +171,7 @@ class RavelMultiIndex(_Numbering, name="_ravel_multi_index", aliases=("ravel_mul
 class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)):
     """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
 
+    numpy = run_lowering
     samples = [
         sample(np.array([0, 7, 11], "float32"), gradient=False, shape=(3, 4)),
         sample(np.array([5, 23, 0, 1], "int32"), gradient=False, shape=(-1, 3, 4)),
@@ -184,13 +179,6 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
 
     def infer_shape(self, data: Shape) -> Shape:
         return (len(self.shape), *data)
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        numbers, made = data.astype(np.int64), []
-        for axis, stride in enumerate(self.strides):
-            place = numbers // stride
-            made.append(place % self.shape[axis] if axis else place)
-        return into(np.stack(made).astype(data.dtype), out)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         numbers, made = F.Cast(data, dtype="int64"), []

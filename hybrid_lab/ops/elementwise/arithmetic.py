@@ -62,10 +62,7 @@ def _divide(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
         return into(_whole_quotient(a, b), out)
     quotient = np.zeros(np.broadcast_shapes(a.shape, b.shape)) if out is None else np.zeros(out.shape)
     np.divide(a, b, out=quotient, where=b != 0)
-    if out is None:
-        return np.trunc(quotient).astype(dtype)
-    np.copyto(out, np.trunc(quotient), casting="unsafe")
-    return out
+    return into(np.trunc(quotient), out, dtype)
 
 
 def _whole_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -140,10 +137,7 @@ def _power(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     dtype = (a if hasattr(a, "dtype") else b).dtype
     if dtype.kind != "f":
         result = np.power(np.asarray(a, np.float64), b)
-        if out is None:
-            return result.astype(dtype)
-        np.copyto(out, result, casting="unsafe")
-        return out
+        return into(result, out, dtype)
     if is_scalar(b):
         fast = _POWERS.get(float(b))
         if fast is not None:
@@ -210,10 +204,7 @@ def _hypot(a: Array, b: Array, out: np.ndarray | None = None) -> Array:
     if dtype.kind == "f":
         return np.hypot(a, b, out=out)
     result = np.trunc(np.hypot(np.asarray(a, np.float64), np.asarray(b, np.float64)))
-    if out is None:
-        return result.astype(dtype)
-    np.copyto(out, result, casting="unsafe")
-    return out
+    return into(result, out, dtype)
 
 
 class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):

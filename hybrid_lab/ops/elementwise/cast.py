@@ -38,10 +38,7 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
         wanted = np.dtype(self.dtype)
         if data.dtype.kind == "f" and wanted.kind == "u":
             data = data.astype(np.int64)
-        if out is None:
-            return data.astype(wanted)
-        np.copyto(out, data, casting="unsafe")
-        return out
+        return data.astype(wanted) if out is None else into(data, out, wanted)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
@@ -65,10 +62,7 @@ class CastLike(Operator, name="_cast_like"):
     samples = [sample((3, 4), ints((2,), 0, 5, "float64"))]
 
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
-        if out is None:
-            return data.astype(like.dtype, copy=False)
-        np.copyto(out, data, casting="unsafe")
-        return out
+        return into(data, out, like.dtype)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:

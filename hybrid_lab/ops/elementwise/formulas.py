@@ -8,7 +8,16 @@ from functools import partial
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, emit_lowering, into, printed, sample
+from hybrid_lab.ops.framework import (
+    Elementwise,
+    Operator,
+    Pointwise,
+    emit_lowering,
+    into,
+    printed,
+    run_lowering,
+    sample,
+)
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
@@ -44,6 +53,7 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
 
     kinds = "f"
     alias_safe = True
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 5)), sample((4,))]
 
@@ -51,9 +61,6 @@ class DivSqrtDim(Operator, name="_contrib_div_sqrt_dim", aliases=("contrib_div_s
         if not data or not data[-1]:
             raise ShapeError(f"div_sqrt_dim: data {data} has no last dimension to divide by")
         return data
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return np.multiply(data, data.dtype.type(1.0 / math.sqrt(data.shape[-1])), out=out)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         return data * (1.0 / math.sqrt(data.shape[-1]))

@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Elementwise, Pointwise, Unary, printed, sample
+from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Elementwise, Pointwise, Unary, into, printed, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -37,10 +37,7 @@ class SmoothL1(Unary, name="smooth_l1"):
     def ufunc(self, data: Array, out: Array | None = None) -> Array:
         (half, less, limit), size = self._numbers, np.abs(data)
         result = np.where(size < limit, half * data * data, size - less)
-        if out is None:
-            return result
-        np.copyto(out, result)
-        return out
+        return into(result, out)
 
     def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         square = self.scalar**2

@@ -1,23 +1,27 @@
-"""The gradient of an operator from its lowering: for operators that are gradients themselves, whose own gradient is
-wanted rarely and would be long to write down.
+"""The gradient of an operator from its lowering: for operators that are differentiated rarely, such as gradients, and
+whose own rule would be long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from hybrid_lab.ops.framework.namespace import Arithmetic
 from hybrid_lab.ops.framework.operator import Operator, get
-from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.run import run_gradient
 
 
-def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], douts: Sequence[Gradient]) -> Gradients:
-    """The gradients of `op`'s inputs, by running its lowering under `F` and going back through its steps.
+def differentiate_lowering(op: Operator, F: Functions, *values: Any) -> Gradients:
+    """A record's `grad` that runs its lowering under `F` and goes back through the steps.
 
-    The lowering may use operators with one output. douts : one per output, None where none arrives
+    The lowering may use operators with one output.
     """
+    count = len(values) - op.signature.outputs - op.signature.visible
+    inputs, douts = values[:count], values[count + op.signature.outputs :]
     recorder = _Recorder(F)
     leaves = [_Step(recorder, value) for value in inputs]
     rule: Callable[..., Any] = op.lower
@@ -30,8 +34,8 @@ def gradient_of_lowering(op: Operator, F: Functions, inputs: Sequence[Tensor], d
     for step in reversed(recorder.steps):
         if step not in totals or not step.op.differentiable:
             continue
-        values = [item.value if isinstance(item, _Step) else item for item in step.inputs]
-        gradients = run_gradient(step.op, F, values, [step.value], [totals.pop(step)])
+        operands = [item.value if isinstance(item, _Step) else item for item in step.inputs]
+        gradients = run_gradient(step.op, F, operands, [step.value], [totals.pop(step)])
         for item, gradient in zip(step.inputs, gradients, strict=True):
             if isinstance(item, _Step) and gradient is not None:
                 totals[item] = totals[item] + gradient if item in totals else gradient
@@ -64,3 +68,11 @@ class _Step(Arithmetic):
 
     def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
         self.F, self.value, self.op, self.inputs = recorder, value, op, inputs
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype

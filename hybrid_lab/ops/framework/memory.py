@@ -16,12 +16,17 @@ _ALIGNMENT = 64
 KEEP_BYTES = 1 << 26
 
 
-def into(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    """`result` itself, or copied into `out`."""
-    if out is None:
-        return result
-    np.copyto(out, result)
+def into(result: np.ndarray, out: np.ndarray | None, dtype: DTypeLike | None = None) -> np.ndarray:
+    """`result` itself, or copied into `out`. dtype : what it is converted to, whatever is lost; None: nothing"""
+    if out is None or result is out:
+        return result if dtype is None else result.astype(dtype, copy=False)
+    np.copyto(out, result, casting="same_kind" if dtype is None else "unsafe")
     return out
+
+
+def contiguous(out: np.ndarray | None, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """Contiguous memory for a result, which `into` delivers: `out` where it is."""
+    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
 
 
 class Workspace(threading.local):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
+from hybrid_lab.ops.framework import into
 from hybrid_lab.ops.framework.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.framework.kernel import Kernel, Pointwise
 from hybrid_lab.ops.framework.operator import Operator
@@ -62,10 +63,7 @@ class Unary(Elementwise):
         if self.integers or data.dtype.kind == "f":
             return self.ufunc(data, out=out)
         result = self.ufunc(data.astype(np.float64))
-        if out is None:
-            return result.astype(data.dtype)
-        np.copyto(out, result, casting="unsafe")
-        return out
+        return into(result, out, data.dtype)
 
 
 class Binary(Elementwise):

@@ -23,6 +23,7 @@ class Separable(Operator):
     """Base of operators that multiply an image with one matrix from either side, and of their gradients."""
 
     kinds = "f"
+    half_in_float32 = True
 
     def target(self, *shapes: tuple[int, ...]) -> tuple[int, int]:
         """Height and width of the result. Raises ShapeError."""
@@ -40,15 +41,11 @@ class Separable(Operator):
 
     def forward(self, data: np.ndarray, wanted: tuple[int, int], out: np.ndarray | None) -> np.ndarray:
         """rows data columns^T"""
-        if data.dtype == np.float16:
-            return into(self.forward(data.astype(np.float32), wanted, None).astype(np.float16), out)
         rows, columns = self.matrices(data.shape[2:], wanted, data.dtype.name)
         return _both_sides(rows, data, columns, out)
 
     def backward(self, dy: np.ndarray, spatial: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
         """rows^T dy columns"""
-        if dy.dtype == np.float16:
-            return into(self.backward(dy.astype(np.float32), spatial, None).astype(np.float16), out)
         rows, columns = self.matrices(spatial, dy.shape[2:], dy.dtype.name)
         return _both_sides(rows.T, dy, columns.T, out)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, into, sample
-from hybrid_lab.ops.framework.namespace import F as raw
+from hybrid_lab.ops.framework import Operator, run_lowering, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
-from hybrid_lab.ops.framework.types import Array, Shape
+from hybrid_lab.ops.framework.types import Shape
 
 
 def head_parts(F: Functions, data: Tensor, heads: int, parts: int, index: int) -> Tensor:
@@ -37,6 +36,7 @@ class _Attention(Operator):
 
     kinds = "f"
     precision = "low"
+    numpy = run_lowering
     heads: int
 
     def check_shapes(self, attention: tuple[int, ...] | None, **projections: Any) -> None:
@@ -54,9 +54,6 @@ class _Attention(Operator):
                     f"{self.name}: attention has shape {attention}; ({shape[1] * self.heads}, steps, {shape[0]}) is "
                     "needed"
                 )
-
-    def numpy(self, *inputs: Array, out: Array | None = None) -> Array:
-        return into(self.lower(raw, *inputs), out)
 
 
 class SelfAttentionScores(_Attention, name="_contrib_interleaved_matmul_selfatt_qk"):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Contraction, Element, Operator, Product, Signature, sample
+from hybrid_lab.ops.framework import Contraction, Element, Operator, Product, Signature, contiguous, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
@@ -157,19 +157,6 @@ class _Convolving(Spatial):
         return (self.num_filter, self.group_of(channels), *self.kernel)
 
 
-def prepared(out: np.ndarray | None, shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """Contiguous memory for a kernel's result: `out` where it is."""
-    return out if out is not None and out.flags.c_contiguous else np.empty(shape, dtype)
-
-
-def delivered(result: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    """The result, copied into `out` where it lies elsewhere."""
-    if out is not None and result is not out:
-        np.copyto(out, result)
-        return out
-    return result
-
-
 class Convolution(_Convolving, name="Convolution"):
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels.
 
@@ -205,8 +192,8 @@ class Convolution(_Convolving, name="Convolution"):
         self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,
         scratch: Scratch = np.empty,
     ) -> Array:  # fmt: skip
-        target = prepared(out, self.output_shape(data.shape), data.dtype)
-        return delivered(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
+        target = contiguous(out, self.output_shape(data.shape), data.dtype)
+        return into(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         dy = rest[-1]
@@ -257,8 +244,8 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
-        target = prepared(out, data.shape, dy.dtype)
-        return delivered(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
+        target = contiguous(out, data.shape, dy.dtype)
+        return into(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (
@@ -304,8 +291,8 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
-        target = prepared(out, weight.shape, dy.dtype)
-        return delivered(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
+        target = contiguous(out, weight.shape, dy.dtype)
+        return into(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None

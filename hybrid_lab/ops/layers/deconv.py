@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Contraction, Product, Signature, sample
+from hybrid_lab.ops.framework import Contraction, Product, Signature, contiguous, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
-from hybrid_lab.ops.layers.conv import ConvWeightGrad, Spatial, delivered, onnx_attributes, prepared
+from hybrid_lab.ops.layers.conv import ConvWeightGrad, Spatial, onnx_attributes
 
 
 class Transposed(NamedTuple):
@@ -121,11 +121,11 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         scratch: Scratch = np.empty,
     ) -> Array:  # fmt: skip
         geometry, _, output = self.sizes(data.shape[2:])
-        target = prepared(out, (data.shape[0], self.num_filter, *output), data.dtype)
+        target = contiguous(out, (data.shape[0], self.num_filter, *output), data.dtype)
         conv_kernels.data_gradient(data, weight, geometry, target, scratch)
         if bias is not None:
             target += bias.reshape(-1, *(1,) * len(output))
-        return delivered(target, out)
+        return into(target, out)
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         dy = rest[-1]
@@ -187,8 +187,8 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
-        target = prepared(out, data.shape, dy.dtype)
-        return delivered(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
+        target = contiguous(out, data.shape, dy.dtype)
+        return into(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (
@@ -221,8 +221,8 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
         geometry = self.sizes(data.shape[2:]).geometry
-        target = prepared(out, weight.shape, dy.dtype)
-        return delivered(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
+        target = contiguous(out, weight.shape, dy.dtype)
+        return into(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return (

@@ -14,13 +14,14 @@ from hybrid_lab.ops.framework import (
     Operator,
     Pointwise,
     Signature,
+    contiguous,
+    differentiate_lowering,
     emit_lowering,
     into,
     kept_shape,
     sample,
 )
-from hybrid_lab.ops.framework.lowered_gradient import gradient_of_lowering
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, Scratch, Tensor
+from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
@@ -29,10 +30,7 @@ class _Gradient(Operator):
 
     kinds = "f"
     mxnet = None
-
-    def grad(self, F: Functions, *values: Tensor) -> Gradients:
-        count = len(self.input_names)
-        return gradient_of_lowering(self, F, values[:count], values[count + self.signature.outputs :])
+    grad = differentiate_lowering
 
 
 class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
@@ -64,7 +62,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         ddata, dgamma, dbeta = out if out is not None else (None, None, None)
         dgamma = np.empty(channels, data.dtype) if dgamma is None else dgamma
         dbeta = np.empty(channels, data.dtype) if dbeta is None else dbeta
-        result = np.empty(data.shape, data.dtype) if ddata is None or not ddata.flags.c_contiguous else ddata
+        result = contiguous(ddata, data.shape, data.dtype)
         d, x, z = (item.reshape(outer, channels, inner) for item in (dy, data, result))
         count = data.dtype.type(max(outer * inner, 1))
         accumulate(d, (0, 2), dbeta.reshape(1, channels, 1), scratch)
@@ -79,7 +77,7 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         z += d
         z -= (dbeta / count)[:, None]
         z *= (inverse if self.fix_gamma else inverse * gamma)[:, None]
-        return result if ddata is None or ddata is result else into(result, ddata), dgamma, dbeta
+        return into(result, ddata), dgamma, dbeta
 
     def lower(
         self, F: Functions, dy: Tensor, data: Tensor, gamma: Tensor, mean: Tensor, inverse: Tensor
@@ -103,6 +101,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
     returns : as data, then twice (n,)
     """
 
+    half_in_float32 = True
     axis: int = -1
     signature = Signature(outputs=3)
     onnx = emit_lowering
@@ -118,18 +117,13 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         self, dy: Array, data: Array, gamma: Array, mean: Array, deviation: Array, out: Outs = None,
         scratch: Scratch = np.empty,
     ) -> Arrays:  # fmt: skip
-        if data.dtype == np.float16:
-            single = [item.astype(np.float32) for item in (dy, data, gamma, mean, deviation)]
-            targets = out if out is not None else (None,) * 3
-            wide = self.numpy(single[0], single[1], single[2], single[3], single[4])
-            return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         axis = self.axis % data.ndim
         others = tuple(index for index in range(data.ndim) if index != axis)
         vector = tuple(-1 if index == axis else 1 for index in range(data.ndim))
         ddata, dgamma, dbeta = out if out is not None else (None, None, None)
         dgamma = np.empty(gamma.shape, data.dtype) if dgamma is None else dgamma
         dbeta = np.empty(gamma.shape, data.dtype) if dbeta is None else dbeta
-        z = np.empty(data.shape, data.dtype) if ddata is None or not ddata.flags.c_contiguous else ddata
+        z = contiguous(ddata, data.shape, data.dtype)
         row, narrow = kept_shape(data.shape, others), kept_shape(data.shape, (axis,))
         count = data.dtype.type(max(data.shape[axis], 1))
         normalized = np.subtract(data, mean, out=scratch(data.shape, data.dtype))
@@ -147,7 +141,7 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         normalized *= second
         z -= normalized
         z /= deviation
-        return z if ddata is None or ddata is z else into(z, ddata), dgamma, dbeta
+        return into(z, ddata), dgamma, dbeta
 
     def lower(
         self, F: Functions, dy: Tensor, data: Tensor, gamma: Tensor, mean: Tensor, deviation: Tensor
@@ -213,6 +207,7 @@ class GeluGrad(Elementwise, name="_gelu_grad"):
     shaped_like = 1
     kinds = "f"
     mxnet = None
+    grad = differentiate_lowering
     alias_safe = False
     triton = Pointwise(
         f"{{0}} * (0.5 + 0.5 * tl.erf({{1}} * {_HALF!r}) + {{1}} * tl.exp({{1}} * {{1}} * -0.5) * {_DENSITY!r})"
@@ -238,6 +233,3 @@ class GeluGrad(Elementwise, name="_gelu_grad"):
 
     def lower(self, F: Functions, dy: Tensor, x: Tensor) -> Tensor:
         return dy * ((F.erf(x * _HALF) + 1.0) * 0.5 + x * F.exp(x * x * -0.5) * _DENSITY)
-
-    def grad(self, F: Functions, dy: Tensor, x: Tensor, dx: Tensor, ddx: Tensor) -> Gradients:
-        return gradient_of_lowering(self, F, (dy, x), (ddx,))

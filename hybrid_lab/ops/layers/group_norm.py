@@ -13,6 +13,7 @@ from hybrid_lab.ops.framework import (
     Element,
     Operator,
     Signature,
+    contiguous,
     emit_lowering,
     filled,
     into,
@@ -39,6 +40,7 @@ class _Grouped(Operator):
     """Base: y = (x - mean) / sqrt(var + eps) * gamma + beta, the statistics per sample and group of channels."""
 
     kinds = "f"
+    half_in_float32 = True
     eps: float = 1e-5
     signature = Signature(outputs=3)
 
@@ -58,17 +60,12 @@ class _Grouped(Operator):
         return [data, (data[0], groups), (data[0], groups)]
 
     def numpy(self, data: Array, gamma: Array, beta: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
-        targets = out if out is not None else (None, None, None)
-        if data.dtype == np.float16:
-            single = [item.astype(np.float32) for item in (data, gamma, beta)]
-            wide = self.numpy(single[0], single[1], single[2], scratch=scratch)
-            return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         n, groups = data.shape[0], self.groups(data.shape)
         size = prod(data.shape[1:]) // max(groups, 1)
-        y, mean, deviation = targets
+        y, mean, deviation = out if out is not None else (None, None, None)
         mean = np.empty((n, groups), data.dtype) if mean is None else mean
         deviation = np.empty((n, groups), data.dtype) if deviation is None else deviation
-        result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
+        result = contiguous(y, data.shape, data.dtype)
         x, z = data.reshape(n, groups, size), result.reshape(n, groups, size)
         np.add.reduce(x, axis=2, out=mean)
         mean /= max(size, 1)
@@ -81,7 +78,7 @@ class _Grouped(Operator):
         np.divide(gamma, squares, out=squares)
         z *= squares[..., None]
         z += beta[:, None]
-        return result if result is y or y is None else into(result, y), mean, deviation
+        return into(result, y), mean, deviation
 
     def _statistic(self, F: Functions, value: Tensor, grouped: Tensor) -> Tensor:
         return F._restore_axes(value, grouped, axis=(0, 1), exclude=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
-from hybrid_lab.ops.framework import Operator, Signature, axis_of, emit_lowering, filled, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, axis_of, contiguous, emit_lowering, filled, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
@@ -34,6 +34,7 @@ class BatchNorm(Operator, name="BatchNorm"):
     """
 
     kinds = "f"
+    half_in_float32 = True
     eps: float = 1e-3
     momentum: float = 0.9
     fix_gamma: bool = True
@@ -105,32 +106,23 @@ class BatchNorm(Operator, name="BatchNorm"):
         y, mean, inverse = out if out is not None else (None, None, None)
         mean = np.empty(channels, moving_mean.dtype) if mean is None else mean
         inverse = np.empty(channels, moving_var.dtype) if inverse is None else inverse
-        result = np.empty(data.shape, data.dtype) if y is None or not y.flags.c_contiguous else y
-        if data.dtype == np.float16:
-            single = [item.astype(np.float32) for item in (data, gamma, beta, moving_mean, moving_var)]
-            wide = self.numpy(single[0], single[1], single[2], single[3], single[4])
-            for target, value in zip((result, mean, inverse), wide, strict=True):
-                np.copyto(target, value, casting="unsafe")
+        result = contiguous(y, data.shape, data.dtype)
+        x, z = data.reshape(outer, channels, inner), result.reshape(outer, channels, inner)
+        if self.from_batch:
+            accumulate(x, (0, 2), mean.reshape(1, channels, 1), scratch)
+            mean /= max(outer * inner, 1)
+            np.subtract(x, mean[:, None], out=z)
+            self._variance(z, inverse, scratch)
         else:
-            x, z = data.reshape(outer, channels, inner), result.reshape(outer, channels, inner)
-            if self.from_batch:
-                accumulate(x, (0, 2), mean.reshape(1, channels, 1), scratch)
-                mean /= max(outer * inner, 1)
-                np.subtract(x, mean[:, None], out=z)
-                self._variance(z, inverse, scratch)
-            else:
-                np.copyto(mean, moving_mean)
-                np.copyto(inverse, moving_var)
-                np.subtract(x, mean[:, None], out=z)
-            inverse += inverse.dtype.type(self.eps)
-            np.sqrt(inverse, out=inverse)
-            np.reciprocal(inverse, out=inverse)
-            z *= inverse[:, None] if self.fix_gamma else (inverse * gamma)[:, None]
-            z += beta[:, None]
-        if y is not None and result is not y:
-            np.copyto(y, result)
-            result = y
-        return result, mean, inverse
+            np.copyto(mean, moving_mean)
+            np.copyto(inverse, moving_var)
+            np.subtract(x, mean[:, None], out=z)
+        inverse += inverse.dtype.type(self.eps)
+        np.sqrt(inverse, out=inverse)
+        np.reciprocal(inverse, out=inverse)
+        z *= inverse[:, None] if self.fix_gamma else (inverse * gamma)[:, None]
+        z += beta[:, None]
+        return into(result, y), mean, inverse
 
     @staticmethod
     def _variance(centred: np.ndarray, variance: np.ndarray, scratch: Scratch) -> None:
@@ -250,6 +242,7 @@ class LayerNorm(Operator, name="LayerNorm"):
 
     kinds = "f"
     precision = "float32"
+    half_in_float32 = True
     axis: int = -1
     eps: float = 1e-5
     output_mean_var: bool = False
@@ -279,11 +272,6 @@ class LayerNorm(Operator, name="LayerNorm"):
 
     def numpy(self, data: Array, gamma: Array, beta: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
         axis = self.axis % data.ndim
-        if data.dtype == np.float16:
-            single = [item.astype(np.float32) for item in (data, gamma, beta)]
-            wide = self.numpy(single[0], single[1], single[2], scratch=scratch)
-            targets = out if out is not None else (None, None, None)
-            return tuple(into(value.astype(np.float16), target) for value, target in zip(wide, targets, strict=True))
         shape = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
         y, mean, deviation = out if out is not None else (None, None, None)
         y = np.empty(data.shape, data.dtype) if y is None else y

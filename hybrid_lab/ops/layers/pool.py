@@ -130,6 +130,11 @@ class Pooling(Pooled, name="Pooling"):
     kinds = "fiu"
     samples = _POOLS
 
+    @property
+    def half_in_float32(self) -> bool:
+        """Sums overflow in float16 where means do not."""
+        return self.pool_type != "max"
+
     def infer_shape(self, data: Shape) -> Shape:
         if not 3 <= len(data) <= 5:
             raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
@@ -139,10 +144,6 @@ class Pooling(Pooled, name="Pooling"):
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty((*data.shape[:2], *windows.output), data.dtype)
-        if data.dtype == np.float16 and self.pool_type != "max":
-            # Sums overflow in float16 where means do not.
-            np.copyto(out, self.numpy(data.astype(np.float32), scratch=scratch), casting="unsafe")
-            return out
         if self.global_pool:
             return self._global(data, out)
         if self.pool_type == "max":
@@ -374,6 +375,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
 
     adjoint_of = "Pooling"
     kinds = "f"
+    half_in_float32 = True
     samples = gradient_samples("dy", "data")
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
@@ -385,9 +387,6 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty(data.shape, dy.dtype)
-        if dy.dtype == np.float16:
-            np.copyto(out, self.numpy(dy.astype(np.float32), data, scratch=scratch), casting="unsafe")
-            return out
         if self.pool_type == "avg":
             dy = np.divide(dy, self.divisor(windows, dy.dtype), out=scratch(dy.shape, dy.dtype))
         if self.global_pool:

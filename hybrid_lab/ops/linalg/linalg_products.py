@@ -7,10 +7,17 @@ import math
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, emit_lowering, into, sample
+from hybrid_lab.ops.framework import (
+    Element,
+    Operator,
+    differentiate_lowering,
+    emit_lowering,
+    into,
+    run_lowering,
+    sample,
+)
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
-from hybrid_lab.ops.linalg.linalg import multiply
 
 
 def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -53,6 +60,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     alpha: float = 1.0
     beta: float = 1.0
     axis: int = -2
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [
         sample((3, 4), (4, 5), (3, 5)),
@@ -73,11 +81,6 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
             raise ShapeError(f"linalg_gemm: {A}, {B} and {C} do not fit {self!r}")
         return C
 
-    def numpy(self, A: Array, B: Array, C: Array, out: Array | None = None) -> Array:
-        product = multiply(flip(A) if self.transpose_a else A, flip(B) if self.transpose_b else B, None)
-        product *= product.dtype.type(self.alpha)
-        return np.add(product, C * C.dtype.type(self.beta), out=out)
-
     def grad(self, F: Functions, A: Tensor, B: Tensor, C: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
         gemm = F._linalg_gemm2
@@ -97,17 +100,13 @@ class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
     precision = "float32"
     transpose: bool = False
     alpha: float = 1.0
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 4), transpose=True, alpha=0.5)]
 
     def infer_shape(self, A: Shape) -> Shape:
         lead, size = matrices("linalg_syrk", A), turned(A, self.transpose)[0]
         return (*lead, size, size)
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        product = multiply(flip(A), A, None) if self.transpose else multiply(A, flip(A), None)
-        product *= product.dtype.type(self.alpha)
-        return into(product, out)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         both = dy + F.SwapAxis(dy, dim1=-2, dim2=-1)
@@ -173,6 +172,7 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
     rightside: bool = False
     lower_: bool = True
     alpha: float = 1.0
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [
         sample((3, 3), (3, 4)),
@@ -187,13 +187,6 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
         if A[-1] != B[-1 if self.rightside else -2]:
             raise ShapeError(f"{self.name.strip('_')}: {A} and {B} do not fit with rightside={self.rightside}")
         return B
-
-    def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
-        factor = triangle(A, self.lower_)
-        factor = flip(factor) if self.transpose else factor
-        product = multiply(B, factor, None) if self.rightside else multiply(factor, B, None)
-        product *= product.dtype.type(self.alpha)
-        return into(product, out)
 
     def grad(self, F: Functions, A: Tensor, B: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_, "alpha": self.alpha}
@@ -223,7 +216,9 @@ class KhatriRao(Operator, name="khatri_rao"):
     """
 
     precision = "float32"
+    numpy = run_lowering
     onnx = emit_lowering
+    grad = differentiate_lowering
     samples = [sample((2, 3), (4, 3)), sample((2, 3), (4, 3), (3, 3)), sample((2, 3))]
 
     def infer_shape(self, *args: Shape) -> Shape:
@@ -233,61 +228,8 @@ class KhatriRao(Operator, name="khatri_rao"):
             )
         return math.prod(shape[0] for shape in args), args[0][1]
 
-    def numpy(self, *args: Array, out: Array | None = None) -> Array:
-        product = args[0].copy()
-        for item in args[1:]:
-            product = (product[:, None] * item[None]).reshape(-1, item.shape[1])
-        return into(product, out)
-
     def lower(self, F: Functions, *args: Tensor) -> Tensor:
-        product, columns = args[0], args[0].shape[1]
+        product = F.identity(args[0])
         for item in args[1:]:
-            rows, more = product.shape[0], item.shape[0]
-            spread = F.Reshape(product, shape=(rows, 1, columns)) * F.Reshape(item, shape=(1, more, columns))
-            product = F.Reshape(spread, shape=(rows * more, columns))
-        return product if len(args) > 1 else F.identity(product)
-
-    def grad(self, F: Functions, *values: Tensor) -> Gradients:
-        *args, _, dy = values
-        return tuple(F._khatri_rao_grad(dy, *args, index=index) for index in range(len(args)))
-
-
-class KhatriRaoGrad(Operator, name="_khatri_rao_grad"):
-    """The gradient of input number `index` of khatri_rao. dy : the product's; args : khatri_rao's inputs."""
-
-    kinds = "fiu"
-    index: int
-    mxnet = None
-    samples = [
-        sample((8, 3), (2, 3), (4, 3), index=0),
-        sample((24, 3), (2, 3), (4, 3), (3, 3), index=1),
-    ]
-
-    def infer_shape(self, dy: Shape, *args: Shape) -> Shape:
-        return args[self.index]
-
-    def numpy(self, dy: Array, *args: Array, out: Array | None = None) -> Array:
-        rows = [item.shape[0] for item in args]
-        total = dy.reshape(*rows, dy.shape[1])
-        for axis, item in enumerate(args):
-            if axis != self.index:
-                total = total * item.reshape(*(len(item) if place == axis else 1 for place in range(len(rows))), -1)
-        others = tuple(axis for axis in range(len(rows)) if axis != self.index)
-        return into(total.sum(axis=others, dtype=dy.dtype), out)
-
-    def lower(self, F: Functions, dy: Tensor, *args: Tensor) -> Tensor:
-        rows, columns = [item.shape[0] for item in args], dy.shape[1]
-        total = F.Reshape(dy, shape=(*rows, columns))
-        others = [axis for axis in range(len(rows)) if axis != self.index]
-        for axis in others:
-            sizes = [size if place == axis else 1 for place, size in enumerate(rows)]
-            total = total * F.Reshape(args[axis], shape=(*sizes, columns))
-        return F.sum(total, axis=tuple(others)) if others else F.identity(total)
-
-    def grad(self, F: Functions, dy: Tensor, *values: Tensor) -> Gradients:
-        *args, _, d = values
-        moved = [*args[: self.index], d, *args[self.index + 1 :]]  # the product is linear in each of its factors
-        rest = [
-            None if index == self.index else F._khatri_rao_grad(dy, *moved, index=index) for index in range(len(args))
-        ]
-        return F.khatri_rao(*moved), *rest
+            product = F.Reshape(F.expand_dims(product, axis=1) * F.expand_dims(item, axis=0), shape=(-3, 0))
+        return product

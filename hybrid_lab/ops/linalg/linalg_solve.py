@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, into, run_lowering, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 from hybrid_lab.ops.linalg.linalg_products import flip, matrices, square, triangle
@@ -198,14 +198,11 @@ class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdia
 
     kinds = "f"
     precision = "float32"
+    numpy = run_lowering
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
 
     def infer_shape(self, A: Shape) -> Shape:
         return per_matrix(square("linalg_sumlogdiag", A))
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        total = np.log(np.diagonal(A, axis1=-2, axis2=-1)).sum(axis=-1)
-        return into(np.asarray(total, A.dtype).reshape(per_matrix(A.shape[:-2])), out)
 
     def lower(self, F: Functions, A: Tensor) -> Tensor:
         return F.sum(F.log(F._linalg_extractdiag(A)), axis=-1)

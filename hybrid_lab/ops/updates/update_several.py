@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, run_lowering, sample
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
@@ -248,6 +248,7 @@ class MultiLARS(Operator, name="multi_lars"):
     eta: float
     eps: float
     rescale_grad: float = 1.0
+    numpy = run_lowering
     samples = [
         sample(*[(3,)] * 4, gradient=False, low=0.1, eta=0.01, eps=1e-6, rescale_grad=0.5),
         sample(
@@ -259,12 +260,6 @@ class MultiLARS(Operator, name="multi_lars"):
         if not lrs == weights_sum_sq == grads_sum_sq == wds:
             raise ShapeError(f"multi_lars: the shapes {lrs}, {weights_sum_sq}, {grads_sum_sq} and {wds} differ")
         return lrs
-
-    def numpy(
-        self, lrs: Array, weights_sum_sq: Array, grads_sum_sq: Array, wds: Array, out: Array | None = None
-    ) -> Array:
-        rule: Any = self.lower
-        return into(rule(raw, lrs, weights_sum_sq, grads_sum_sq, wds), out)
 
     def lower(self, F: Functions, lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
         weights, grads = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq) * self.rescale_grad

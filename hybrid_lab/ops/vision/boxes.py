@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, Signature, emit_lowering, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, emit_lowering, into, ints, run_lowering, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
@@ -387,6 +387,7 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
     std3: float = 1.0
     clip: float = -1.0
     format: Format = "center"
+    numpy = run_lowering
     onnx = emit_lowering
     samples = [
         sample((2, 5, 4), _BOXES[:1, :, 2:], gradient=False),
@@ -399,19 +400,6 @@ class BoxDecode(Operator, name="_contrib_box_decode"):
         if len(data) != 3 or anchors != (1, *data[1:]):
             raise ShapeError(f"box_decode: data {data} needs anchors of shape {(1, *data[1:])}, they have {anchors}")
         return data
-
-    def numpy(self, data: Array, anchors: Array, out: Array | None = None) -> Array:
-        kind = data.dtype.type
-        center, size = anchors[..., :2], anchors[..., 2:]
-        if self.format == "corner":
-            size = size - center
-            center = center + size * kind(0.5)
-        scale = np.array([self.std0, self.std1, self.std2, self.std3], data.dtype)
-        scaled = data * scale
-        middle = scaled[..., :2] * size + center
-        growth = np.minimum(scaled[..., 2:], kind(self.clip)) if self.clip > 0 else scaled[..., 2:]
-        half = np.exp(growth) * size * kind(0.5)
-        return np.concatenate([middle - half, middle + half], axis=-1, out=out)
 
     def lower(self, F: Functions, data: Tensor, anchors: Tensor) -> Tensor:
         low, high = (F.slice_axis(anchors, axis=-1, begin=begin, end=begin + 2) for begin in (0, 2))

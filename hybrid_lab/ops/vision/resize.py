@@ -226,7 +226,7 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         (n, channels, h, w), (high, wide) = data.shape, self.target(data.shape)
-        if high == wide == 1 and data.dtype != np.float16:
+        if high == wide == 1:
             out = np.empty((n, channels, 1, 1), data.dtype) if out is None else out
             np.add.reduce(data.reshape(n, channels, h * w), axis=2, out=out.reshape(n, channels))
             out /= data.dtype.type(h * w)

@@ -221,6 +221,7 @@ def _flat_places(shape: tuple[int, ...], rois: np.ndarray, places: np.ndarray) -
 class _Aligned(_Pooled):
     """Base of ROIAlign and its gradient: which pixels every part of every region is made of."""
 
+    half_in_float32 = True
     sample_ratio: int = -1
     position_sensitive: bool = False
     aligned: bool = False
@@ -302,8 +303,6 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         return (rois[0], data[1] // parts, *self.pooled_size)
 
     def numpy(self, data: Array, rois: Array, out: Array | None = None) -> Array:
-        if data.dtype == np.float16:
-            return into(self.numpy(data.astype(np.float32), rois).astype(np.float16), out)
         shape = self.infer_shape(data.shape, rois.shape)
         terms, pixels = self.terms(rois, data.shape), channels_last(data)
         if self.position_sensitive:
@@ -349,8 +348,6 @@ class ROIAlignGrad(Adjoint, _Aligned, name="_roi_align_grad"):
     ]
 
     def numpy(self, dy: Array, data: Array, rois: Array, out: Array | None = None) -> Array:
-        if dy.dtype == np.float16:
-            return into(self.numpy(dy.astype(np.float32), data, rois).astype(np.float16), out)
         terms, (n, channels, height, width) = self.terms(rois, data.shape), data.shape
         pixels, values = n * height * width, channels_last(dy)
         if not self.position_sensitive:

@@ -6,11 +6,9 @@ does not change with x, and it changes with y as its slope along y does with x: 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from hybrid_lab.ops.framework import Operator, into, sample
+from hybrid_lab.ops.framework import Operator, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
@@ -33,15 +31,7 @@ class _Slope(Operator):
 
     kinds = "f"
     mxnet = None
-
-    def numpy(self, *inputs: Array, out: Array | None = None) -> Array:
-        if inputs[0].dtype == np.float16:
-            return into(self.computed(*(item.astype(np.float32) for item in inputs)).astype(np.float16), out)
-        return into(self.computed(*inputs), out)
-
-    def computed(self, *inputs: Any) -> np.ndarray:
-        """The output for float32 or float64."""
-        raise NotImplementedError
+    half_in_float32 = True
 
     @staticmethod
     def corners(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, ...]:
@@ -74,12 +64,10 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
     dy : the gradient of BilinearSampler's output; data, grid : its inputs; returns : as grid
     """
 
+    shaped_like = 2
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
 
-    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
-        return grid
-
-    def computed(self, dy: Array, data: Array, grid: Array) -> np.ndarray:
+    def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         rows, slopes_x, slopes_y, _ = self.corners(grid, data.shape[2:])
         pixels, heads = channels_last(data), channels_last(dy)
         total = np.zeros((len(rows), 2), dy.dtype)
@@ -87,7 +75,7 @@ class SamplerGridGrad(_Slope, name="_sampler_grid_grad"):
             product = np.vecdot(pixels[rows[:, term]], heads)
             total[:, 0] += product * slopes_x[:, term]
             total[:, 1] += product * slopes_y[:, term]
-        return channels_first(total, grid.shape, None)
+        return channels_first(total, grid.shape, out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, grid: Tensor, y: Tensor, d: Tensor) -> Gradients:
         dgrid = F._sampler_twist(dy, data, grid) * F.reverse(d, axis=1)
@@ -103,9 +91,9 @@ class SamplerSlope(_Slope, name="_sampler_slope"):
     def infer_shape(self, data: Shape, grid: Shape, direction: Shape) -> Shape:
         return (*data[:2], *grid[2:])
 
-    def computed(self, data: Array, grid: Array, direction: Array) -> np.ndarray:
+    def numpy(self, data: Array, grid: Array, direction: Array, out: Array | None = None) -> Array:
         made = gather(channels_last(data), self.along(grid, direction, data.shape[2:]))
-        return channels_first(made, (*data.shape[:2], *grid.shape[2:]), None)
+        return channels_first(made, (*data.shape[:2], *grid.shape[2:]), out)
 
 
 class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
@@ -114,17 +102,15 @@ class SamplerSlopeDataGrad(_Slope, name="_sampler_slope_data_grad"):
     dy : the gradient of its output; data : read for its shape; grid, direction : its inputs; returns : as data
     """
 
+    shaped_like = 1
     refuses_gradient = True
     shape_only = ("data",)
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
-    def infer_shape(self, dy: Shape, data: Shape, grid: Shape, direction: Shape) -> Shape:
-        return data
-
-    def computed(self, dy: Array, data: Array, grid: Array, direction: Array) -> np.ndarray:
+    def numpy(self, dy: Array, data: Array, grid: Array, direction: Array, out: Array | None = None) -> Array:
         n, _, height, width = data.shape
         made = scatter(channels_last(dy), self.along(grid, direction, (height, width)), n * height * width)
-        return channels_first(made, data.shape, None)
+        return channels_first(made, data.shape, out)
 
 
 class SamplerTwist(_Slope, name="_sampler_twist"):
@@ -133,13 +119,11 @@ class SamplerTwist(_Slope, name="_sampler_twist"):
     dy : the gradient of BilinearSampler's output; data, grid : its inputs; returns : as grid
     """
 
+    shaped_like = 2
     refuses_gradient = True
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
-    def infer_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
-        return grid
-
-    def computed(self, dy: Array, data: Array, grid: Array) -> np.ndarray:
+    def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         height, width = data.shape[2:]
         rows, _, _, there = self.corners(grid, (height, width))
         pixels, heads = channels_last(data), channels_last(dy)
@@ -147,4 +131,4 @@ class SamplerTwist(_Slope, name="_sampler_twist"):
         for term, sign in enumerate(_MIXED):
             total[:, 0] += sign * np.vecdot(pixels[rows[:, term]], heads) * there[:, term]
         total *= dy.dtype.type((width - 1) * (height - 1) / 4)
-        return channels_first(np.repeat(total, 2, axis=1), grid.shape, None)
+        return channels_first(np.repeat(total, 2, axis=1), grid.shape, out)

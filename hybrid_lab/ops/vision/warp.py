@@ -8,7 +8,15 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Adjoint, Operator, emit_lowering, into, sample
+from hybrid_lab.ops.framework import (
+    Adjoint,
+    Operator,
+    differentiate_lowering,
+    emit_lowering,
+    into,
+    run_lowering,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array
@@ -31,6 +39,8 @@ class GridGenerator(Operator, name="GridGenerator"):
         sample((2, 6), transform_type="affine", target_shape=(3, 4)),
         sample((2, 2, 3, 4), transform_type="warp"),
     ]
+    grad = differentiate_lowering
+    onnx = emit_lowering
 
     def check(self) -> None:
         if self.transform_type == "affine" and (len(self.target_shape) != 2 or min(self.target_shape) < 2):
@@ -68,61 +78,14 @@ class GridGenerator(Operator, name="GridGenerator"):
         result -= data.dtype.type(1)
         return result
 
-    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._grid_generator_grad(dy, data, **self.attributes)
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        shape, dtype = self.infer_shape(g.shape(data)), g.dtype(data)
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
         if self.transform_type == "affine":
-            grid = g.MatMul(g.Reshape(data, g.const([-1, 2, 3], "int64")), g.const(self.base, dtype))
-            return g.Reshape(grid, g.const([-1, 2, *shape[2:]], "int64"))
-        start = self.numpy(np.zeros((1, *shape[1:]), np.float64))
-        scale = _pixel_scale(shape[2:])
-        return g.Add(g.Mul(data, g.const(scale, dtype)), g.const(start, dtype))
-
-
-def _pixel_scale(spatial: tuple[int, ...]) -> np.ndarray:
-    """How much of the range -1 ... 1 a pixel is, in x and y: (2, 1, 1)."""
-    height, width = spatial
-    return np.array([2 / (width - 1), 2 / (height - 1)]).reshape(2, 1, 1)
-
-
-class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
-    """The gradient of GridGenerator. dy : the grid's shape; data : read for its shape; returns : that shape."""
-
-    kinds = "f"
-    transform_type: Literal["affine", "warp"]
-    target_shape: Shape = (0, 0)
-    samples = [
-        sample((2, 2, 3, 4), (2, 6), transform_type="affine", target_shape=(3, 4)),
-        sample((2, 2, 3, 4), (2, 2, 3, 4), transform_type="warp"),
-    ]
-
-    @cached_property
-    def base(self) -> np.ndarray:
-        """As GridGenerator's."""
-        op: Any = GridGenerator.bind(**self.attributes)
-        return op.base
-
-    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
-        wide = np.float32 if dy.dtype == np.float16 else dy.dtype
-        if self.transform_type == "warp":
-            return np.multiply(dy, _pixel_scale(data.shape[2:]).astype(dy.dtype), out=out)
-        made = dy.astype(wide, copy=False).reshape(2 * len(dy), -1) @ self.base.T.astype(wide)
-        return into(made.reshape(data.shape).astype(dy.dtype, copy=False), out)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        # The grid is linear in data but for the warp's starting places, which a difference takes away.
-        made = F.GridGenerator(d, **self.attributes)
-        if self.transform_type == "warp":
-            made = made - F.GridGenerator(F.zeros_like(d), **self.attributes)
-        return made, None
-
-    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
-        if self.transform_type == "warp":
-            return g.Mul(dy, g.const(_pixel_scale(g.shape(data)[2:]), g.dtype(dy)))
-        rows = g.Reshape(dy, g.const([0, 2, -1], "int64"))
-        return g.Reshape(g.MatMul(rows, g.const(self.base.T, g.dtype(dy))), g.const([-1, 6], "int64"))
+            grid = F.dot(F.Reshape(data, shape=(-1, 3)), F._cast_like(self.base, data))
+            return F.Reshape(grid, shape=(-1, 2, *self.target_shape))
+        height, width = data.shape[2:]
+        scale = np.array([2 / (width - 1), 2 / (height - 1)]).reshape(1, 2, 1, 1)
+        start = self.numpy(np.zeros((1, 2, height, width)))
+        return data * F._cast_like(scale, data) + F._cast_like(start, data)
 
 
 def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
@@ -144,6 +107,7 @@ class BilinearSampler(Operator, name="BilinearSampler"):
     """
 
     kinds = "f"
+    half_in_float32 = True
     samples = [
         sample((2, 3, 4, 5), (2, 2, 3, 4)),
         sample((1, 2, 3, 3), (1, 2, 4, 2), low=-1.4, high=1.4),
@@ -154,8 +118,6 @@ class BilinearSampler(Operator, name="BilinearSampler"):
         return (*data[:2], *grid[2:])
 
     def numpy(self, data: Array, grid: Array, out: Array | None = None) -> Array:
-        if data.dtype == np.float16:
-            return into(self.numpy(data.astype(np.float32), grid.astype(np.float32)).astype(np.float16), out)
         made = gather(channels_last(data), _terms(grid, data.shape[2:], data.dtype))
         return channels_first(made, self.infer_shape(data.shape, grid.shape), out)
 
@@ -173,11 +135,10 @@ class SamplerDataGrad(Adjoint, name="_sampler_data_grad"):
     """The gradient of BilinearSampler's data. dy : its output; data : read for its shape; grid."""
 
     kinds = "f"
+    half_in_float32 = True
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
 
     def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
-        if dy.dtype == np.float16:
-            return into(self.numpy(dy.astype(np.float32), data, grid.astype(np.float32)).astype(np.float16), out)
         n, _, height, width = data.shape
         made = scatter(channels_last(dy), _terms(grid, (height, width), dy.dtype), n * height * width)
         return channels_first(made, data.shape, out)
@@ -196,6 +157,8 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
     target_shape: Shape = (0, 0)
     transform_type: Literal["affine"]
     sampler_type: Literal["bilinear"]
+    numpy = run_lowering
+    grad = differentiate_lowering
     onnx = emit_lowering
     samples = [
         sample((2, 3, 4, 5), (2, 6), target_shape=(3, 4), transform_type="affine", sampler_type="bilinear"),
@@ -213,17 +176,6 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
         grid: tuple[int, ...] = GridGenerator.bind(**self._grid).infer_shape(loc)
         _checked("SpatialTransformer", data, grid)
         return (*data[:2], *grid[2:])
-
-    def numpy(self, data: Array, loc: Array, out: Array | None = None) -> Array:
-        grid = GridGenerator.bind(**self._grid).numpy(loc)
-        return BilinearSampler.bind().numpy(data, grid, out=out)
-
-    def grad(self, F: Functions, data: Tensor, loc: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
-        grid = F.GridGenerator(loc, **self._grid)
-        wanted = (True, True) if wanted is None else wanted
-        ddata = F._sampler_data_grad(dy, data, grid) if wanted[0] else None
-        dloc = F._grid_generator_grad(F._sampler_grid_grad(dy, data, grid), loc, **self._grid) if wanted[1] else None
-        return ddata, dloc
 
     def lower(self, F: Functions, data: Tensor, loc: Tensor) -> Tensor:
         return F.BilinearSampler(data, F.GridGenerator(loc, **self._grid))
