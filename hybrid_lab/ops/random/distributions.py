@@ -18,7 +18,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
 from hybrid_lab.ops.elementwise.special import log_gamma
-from hybrid_lab.ops.framework import Operator, Pointwise, Signature, into, printed, sample
+from hybrid_lab.ops.framework import Operator, Pointwise, Sample, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, PartialShape, PartialShapes, Shapes
@@ -227,12 +227,15 @@ class _PerElement(_Distribution):
     shape: Shape = ()
     dtype: DType | None = None
 
+    @classmethod
+    def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
+        return cls.parameters, False
+
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         known = next((item for item in shapes if item is not None and None not in item), None)
         return tuple(known if item is None else item for item in shapes)
 
-    def blocks_of(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape rule. Raises ShapeError."""
+    def infer_shape(self, *shapes: Shape) -> Shape:
         if any(item != shapes[0] for item in shapes):
             raise ShapeError(f"{self.name}: the parameters have the shapes {' and '.join(map(str, shapes))}")
         return (*shapes[0], *self.shape)
@@ -249,56 +252,65 @@ def _exponential_text(op: Any, dtype: np.dtype) -> str:
     return f"(-tl.log({word} * {2.0**-32!r}) / {printed(op.lam, np.dtype('float64'))})"
 
 
-def _families(kind: str, method: Any, parameters: dict[str, Any], doc: str, **members: Any) -> None:
-    """Declare random_X and _random_X_like. parameters : name -> default, whose type is the attribute's; members :
-    further class members of both
+_SHARES, _PAIR = np.array([0.3, 0.9, 0.5], "float32"), np.array([0.7, 20.0], "float32")
+_TWO = [
+    sample(_SHARES, _SHARES[::-1].copy(), gradient=False),
+    sample(_PAIR, _SHARES[:2], gradient=False, shape=(4, 2)),
+]
+_ONE = [sample(_SHARES, gradient=False), sample(_PAIR, gradient=False, shape=(4, 2))]
+
+
+def _families(
+    kind: str, method: Callable[..., np.ndarray], parameters: dict[str, Any], doc: str, block: str, **members: Any
+) -> None:
+    """Declare random_X, _random_X_like and _sample_X. parameters : name -> default, whose type is the attribute's;
+    doc, block : what the numbers are; members : further class members of the first two
     """
-    shared = {"method": staticmethod(method), "parameters": tuple(parameters), "__module__": __name__, **members}
+    shared = {"method": staticmethod(method), "parameters": tuple(parameters), "__module__": __name__}
     kinds = {name: type(default) for name, default in parameters.items()}
-    fields = {"__annotations__": kinds, **parameters}
+    values: dict[str, Any] = {name: 3 if number is int else 0.5 for name, number in kinds.items()}
     listed = ", ".join(parameters)
-    title = "".join(part.capitalize() for part in kind.split("_"))
-    values: dict[str, Any] = {name: 3 if isinstance(default, int) else 0.5 for name, default in parameters.items()}
-    type(
-        f"Random{title}",
-        (_Array,),
-        {
-            **shared,
-            **fields,
-            "__annotations__": {**kinds, "shape": Shape, "dtype": DType | None},
-            "shape": (1,),
-            "dtype": None,
-            "__doc__": f"An array of `shape` with independent numbers: {doc}. {listed} : numbers.",
-            "mxnet": f"_random_{kind}",
-            "samples": [sample(shape=(3, 4)), sample(attrs={"shape": (5,), "dtype": "float64", **values})],
-        },
-        name=f"random_{kind}",
-        aliases=(f"_random_{kind}",),
-    )
-    type(
-        f"Random{title}Like",
-        (_Like,),
-        {
-            **shared,
-            **fields,
-            "__doc__": f"Independent numbers in the shape and dtype of data: {doc}. {listed} : numbers.",
-            "samples": [sample((3, 4), gradient=False), sample((2, 3), gradient=False, **values)],
-        },
-        name=f"_random_{kind}_like",
-        aliases=(f"random_{kind}_like",),
-    )
+
+    def declare(base: type[_Distribution], name: str, doc: str, samples: list[Sample], **body: Any) -> None:
+        title = "".join(part.capitalize() for part in name.split("_"))
+        names = {"name": name, "aliases": (name[1:] if name.startswith("_") else f"_{name}",)}
+        type(title, (base,), {**shared, "__doc__": doc, "samples": samples, **body}, **names)
+
+    declare(
+        _Array, f"random_{kind}", f"An array of `shape` with independent numbers: {doc}. {listed} : numbers.",
+        [sample(shape=(3, 4)), sample(attrs={"shape": (5,), "dtype": "float64", **values})],
+        **parameters, shape=(1,), dtype=None, mxnet=f"_random_{kind}",
+        __annotations__={**kinds, "shape": Shape, "dtype": DType | None}, **members,
+    )  # fmt: skip
+    declare(
+        _Like, f"_random_{kind}_like",
+        f"Independent numbers in the shape and dtype of data: {doc}. {listed} : numbers.",
+        [sample((3, 4), gradient=False), sample((2, 3), gradient=False, **values)],
+        **parameters, __annotations__=kinds, **members,
+    )  # fmt: skip
+    declare(
+        _PerElement, f"_sample_{kind}", f"{block}, a block of `shape` for every element.",
+        _ONE if len(parameters) == 1 else _TWO,
+    )  # fmt: skip
 
 
 _families(
-    *("exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam"),
+    "exponential", draw_exponential, {"lam": 1.0}, "exponential with rate lam", "Exponential numbers with rate lam",
     triton=Pointwise(_exponential_text, floating=True),
-)
-_families("gamma", draw_gamma, {"alpha": 1.0, "beta": 1.0}, "gamma with shape alpha and scale beta")
-_families("poisson", draw_poisson, {"lam": 1.0}, "Poisson with mean lam")
-_families("negative_binomial", draw_negative_binomial, {"k": 1, "p": 1.0}, "failures before k successes")
+)  # fmt: skip
+_families(
+    "gamma", draw_gamma, {"alpha": 1.0, "beta": 1.0}, "gamma with shape alpha and scale beta",
+    "Gamma numbers with shape alpha and scale beta",
+)  # fmt: skip
+_families("poisson", draw_poisson, {"lam": 1.0}, "Poisson with mean lam", "Poisson numbers with mean lam")
+_families(
+    "negative_binomial", draw_negative_binomial, {"k": 1, "p": 1.0}, "failures before k successes",
+    "Failures before k successes of probability p",
+)  # fmt: skip
 _families(
     "generalized_negative_binomial", draw_generalized_negative_binomial, {"mu": 1.0, "alpha": 1.0},
     "negative binomial with mean mu and dispersion alpha",
+    "Negative binomial numbers with mean mu and dispersion alpha",
 )  # fmt: skip
 
 
@@ -328,21 +340,10 @@ class NormalLike(_Like, name="_random_normal_like", aliases=("random_normal_like
         return philox.moved_text(philox.normal_text(dtype), self.scale, self.loc)
 
 
-_SHARES, _PAIR = np.array([0.3, 0.9, 0.5], "float32"), np.array([0.7, 20.0], "float32")
-_TWO = [
-    sample(_SHARES, _SHARES[::-1].copy(), gradient=False),
-    sample(_PAIR, _SHARES[:2], gradient=False, shape=(4, 2)),
-]
-_ONE = [sample(_SHARES, gradient=False), sample(_PAIR, gradient=False, shape=(4, 2))]
-
-
 class SampleUniform(_PerElement, name="_sample_uniform", aliases=("sample_uniform",)):
     """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
 
     method, parameters, samples = staticmethod(draw_uniform), ("low", "high"), _TWO
-
-    def infer_shape(self, low: Shape, high: Shape) -> Shape:
-        return self.blocks_of(low, high)
 
     def lower(self, F: Functions, low: Tensor, high: Tensor) -> Tensor:
         shape = self.infer_shape(low.shape, high.shape)
@@ -356,58 +357,6 @@ class SampleNormal(_PerElement, name="_sample_normal", aliases=("sample_normal",
     """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
 
     method, parameters, samples = staticmethod(draw_normal), ("mu", "sigma"), _TWO
-
-    def infer_shape(self, mu: Shape, sigma: Shape) -> Shape:
-        return self.blocks_of(mu, sigma)
-
-
-class SampleGamma(_PerElement, name="_sample_gamma", aliases=("sample_gamma",)):
-    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
-
-    method, parameters, samples = staticmethod(draw_gamma), ("alpha", "beta"), _TWO
-
-    def infer_shape(self, alpha: Shape, beta: Shape) -> Shape:
-        return self.blocks_of(alpha, beta)
-
-
-class SampleExponential(_PerElement, name="_sample_exponential", aliases=("sample_exponential",)):
-    """Exponential numbers with rate lam, a block of `shape` for every element."""
-
-    method, parameters, samples = staticmethod(draw_exponential), ("lam",), _ONE
-
-    def infer_shape(self, lam: Shape) -> Shape:
-        return self.blocks_of(lam)
-
-
-class SamplePoisson(_PerElement, name="_sample_poisson", aliases=("sample_poisson",)):
-    """Poisson numbers with mean lam, a block of `shape` for every element."""
-
-    method, parameters, samples = staticmethod(draw_poisson), ("lam",), _ONE
-
-    def infer_shape(self, lam: Shape) -> Shape:
-        return self.blocks_of(lam)
-
-
-class SampleNegativeBinomial(_PerElement, name="_sample_negative_binomial", aliases=("sample_negative_binomial",)):
-    """Failures before k successes of probability p, a block of `shape` for every element."""
-
-    method, parameters, samples = staticmethod(draw_negative_binomial), ("k", "p"), _TWO
-
-    def infer_shape(self, k: Shape, p: Shape) -> Shape:
-        return self.blocks_of(k, p)
-
-
-class SampleGeneralizedNegativeBinomial(
-    _PerElement,
-    name="_sample_generalized_negative_binomial",
-    aliases=("sample_generalized_negative_binomial",),
-):
-    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
-
-    method, parameters, samples = staticmethod(draw_generalized_negative_binomial), ("mu", "alpha"), _TWO
-
-    def infer_shape(self, mu: Shape, alpha: Shape) -> Shape:
-        return self.blocks_of(mu, alpha)
 
 
 # -- choices ---------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Update(Operator):
     """Base of the update operators; a subclass writes `step`, whose parameters are its arrays and scalars."""
 
     kinds = "f"
+    half_in_float32 = True
     alias_safe = True
     signature = updating()
     single: ClassVar[tuple[str, ...]] = ()
@@ -143,12 +144,9 @@ class Update(Operator):
             for target, kind in zip(given, kinds, strict=True)
         ]
         flat = [item.reshape(-1) for item in made]
-        narrow = not self.single and inputs[0].dtype == np.float16
         for start in range(0, inputs[0].size, _PIECE):
             piece = slice(start, start + _PIECE)
             parts: list[Any] = [item if is_scalar(item) else item[piece] for item in values]
-            if narrow:
-                parts = [item if is_scalar(item) else item.astype(np.float32) for item in parts]
             new = self.step(raw, *parts)
             for target, value in zip(flat, new, strict=True):
                 target[piece] = value
@@ -191,7 +189,17 @@ class Descent(Update):
 class Mixed:
     """Mixin for the `mp_` forms: the step is made in float32 on `weight32`, the last array; the weight follows it."""
 
+    half_in_float32 = False
+
     signature: Signature
+    single: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def named_inputs(cls) -> tuple[tuple[str, ...], bool]:
+        rule: Any = super()
+        names, more = named_parameters(rule.step)
+        count = 2 + len(cls.single)  # F, weight, gradient and states
+        return (*names[1:count], "weight32", *names[count:]), more
 
     def step(self, F: Functions, weight: Tensor, grad: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         count = len(self.signature.aux) - 1

@@ -7,7 +7,6 @@ import numpy as np
 from hybrid_lab.ops.framework import is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
-from hybrid_lab.ops.framework.types import Shape, Shapes
 from hybrid_lab.ops.updates.update import (
     Descent,
     Mixed,
@@ -42,8 +41,8 @@ class SGDUpdate(Descent, name="sgd_update"):
         return (weight - decayed(self.gradient(F, grad, rescale_grad), weight, wd) * lr,)
 
 
-class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
-    """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
+class Momentum(Descent):
+    """Base: the hyperparameters of rules with a momentum."""
 
     signature = updating("mom")
     lr: Scalar
@@ -51,6 +50,11 @@ class SGDMomentumUpdate(Descent, name="sgd_mom_update"):
     wd: Scalar = Scalar(0.0)
     rescale_grad: Scalar = Scalar(1.0)
     clip_gradient: float = -1.0
+
+
+class SGDMomentumUpdate(Momentum, name="sgd_mom_update"):
+    """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
+
     lazy_update: bool = True
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
 
@@ -69,11 +73,6 @@ class MixedSGDUpdate(Mixed, SGDUpdate, name="mp_sgd_update"):
     signature = updating(*single)
     samples = [mixed(0), mixed(0, clip_gradient=0.2)]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, weight32, lr, wd, rescale_grad)
-
 
 class MixedSGDMomentumUpdate(Mixed, SGDMomentumUpdate, name="mp_sgd_mom_update"):
     """sgd_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
@@ -82,13 +81,8 @@ class MixedSGDMomentumUpdate(Mixed, SGDMomentumUpdate, name="mp_sgd_mom_update")
     signature = updating(*single)
     samples = [mixed(1, momentum=0.9)]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mom: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, mom, weight32, lr, wd, rescale_grad)
 
-
-class NAGUpdate(Descent, name="nag_mom_update"):
+class NAGUpdate(Momentum, name="nag_mom_update"):
     """Nesterov's momentum: with d(w) = lr * (clip(rescale_grad * grad) + wd * w) and m = momentum * mom,
     returns : new = weight + momentum * m - (momentum + 1) * d(weight); mom = m - d(new).
 
@@ -96,12 +90,6 @@ class NAGUpdate(Descent, name="nag_mom_update"):
     its optimizer calls it.
     """
 
-    signature = updating("mom")
-    lr: Scalar
-    momentum: float = 0.0
-    wd: Scalar = Scalar(0.0)
-    rescale_grad: Scalar = Scalar(1.0)
-    clip_gradient: float = -1.0
     samples = [changing(3, 4, states=1, momentum=0.9), changing(5, states=1, momentum=0.5, clip_gradient=0.2)]
 
     def step(
@@ -120,11 +108,6 @@ class MixedNAGUpdate(Mixed, NAGUpdate, name="mp_nag_mom_update"):
     signature = updating(*single)
     samples = [mixed(1, momentum=0.9)]
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mom: Shape, weight32: Shape, lr: Shape, wd: Shape, rescale_grad: Shape
-    ) -> Shapes:
-        return self.same(weight, grad, mom, weight32, lr, wd, rescale_grad)
-
 
 class SignSGDUpdate(Descent, name="signsgd_update"):
     """(1 - lr * wd) * weight - lr * sign(grad); rescale_grad and clip_gradient change no sign and are not read."""
@@ -141,17 +124,11 @@ class SignSGDUpdate(Descent, name="signsgd_update"):
         return (weight * (1.0 - lr * wd) - F.sign(grad) * lr,)
 
 
-class SignumUpdate(Descent, name="signum_update"):
+class SignumUpdate(Momentum, name="signum_update"):
     """mom = momentum * mom - (1 - momentum) * (clip(rescale_grad * grad) + wd * weight);
     returns : (1 - lr * wd_lh) * weight + lr * sign(mom)  (arXiv 1802.04434).
     """
 
-    signature = updating("mom")
-    lr: Scalar
-    momentum: float = 0.0
-    wd: Scalar = Scalar(0.0)
-    rescale_grad: Scalar = Scalar(1.0)
-    clip_gradient: float = -1.0
     wd_lh: float = 0.0
     samples = [
         changing(3, 4, states=1, momentum=0.9),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import into, is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
@@ -47,12 +45,9 @@ class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=
         return [weight, history]
 
     def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
-        arrays, numbers = inputs[:3], [item if is_scalar(item) else item.item() for item in inputs[3:]]
-        dtype = arrays[0].dtype
-        wide = [item.astype(np.float32) for item in arrays] if dtype == np.float16 else arrays
-        new: tuple[Any, ...] = self.step(raw, *wide, *numbers)
-        made = [item.astype(dtype, copy=False) for item in new]
-        return tuple(map(into, made, out or (None, None)))
+        numbers = [item if is_scalar(item) else item.item() for item in inputs[3:]]
+        new: tuple[Any, ...] = self.step(raw, *inputs[:3], *numbers)
+        return tuple(map(into, new, out or (None, None)))
 
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, history: Tensor, lr: Number, rescale_grad: Number

@@ -98,16 +98,14 @@ class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_c
     signature = updating(*single)
     samples = [
         sample(
-            *[ints((3, 4), 1, 6, "float16")] * 2, *[(3, 4)] * 3, np.array([0.5], "float32"), *(0.1, 0.01, 0.9),
-            gradient=False, low=0.05,
+            *[ints((3, 4), 1, 6, "float16")] * 2,
+            *[(3, 4)] * 3,
+            np.array([0.5], "float32"),
+            *(0.1, 0.01, 0.9),
+            gradient=False,
+            low=0.05,
         )
     ]
-
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, weight32: Shape, rescale_grad: Shape, lr: Shape,
-        wd: Shape, eta: Shape,
-    ) -> Shapes:  # fmt: skip
-        return self.same(weight, grad, mean, var, weight32, rescale_grad, lr, wd, eta)
 
 
 class RMSPropUpdate(Descent, name="rmsprop_update"):
@@ -156,8 +154,13 @@ class CenteredRMSPropUpdate(Descent, name="rmspropalex_update"):
     samples = [
         sample((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5, gradient=False, low=0.05),
         sample(
-            *((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5), gradient=False, low=0.05, gamma1=0.9,
-            gamma2=0.5, clip_gradient=0.2, clip_weights=0.3,
+            *((4,), (4,), ints((4,), 2, 6), (4,), (4,), 0.1, 0.01, 0.5),
+            gradient=False,
+            low=0.05,
+            gamma1=0.9,
+            gamma2=0.5,
+            clip_gradient=0.2,
+            clip_weights=0.3,
         ),
     ]
 
@@ -203,7 +206,7 @@ class LAMBDirection(Update, name="lamb_update_phase1"):
         return decayed(first / (F.sqrt(second) + self.epsilon), weight, wd), mean, var
 
 
-class MixedLAMBDirection(LAMBDirection, name="mp_lamb_update_phase1"):
+class MixedLAMBDirection(Mixed, LAMBDirection, name="mp_lamb_update_phase1"):
     """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
 
     single = ("mean", "var", "weight32")
@@ -214,18 +217,12 @@ class MixedLAMBDirection(LAMBDirection, name="mp_lamb_update_phase1"):
     def targets(self) -> tuple[int, ...]:
         return ()
 
-    def infer_shape(
-        self, weight: Shape, grad: Shape, mean: Shape, var: Shape, weight32: Shape, t: Shape, wd: Shape,
-        rescale_grad: Shape,
-    ) -> Shapes:  # fmt: skip
-        return self.same(weight, grad, mean, var, weight32, t, wd, rescale_grad)
-
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [np.dtype("float32"), *super().infer_type(*dtypes)[1:]]
 
     def step(self, F: Functions, weight: Tensor, grad: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         mean, var, weight32, *numbers = rest
-        return super().step(F, weight32, F._cast_like(grad, weight32), mean, var, *numbers)
+        return LAMBDirection.step(self, F, weight32, F._cast_like(grad, weight32), mean, var, *numbers)
 
 
 class LAMBUpdate(Update, name="lamb_update_phase2"):
@@ -241,11 +238,20 @@ class LAMBUpdate(Update, name="lamb_update_phase2"):
     upper_bound: float = -1.0
     samples = [
         sample(
-            (3, 4), (3, 4), np.array([first], "float32"), np.array([second], "float32"), 0.1, gradient=False,
-            lower_bound=low, upper_bound=high,
+            (3, 4),
+            (3, 4),
+            np.array([first], "float32"),
+            np.array([second], "float32"),
+            0.1,
+            gradient=False,
+            lower_bound=low,
+            upper_bound=high,
         )
         for first, second, low, high in (
-            (1.5, 2.0, -1.0, -1.0), (1.5, 2.0, 2.0, -1.0), (1.5, 2.0, -1.0, 0.5), (0.0, 2.0, -1.0, -1.0),
+            (1.5, 2.0, -1.0, -1.0),
+            (1.5, 2.0, 2.0, -1.0),
+            (1.5, 2.0, -1.0, 0.5),
+            (0.0, 2.0, -1.0, -1.0),
             (1.5, 0.0, -1.0, -1.0),
         )
     ]
@@ -272,6 +278,7 @@ class MixedLAMBUpdate(LAMBUpdate, name="mp_lamb_update_phase2"):
 
     signature = updating("weight32")
     single = ("g", "weight32")
+    half_in_float32 = False
     samples = [
         sample(
             ints((3, 4), 1, 6, "float16"),

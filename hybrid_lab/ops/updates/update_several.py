@@ -17,6 +17,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeE
 from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, run_lowering, sample
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
+from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 Item = TypeVar("Item")
@@ -105,8 +106,7 @@ class _Several(Operator):
         given = out if isinstance(out, tuple) else (out,) * self.signature.outputs
         results = []
         for index, arrays in enumerate(self.each(data)):
-            made = self.one().numpy(*arrays, *self.rates(raw, data, index), self.rescale_grad)
-            results.append(made if isinstance(made, tuple) else (made,))
+            results.append(run_kernel(self.one(), (*arrays, *self.rates(raw, data, index), self.rescale_grad)))
         filled = tuple(into(item, target) for item, target in zip(self.arranged(results), given, strict=True))
         return filled if len(filled) > 1 else filled[0]
 
@@ -140,45 +140,44 @@ def _several_loaded(*between: Any, **attributes: Any) -> Sample:
     return sample(*_pairs(*between), *_LOADED, gradient=False, low=0.05, num_weights=2, rescale_grad=0.5, **attributes)
 
 
-class MultiSGDUpdate(_Several, name="multi_sgd_update"):
+class _WithRates(_Several):
+    """Base of the forms whose rates are attributes."""
+
+    lrs: tuple[float, ...]
+    wds: tuple[float, ...]
+
+
+class MultiSGDUpdate(_WithRates, name="multi_sgd_update"):
     """sgd_update of several weights. data : weight0, grad0, weight1, grad1 ...; returns : the new weights."""
 
     rule = "sgd_update"
-    lrs: tuple[float, ...]
-    wds: tuple[float, ...]
     samples = [
         _several(*_WIDE),
         sample((2, 3), (2, 3), gradient=False, lrs=(0.1,), wds=(0.01,), num_weights=1, clip_gradient=0.2),
     ]
 
 
-class MultiSGDMomentumUpdate(_Several, name="multi_sgd_mom_update"):
+class MultiSGDMomentumUpdate(_WithRates, name="multi_sgd_mom_update"):
     """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
 
     rule = "sgd_mom_update"
-    lrs: tuple[float, ...]
-    wds: tuple[float, ...]
     momentum: float = 0.0
     samples = [_several(*_WIDE, None, momentum=0.9)]
 
 
-class MultiMixedSGDUpdate(_Several, name="multi_mp_sgd_update"):
+class MultiMixedSGDUpdate(_WithRates, name="multi_mp_sgd_update"):
     """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
 
     rule = "mp_sgd_update"
-    lrs: tuple[float, ...]
-    wds: tuple[float, ...]
     samples = [_several(*_HALF, None)]
 
 
-class MultiMixedSGDMomentumUpdate(_Several, name="multi_mp_sgd_mom_update"):
+class MultiMixedSGDMomentumUpdate(_WithRates, name="multi_mp_sgd_mom_update"):
     """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new
     weights.
     """
 
     rule = "mp_sgd_mom_update"
-    lrs: tuple[float, ...]
-    wds: tuple[float, ...]
     momentum: float = 0.0
     samples = [_several(*_HALF, None, None, momentum=0.9)]
 
