@@ -10,7 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Contraction, Element, Operator, Product, Signature, contiguous, into, sample
+from hybrid_lab.ops.framework import (
+    Contraction,
+    Element,
+    Operator,
+    Product,
+    Signature,
+    contiguous,
+    filled,
+    into,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
@@ -24,14 +34,33 @@ MOST_SLICES = 64
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-class Spatial(Operator):
-    """What Convolution and Deconvolution have in common: checks of attributes and inputs. Subclasses declare them.
+def check_axes(op: Operator, title: str, kernel: Shape, steps: Sequence[str], borders: Sequence[str]) -> None:
+    """Raise AttributeSpecError unless attributes have one number per axis of `kernel`, or none at all.
 
-    title : how errors call the operator; per_axis : attributes with one number per axis of `kernel`, or none at all
+    title : how errors call the operator; steps, borders : names of attributes whose numbers are at least 1, at least 0
+    """
+    if len(kernel) not in LAYOUTS:
+        raise AttributeSpecError(f"{title}: kernel={kernel}; one to three spatial axes are supported")
+    for name in (*steps, *borders):
+        given = getattr(op, name)
+        if given and len(given) != len(kernel):
+            raise AttributeSpecError(f"{title}: {name}={given} needs one number for each axis of kernel={kernel}")
+    if any(number < 1 for name in ("kernel", *steps) for number in getattr(op, name)) or any(
+        number < 0 for name in borders for number in getattr(op, name)
+    ):
+        first = f"{', '.join(('kernel', *steps[:-1]))} and {steps[-1]}"
+        raise AttributeSpecError(f"{title}: {first} must be at least 1, {', '.join(borders)} at least 0")
+
+
+class Spatial(Operator):
+    """What Convolution, Deconvolution and their gradients have in common. Subclasses declare the attributes.
+
+    title : the operator; prefix : that of the names of its gradients
     """
 
     title: ClassVar[str] = "Convolution"
-    per_axis: ClassVar[tuple[str, ...]] = ("stride", "dilate", "pad")
+    prefix: ClassVar[str] = "_conv"
+    borders: ClassVar[tuple[str, ...]] = ("pad",)
 
     kernel: Shape
     stride: Shape
@@ -42,31 +71,22 @@ class Spatial(Operator):
     layout: str | None
 
     def check(self) -> None:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS:
-            raise AttributeSpecError(f"{self.title}: kernel={self.kernel}; one to three spatial axes are supported")
-        for name in self.per_axis:
-            given = getattr(self, name)
-            if given and len(given) != rank:
-                raise AttributeSpecError(
-                    f"{self.title}: {name}={given} needs one number for each axis of kernel={self.kernel}"
-                )
-        others = [name for name in self.per_axis if name not in ("stride", "dilate")]
-        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
-            number < 0 for name in others for number in getattr(self, name)
-        ):
-            raise AttributeSpecError(
-                f"{self.title}: kernel, stride and dilate must be at least 1, {', '.join(others)} at least 0"
-            )
+        check_axes(self, self.title, self.kernel, ("stride", "dilate"), self.borders)
         if self.num_filter < 1 or self.num_group < 1 or self.num_filter % self.num_group:
             raise AttributeSpecError(
                 f"{self.title}: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
             )
-        if self.layout not in (None, "None", LAYOUTS[rank]):
+        layout = LAYOUTS[len(self.kernel)]
+        if self.layout not in (None, "None", layout):
             raise AttributeSpecError(
                 f"{self.title}: layout {self.layout!r} is not supported with kernel={self.kernel}; "
-                f"use {LAYOUTS[rank]!r} and transpose the data with F.transpose"
+                f"use {layout!r} and transpose the data with F.transpose"
             )
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The attributes that a gradient has in common with the operator."""
+        return {name: value for name, value in self.attributes.items() if name not in ("no_bias", "layout")}
 
     def weight_shape(self, channels: int | None) -> tuple[int | None, ...]:
         """Shape of the weight for that many input channels, with None where they are not known. Raises ShapeError."""
@@ -79,15 +99,6 @@ class Spatial(Operator):
         if channels % self.num_group:
             raise ShapeError(f"{self.title}: {channels} channels cannot be cut into num_group={self.num_group} groups")
         return channels // self.num_group
-
-    def complete_inputs(self, data: PartialShape, weight: PartialShape, bias: PartialShape) -> PartialShapes:
-        """Input shapes with those of weight and bias filled in, as far as they are known."""
-        channels = data[1] if data is not None and len(data) > 1 else None
-        if weight is None or (None in weight and channels is not None):
-            weight = self.weight_shape(channels)
-        if self.no_bias:
-            return data, weight
-        return data, weight, (self.num_filter,) if bias is None or None in bias else bias
 
     def check_data(self, data: tuple[int, ...]) -> None:
         """Raises ShapeError where data has another number of axes than the kernel asks for."""
@@ -106,6 +117,71 @@ class Spatial(Operator):
             raise ShapeError(
                 f"{self.title}: the bias has shape {bias}, num_filter={self.num_filter} needs {(self.num_filter,)}"
             )
+
+
+class Forward(Spatial):
+    """Base of Convolution and Deconvolution themselves."""
+
+    precision = "low"
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
+
+    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
+        channels = data[1] if data is not None and len(data) > 1 else None
+        if weight is None or (None in weight and channels is not None):
+            weight = self.weight_shape(channels)
+        return (data, weight) if self.no_bias else (data, weight, filled(bias, (self.num_filter,)))
+
+    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
+        dy = rest[-1]
+        wanted = (True, True, True) if wanted is None else wanted
+        data_gradient, weight_gradient = (getattr(F, f"{self.prefix}_{name}_grad") for name in ("data", "weight"))
+        ddata = data_gradient(dy, data, weight, **self.shared) if wanted[0] else None
+        dweight = weight_gradient(dy, data, weight, **self.shared) if wanted[1] else None
+        if self.no_bias:
+            return ddata, dweight
+        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
+
+
+class DataGradient(Spatial):
+    """Base of the gradient of data. dy : the operator's output; data : read for its shape, which the result has."""
+
+    shaped_like = 1
+    shape_only = ("data",)
+    mxnet = None
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        dweight = getattr(F, f"{self.prefix}_weight_grad")(dy, d, weight, **self.shared)
+        return getattr(F, self.title)(d, weight, no_bias=True, **self.shared), None, dweight
+
+
+class WeightGradient(Spatial):
+    """Base of the gradient of weight. dy : the operator's output; weight : read for its shape, which the result has."""
+
+    shaped_like = 2
+    shape_only = ("weight",)
+    mxnet = None
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        ddata = getattr(F, f"{self.prefix}_data_grad")(dy, data, d, **self.shared)
+        return getattr(F, self.title)(data, d, no_bias=True, **self.shared), ddata, None
+
+
+def geometry_of(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Geometry:
+    """The numbers of a convolution with these attributes, of which all but `kernel` may be empty."""
+    ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
+    return Geometry(kernel, stride or ones, dilate or ones, pad or zeros, groups)
+
+
+def left_over(geometry: Geometry, data: Shape, output: Shape) -> list[int]:
+    """The pixels at the far end of data that no window reaches, per axis: ONNX' output_padding."""
+    reach = zip(data, geometry.pad, geometry.dilate, geometry.kernel, output, geometry.stride, strict=True)
+    return [
+        size + 2 * pad - dilate * (kernel - 1) - 1 - (count - 1) * step
+        for size, pad, dilate, kernel, count, step in reach
+    ]
 
 
 def onnx_attributes(geometry: Geometry) -> dict[str, Any]:
@@ -133,14 +209,7 @@ class _Convolving(Spatial):
 
     @cached_property
     def geometry(self) -> Geometry:
-        rank = len(self.kernel)
-        ones, zeros = (1,) * rank, (0,) * rank
-        return Geometry(self.kernel, self.stride or ones, self.dilate or ones, self.pad or zeros, self.num_group)
-
-    @property
-    def shared(self) -> dict[str, Any]:
-        """The attributes that a gradient has in common with the convolution."""
-        return {key: self.attributes[key] for key in ("kernel", "stride", "dilate", "pad", "num_filter", "num_group")}
+        return geometry_of(self.kernel, self.stride, self.dilate, self.pad, self.num_group)
 
     def output_shape(self, data: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the output for that data. Raises ShapeError."""
@@ -157,14 +226,13 @@ class _Convolving(Spatial):
         return (self.num_filter, self.group_of(channels), *self.kernel)
 
 
-class Convolution(_Convolving, name="Convolution"):
+class Convolution(Forward, _Convolving, name="Convolution"):
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels.
 
     data : (n, c, *spatial); weight : (num_filter, c / num_group, *kernel); bias : (num_filter,)
     returns : (n, num_filter, *output), output = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1
     """
 
-    precision = "low"
     samples = [
         sample((2, 3, 7), (4, 3, 3), (4,), kernel=3, num_filter=4),
         sample((2, 3, 7, 6), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4),
@@ -175,13 +243,6 @@ class Convolution(_Convolving, name="Convolution"):
         sample((2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6, no_bias=True),
         sample((1, 2, 4, 5, 4), (3, 2, 2, 2, 2), (3,), kernel=(2, 2, 2), num_filter=3),
     ]
-
-    @cached_property
-    def signature(self) -> Signature:
-        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
-
-    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
-        return self.complete_inputs(data, weight, bias)
 
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         result = self.output_shape(data)
@@ -194,15 +255,6 @@ class Convolution(_Convolving, name="Convolution"):
     ) -> Array:  # fmt: skip
         target = contiguous(out, self.output_shape(data.shape), data.dtype)
         return into(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
-
-    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
-        dy = rest[-1]
-        wanted = (True, True, True) if wanted is None else wanted
-        ddata = F._conv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
-        dweight = F._conv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
-        if self.no_bias:
-            return ddata, dweight
-        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
     def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         data = shapes[0]
@@ -224,15 +276,12 @@ class Convolution(_Convolving, name="Convolution"):
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
 
 
-class ConvDataGrad(_Convolving, name="_conv_data_grad"):
+class ConvDataGrad(DataGradient, _Convolving, name="_conv_data_grad"):
     """The gradient of Convolution's data.
 
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
-    shaped_like = 1
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample((2, 4, 5, 5), (2, 3, 7, 6), (4, 3, 3, 2), kernel=(3, 2), num_filter=4),
         sample((2, 4, 4, 8), (2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4),
@@ -247,13 +296,6 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
         target = contiguous(out, data.shape, dy.dtype)
         return into(conv_kernels.data_gradient(dy, weight, self.geometry, target, scratch), out)
 
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return (
-            F.Convolution(d, weight, no_bias=True, **self.shared),
-            None,
-            F._conv_weight_grad(dy, d, weight, **self.shared),
-        )
-
     def _contraction(self, *shapes: tuple[int, ...]) -> Contraction | None:
         dy, data, _ = shapes
         if is_depthwise(self.geometry, data[1], self.num_filter):
@@ -266,26 +308,16 @@ class ConvDataGrad(_Convolving, name="_conv_data_grad"):
     triton = Product(_contraction, otherwise=Element(_depthwise))
 
     def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
-        geometry, shape = self.geometry, g.shape(data)
-        # What the forward's division by the stride left over at the far end.
-        rest = [
-            size + 2 * pad - dilate * (kernel - 1) - 1 - (out - 1) * stride
-            for size, pad, dilate, kernel, out, stride in zip(
-                shape[2:], geometry.pad, geometry.dilate, geometry.kernel, g.shape(dy)[2:], geometry.stride, strict=True
-            )
-        ]
-        return g.ConvTranspose(dy, weight, output_padding=rest, **onnx_attributes(geometry))
+        rest = left_over(self.geometry, g.shape(data)[2:], g.shape(dy)[2:])
+        return g.ConvTranspose(dy, weight, output_padding=rest, **onnx_attributes(self.geometry))
 
 
-class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
+class ConvWeightGrad(WeightGradient, _Convolving, name="_conv_weight_grad"):
     """The gradient of Convolution's weight.
 
     dy : its output; data; weight : read for its shape; returns : the shape of weight.
     """
 
-    shaped_like = 2
-    mxnet = None
-    shape_only = ("weight",)
     samples = ConvDataGrad.samples
 
     def numpy(
@@ -293,9 +325,6 @@ class ConvWeightGrad(_Convolving, name="_conv_weight_grad"):
     ) -> Array:
         target = contiguous(out, weight.shape, dy.dtype)
         return into(conv_kernels.weight_gradient(dy, data, self.geometry, target, scratch), out)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return F.Convolution(data, d, no_bias=True, **self.shared), F._conv_data_grad(dy, data, d, **self.shared), None
 
     def lower(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor) -> Tensor:
         if self.num_group == 1:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Contraction, Product, Signature, contiguous, into, sample
+from hybrid_lab.ops.framework import Contraction, Product, contiguous, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
-from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
+from hybrid_lab.ops.framework.protocols import OnnxGraph, Scratch
+from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
-from hybrid_lab.ops.layers.conv import ConvWeightGrad, Spatial, onnx_attributes
+from hybrid_lab.ops.layers.conv import ConvWeightGrad, DataGradient, Forward, Spatial, WeightGradient, onnx_attributes
 
 
 class Transposed(NamedTuple):
@@ -29,7 +29,8 @@ class _Deconvolving(Spatial):
     """Base of Deconvolution and its gradients: the shared attributes."""
 
     title = "Deconvolution"
-    per_axis = ("stride", "dilate", "pad", "adj", "target_shape")
+    prefix = "_deconv"
+    borders = ("pad", "adj", "target_shape")
 
     kernel: Shape
     stride: Shape = ()
@@ -46,11 +47,6 @@ class _Deconvolving(Spatial):
         super().check()
         if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * len(self.kernel), strict=False)):
             raise AttributeSpecError(f"Deconvolution: adj={self.adj} must be smaller than stride={self.stride or 1}")
-
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """The attributes that a gradient has in common with the deconvolution."""
-        return {name: value for name, value in self.attributes.items() if name not in ("no_bias", "layout")}
 
     @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
     def sizes(self, spatial: tuple[int, ...]) -> Transposed:
@@ -79,7 +75,7 @@ class _Deconvolving(Spatial):
         return (channels, self.num_filter // self.num_group, *self.kernel)
 
 
-class Deconvolution(_Deconvolving, name="Deconvolution"):
+class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
     """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output.
 
     data : (n, c, *spatial); weight : (c, num_filter / num_group, *kernel); bias (no_bias=False) : (num_filter,)
@@ -87,7 +83,6 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
     target_shape names the output and replaces pad and adj
     """
 
-    precision = "low"
     samples = [
         sample((2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
         sample((2, 3, 5), (3, 2, 4), (2,), kernel=4, stride=3, adj=2, pad=1, num_filter=2, no_bias=False),
@@ -103,13 +98,6 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         sample((2, 3, 4, 4), (3, 5, 1, 1), kernel=(1, 1), num_filter=5),
         sample((1, 2, 2, 3, 2), (2, 3, 2, 3, 2), kernel=(2, 3, 2), stride=(2, 1, 2), pad=(0, 1, 0), num_filter=3),
     ]
-
-    @cached_property
-    def signature(self) -> Signature:
-        return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
-
-    def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
-        return self.complete_inputs(data, weight, bias)
 
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         self.check_data(data)
@@ -127,15 +115,6 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
             target += bias.reshape(-1, *(1,) * len(output))
         return into(target, out)
 
-    def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
-        dy = rest[-1]
-        wanted = (True, True, True) if wanted is None else wanted
-        ddata = F._deconv_data_grad(dy, data, weight, **self.shared) if wanted[0] else None
-        dweight = F._deconv_weight_grad(dy, data, weight, **self.shared) if wanted[1] else None
-        if self.no_bias:
-            return ddata, dweight
-        return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
-
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         data, geometry = shapes[0], self.sizes(shapes[0][2:]).geometry
@@ -148,15 +127,12 @@ class Deconvolution(_Deconvolving, name="Deconvolution"):
         return g.ConvTranspose(data, weight, *given, output_padding=list(sizes.adj), **onnx_attributes(sizes.geometry))
 
 
-class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
+class DeconvDataGrad(DataGradient, _Deconvolving, name="_deconv_data_grad"):
     """The gradient of Deconvolution's data.
 
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
-    shaped_like = 1
-    mxnet = None
-    shape_only = ("data",)
     samples = [
         sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
         sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
@@ -190,13 +166,6 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         target = contiguous(out, data.shape, dy.dtype)
         return into(conv_kernels.forward(dy, weight, None, geometry, target, scratch), out)
 
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return (
-            F.Deconvolution(d, weight, no_bias=True, **self.shared),
-            None,
-            F._deconv_weight_grad(dy, d, weight, **self.shared),
-        )
-
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         dy, data, _ = shapes
@@ -206,15 +175,12 @@ class DeconvDataGrad(_Deconvolving, name="_deconv_data_grad"):
         return g.Conv(dy, weight, **onnx_attributes(self.sizes(g.shape(data)[2:]).geometry))
 
 
-class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
+class DeconvWeightGrad(WeightGradient, _Deconvolving, name="_deconv_weight_grad"):
     """The gradient of Deconvolution's weight.
 
     dy : its output; data; weight : read for its shape; returns : the shape of weight.
     """
 
-    shaped_like = 2
-    mxnet = None
-    shape_only = ("weight",)
     samples = DeconvDataGrad.samples
 
     def numpy(
@@ -223,13 +189,6 @@ class DeconvWeightGrad(_Deconvolving, name="_deconv_weight_grad"):
         geometry = self.sizes(data.shape[2:]).geometry
         target = contiguous(out, weight.shape, dy.dtype)
         return into(conv_kernels.weight_gradient(data, dy, geometry, target, scratch), out)
-
-    def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
-        return (
-            F.Deconvolution(data, d, no_bias=True, **self.shared),
-            F._deconv_data_grad(dy, data, d, **self.shared),
-            None,
-        )
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:

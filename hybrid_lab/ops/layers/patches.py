@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
-from hybrid_lab.ops.layers.conv import LAYOUTS
+from hybrid_lab.ops.layers.conv import LAYOUTS, check_axes, geometry_of, left_over, onnx_attributes
 
 #: In ONNX a convolution picks the places of a window, with a weight of this many numbers squared for each channel.
 MOST_PLACES = 256
@@ -29,25 +29,11 @@ class _Patches(Operator):
     pad: Shape = ()
 
     def check(self) -> None:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS:
-            raise AttributeSpecError(f"{self.name}: kernel={self.kernel}; one to three spatial axes are supported")
-        for name in ("stride", "dilate", "pad"):
-            given = getattr(self, name)
-            if given and len(given) != rank:
-                raise AttributeSpecError(
-                    f"{self.name}: {name}={given} needs one number for each axis of kernel={self.kernel}"
-                )
-        if any(number < 1 for number in (*self.kernel, *self.stride, *self.dilate)) or any(
-            number < 0 for number in self.pad
-        ):
-            raise AttributeSpecError(f"{self.name}: kernel, stride and dilate must be at least 1, pad at least 0")
+        check_axes(self, self.name, self.kernel, ("stride", "dilate"), ("pad",))
 
     @cached_property
     def geometry(self) -> Geometry:
-        rank = len(self.kernel)
-        ones, zeros = (1,) * rank, (0,) * rank
-        return Geometry(self.kernel, self.stride or ones, self.dilate or ones, self.pad or zeros, 1)
+        return geometry_of(self.kernel, self.stride, self.dilate, self.pad, 1)
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -130,19 +116,13 @@ class _Patches(Operator):
             total[(..., *where)] += parts[(slice(None), slice(None), *place)]
         return into(total[inside], np.empty(shape, columns.dtype) if out is None else out)
 
-    def emit_selector(self, g: OnnxGraph, channels: int, dtype: np.dtype) -> tuple[str, dict[str, int | list[int]]]:
+    def emit_selector(self, g: OnnxGraph, channels: int, dtype: np.dtype) -> tuple[str, dict[str, Any]]:
         """A convolution's weight that picks every place of the window of every channel, and its ONNX attributes."""
         geometry, places = self.geometry, prod(self.kernel)
         if places > MOST_PLACES:
             raise Unmappable(f"a window of {places} places: the weight that picks each would be too large")
         weight = np.tile(np.eye(places).reshape(places, 1, *self.kernel), (channels, *(1,) * (len(self.kernel) + 1)))
-        return g.const(weight, dtype), {
-            "kernel_shape": list(self.kernel),
-            "strides": list(geometry.stride),
-            "dilations": list(geometry.dilate),
-            "pads": [*geometry.pad, *geometry.pad],
-            "group": channels,
-        }
+        return g.const(weight, dtype), onnx_attributes(geometry._replace(groups=channels))
 
 
 def _channels(op: _Patches, columns: tuple[int, ...]) -> int:
@@ -244,11 +224,5 @@ class Col2Im(_Patches, name="col2im"):
         weight, attributes = self.emit_selector(g, channels, g.dtype(data))
         output = self.windows(self.output_size)
         parts = g.Reshape(data, g.const([0, channels * prod(self.kernel), *output], "int64"))
-        geometry = self.geometry
-        rest = [
-            size + 2 * pad - spread * (kernel - 1) - 1 - (count - 1) * step
-            for size, pad, spread, kernel, count, step in zip(
-                self.output_size, geometry.pad, geometry.dilate, self.kernel, output, geometry.stride, strict=True
-            )
-        ]
+        rest = left_over(self.geometry, self.output_size, output)
         return g.ConvTranspose(parts, weight, output_padding=rest, **attributes)

@@ -18,7 +18,7 @@ from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, O
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import Windows, everywhere, lowest
-from hybrid_lab.ops.layers.conv import LAYOUTS
+from hybrid_lab.ops.layers.conv import LAYOUTS, check_axes
 
 
 class Pooled(Operator):
@@ -37,17 +37,7 @@ class Pooled(Operator):
     def check(self) -> None:
         if self.global_pool:
             return
-        rank = len(self.kernel)
-        if rank not in LAYOUTS:
-            raise AttributeSpecError(f"Pooling: kernel={self.kernel}; one to three spatial axes are supported")
-        for name in ("stride", "pad"):
-            given = getattr(self, name)
-            if given and len(given) != rank:
-                raise AttributeSpecError(
-                    f"Pooling: {name}={given} needs one number for each axis of kernel={self.kernel}"
-                )
-        if any(number < 1 for number in (*self.kernel, *self.stride)) or any(number < 0 for number in self.pad):
-            raise AttributeSpecError("Pooling: kernel and stride must be at least 1, pad at least 0")
+        check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",))
         if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
             raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
         if self.pooling_convention == "same":
@@ -56,9 +46,10 @@ class Pooled(Operator):
             )
         if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
             raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
-        if self.layout not in (None, "None", LAYOUTS[rank]):
+        layout = LAYOUTS[len(self.kernel)]
+        if self.layout not in (None, "None", layout):
             raise AttributeSpecError(
-                f"Pooling: layout {self.layout!r} is not supported; use {LAYOUTS[rank]!r} and "
+                f"Pooling: layout {self.layout!r} is not supported; use {layout!r} and "
                 "transpose the data with F.transpose"
             )
 
