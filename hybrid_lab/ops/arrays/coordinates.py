@@ -21,6 +21,11 @@ def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> t
     return tuple(K.number(number, (K.zero + axis, *i), size, "end") for axis, size in enumerate(shape))
 
 
+def emit_coordinates(g: OnnxGraph, indices: str) -> str:
+    """Coordinates as ONNX has them: int64, those of one entry along the last axis."""
+    return g.Transpose(g.cast(indices, "int64"), perm=[*range(1, len(g.shape(indices))), 0])
+
+
 class GatherND(Operator, name="gather_nd"):
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...].
 
@@ -48,8 +53,7 @@ class GatherND(Operator, name="gather_nd"):
         return F._gather_nd_grad(dy, indices, data), None
 
     def onnx(self, g: OnnxGraph, data: str, indices: str) -> str:
-        rank = len(g.shape(indices))
-        return g.GatherND(data, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]))
+        return g.GatherND(data, emit_coordinates(g, indices))
 
 
 def by_coordinates(entry: int, number: int, indices: tuple[int, ...], shape: tuple[int, ...], **how: Any) -> Entries:
@@ -88,8 +92,7 @@ class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
         return by_coordinates(0, 1, indices, like)
 
     def onnx(self, g: OnnxGraph, dy: str, indices: str, like: str) -> str:
-        rank = len(g.shape(indices))
-        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
+        places = emit_coordinates(g, indices)
         zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(g.shape(like)), "int64"))
         return g.ScatterND(zeros, places, dy, reduction="add")
 
@@ -120,8 +123,7 @@ class ScatterND(Operator, name="scatter_nd"):
         return F.gather_nd(dy, indices), None
 
     def onnx(self, g: OnnxGraph, data: str, indices: str) -> str:
-        rank = len(g.shape(indices))
-        places = g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0])
+        places = emit_coordinates(g, indices)
         return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)
 
 
@@ -167,5 +169,4 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
         return F._scatter_set_nd(dy, F.zeros_like(rhs), indices, shape=self.shape), F.gather_nd(dy, indices), None
 
     def onnx(self, g: OnnxGraph, lhs: str, rhs: str, indices: str) -> str:
-        rank = len(g.shape(indices))
-        return g.ScatterND(lhs, g.Transpose(g.cast(indices, "int64"), perm=[*range(1, rank), 0]), rhs)
+        return g.ScatterND(lhs, emit_coordinates(g, indices), rhs)

@@ -79,7 +79,21 @@ class Full(_Filled, name="_full", aliases=("full",)):
         return self.value
 
 
-class Arange(_Created, name="_arange", aliases=("arange",)):
+class _Listed(_Created):
+    """Base: numbers that the attributes give."""
+
+    def values(self) -> np.ndarray:
+        """The numbers, in any dtype."""
+        raise NotImplementedError
+
+    def numpy(self, out: Array | None = None) -> Array:
+        return into(self.values().astype(self.infer_type()), out)
+
+    def onnx(self, g: OnnxGraph) -> str:
+        return g.Identity(g.const(self.numpy(), self.infer_type()))
+
+
+class Arange(_Listed, name="_arange", aliases=("arange",)):
     """start, start + step, ... up to but without stop, each `repeat` times; with stop None from 0 to start."""
 
     start: float = 0.0
@@ -110,16 +124,10 @@ class Arange(_Created, name="_arange", aliases=("arange",)):
     def values(self) -> np.ndarray:
         start, _ = self.bounds
         count = self.infer_shape()[0] // self.repeat
-        return np.repeat(start + self.step * np.arange(count), self.repeat).astype(self.infer_type())
-
-    def numpy(self, out: Array | None = None) -> Array:
-        return into(self.values(), out)
-
-    def onnx(self, g: OnnxGraph) -> str:
-        return g.Identity(g.const(self.values(), self.infer_type()))
+        return np.repeat(start + self.step * np.arange(count), self.repeat)
 
 
-class Eye(_Created, name="_eye", aliases=("eye",)):
+class Eye(_Listed, name="_eye", aliases=("eye",)):
     """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
 
     N: int
@@ -131,14 +139,11 @@ class Eye(_Created, name="_eye", aliases=("eye",)):
     def infer_shape(self) -> Shape:
         return self.N, self.M or self.N
 
-    def numpy(self, out: Array | None = None) -> Array:
-        return into(np.eye(self.N, self.M or self.N, k=self.k, dtype=self.infer_type()), out)
-
-    def onnx(self, g: OnnxGraph) -> str:
-        return g.Identity(g.const(self.numpy(), self.infer_type()))
+    def values(self) -> np.ndarray:
+        return np.eye(self.N, self.M or self.N, k=self.k)
 
 
-class Linspace(_Created, name="_linspace", aliases=("linspace",)):
+class Linspace(_Listed, name="_linspace", aliases=("linspace",)):
     """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
 
     start: float
@@ -151,11 +156,8 @@ class Linspace(_Created, name="_linspace", aliases=("linspace",)):
     def infer_shape(self) -> Shape:
         return (self.num,)
 
-    def numpy(self, out: Array | None = None) -> Array:
-        return into(np.linspace(self.start, self.stop, self.num, self.endpoint).astype(self.infer_type()), out)
-
-    def onnx(self, g: OnnxGraph) -> str:
-        return g.Identity(g.const(self.numpy(), self.infer_type()))
+    def values(self) -> np.ndarray:
+        return np.linspace(self.start, self.stop, self.num, self.endpoint)
 
 
 class _FilledLike(Operator):

@@ -72,31 +72,29 @@ class SwapAxis(Permutation, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 
 
 class _Broadcasting(Operator):
-    """Base: dimensions of 1 repeated; the gradient sums over them."""
+    """Base: dimensions of 1 of the first input repeated, the gradient sums over them; of other inputs the shape is
+    read.
+    """
 
     typed_like = 0
     identity_if_alike = True
 
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return broadcast_into(data, self.infer_shape(data.shape), out)
+    def numpy(self, data: Array, *like: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = np.empty(self.infer_shape(data.shape, *[item.shape for item in like]), data.dtype)
+        return into(data, out)
 
-    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._sum_like(dy, data)
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:
+        return (F._sum_like(rest[-1], data), *(None for _ in rest[:-2]))
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
-        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(place, K.shape(0), strict=True)]))
+        shape = K.shape(0)
+        last = place[len(place) - len(shape) :]
+        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Expand(data, g.const(list(self.infer_shape(g.shape(data))), "int64"))
-
-
-def broadcast_into(data: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-    """A contiguous array of `shape` with data repeated."""
-    if out is None:
-        out = np.empty(shape, data.dtype)
-    np.copyto(out, data)
-    return out
+    def onnx(self, g: OnnxGraph, data: str, *like: str) -> str:
+        return g.Expand(data, g.const(list(self.infer_shape(g.shape(data), *map(g.shape, like))), "int64"))
 
 
 class BroadcastTo(_Broadcasting, name="broadcast_to"):
@@ -161,23 +159,6 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
                 )
             made[axis] = size
         return tuple(made)
-
-    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
-        return broadcast_into(lhs, self.infer_shape(lhs.shape, rhs.shape), out)
-
-    @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        shape = K.shape(0)
-        last = place[len(place) - len(shape) :]
-        return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
-
-    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F._sum_like(dy, lhs), None
-
-    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
-        if self.lhs_axes is None:
-            return g.Expand(lhs, g.Shape(rhs))
-        return g.Expand(lhs, g.const(list(self.infer_shape(g.shape(lhs), g.shape(rhs))), "int64"))
 
 
 def _aligned(shape: tuple[int, ...], reps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.arrays.reshape import Reshaping
 from hybrid_lab.ops.framework import (
     Element,
     Operator,
     Reduce,
+    contiguous,
     emit_lowering,
     into,
     kept_shape,
@@ -52,15 +54,9 @@ class Reduction(Operator):
         return tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
-        axes = self.axes(data.ndim)
-        if out is None:
-            out = np.empty(self.infer_shape(data.shape), data.dtype)
-        shape = kept_shape(data.shape, axes)
-        if not out.flags.c_contiguous:
-            out[...] = self.reduce(data, axes, np.empty(shape, data.dtype), scratch).reshape(out.shape)
-            return out
-        self.reduce(data, axes, out.reshape(shape), scratch)
-        return out
+        axes, result = self.axes(data.ndim), contiguous(out, self.infer_shape(data.shape), data.dtype)
+        self.reduce(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
+        return into(result, out)
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         """Fill `out`, which has every axis of data, the reduced ones as 1."""
@@ -410,13 +406,9 @@ class SumLike(Operator, name="_sum_like"):
     def numpy(self, data: Array, like: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if data.shape == like.shape:
             return into(data, out)
-        axes = self.axes(data.shape, like.shape)
-        if out is None or not out.flags.c_contiguous:
-            result = np.empty(like.shape, data.dtype)
-            accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
-            return into(result, out)
-        accumulate(data, axes, out.reshape(kept_shape(data.shape, axes)), scratch)
-        return out
+        axes, result = self.axes(data.shape, like.shape), contiguous(out, like.shape, data.dtype)
+        accumulate(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
+        return into(result, out)
 
     def lower(self, F: Functions, data: Tensor, like: Tensor) -> Tensor:
         axes = self.axes(data.shape, like.shape)
@@ -460,34 +452,18 @@ class SizeRatio(Operator, name="_size_ratio"):
         return g.Identity(g.const([prod(g.shape(data)) / max(prod(g.shape(like)), 1)], g.dtype(data)))
 
 
-class RestoreAxes(Operator, name="_restore_axes"):
+class RestoreAxes(Reshaping, name="_restore_axes"):
     """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
 
-    in_order = True
+    identity_if_alike = False
     axis: Axis = None
     exclude: bool = False
-    typed_like = 0
     mxnet = None
-    view = True
     shape_only = ("like",)
     samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
-
-    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
-        result = data.reshape(self.infer_shape(data.shape, like.shape))
-        return into(result, out)
-
-    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F.reshape_like(dy, data), None
-
-    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
-        shape = g.shape(like)
-        axes = reduced_axes(self.name, self.axis, len(shape), self.exclude)
-        if len(axes) == len(shape):
-            return g.Reshape(data, g.const([1] * len(shape), "int64"))
-        return g.Unsqueeze(data, g.const(list(axes), "int64")) if axes else g.Identity(data)
 
 
 class ArgMaxChannel(Operator, name="argmax_channel"):

@@ -83,25 +83,25 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
     return result
 
 
-class _Reshaping(Operator):
-    """Base: the elements in their order, another shape."""
+class Reshaping(Operator):
+    """Base: the elements of the first input in their order, in another shape; of other inputs the shape is read."""
 
     in_order = True
     typed_like = 0
     identity_if_alike = True
     view = True
 
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(data.reshape(self.infer_shape(data.shape)), out)
+    def numpy(self, data: Array, *like: Array, out: Array | None = None) -> Array:
+        return into(data.reshape(self.infer_shape(data.shape, *[item.shape for item in like])), out)
 
-    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F.reshape_like(dy, data)
+    def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:
+        return (F.reshape_like(rest[-1], data), *(None for _ in rest[:-2]))
 
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.reshape_batched(data, self.infer_shape(g.shape(data)))
+    def onnx(self, g: OnnxGraph, data: str, *like: str) -> str:
+        return g.reshape_batched(data, self.infer_shape(g.shape(data), *map(g.shape, like)))
 
 
-class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
+class Reshape(Reshaping, name="Reshape", aliases=("reshape",)):
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
@@ -129,7 +129,7 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
         return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
 
 
-class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
+class Flatten(Reshaping, name="Flatten", aliases=("flatten",)):
     """(n, a, b, ...) -> (n, a*b*...)."""
 
     samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
@@ -140,7 +140,7 @@ class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
         return data[0], prod(data[1:])
 
 
-class ExpandDims(_Reshaping, name="expand_dims"):
+class ExpandDims(Reshaping, name="expand_dims"):
     """data with a new dimension of 1 at `axis`."""
 
     axis: int
@@ -157,7 +157,7 @@ class ExpandDims(_Reshaping, name="expand_dims"):
         return g.Unsqueeze(data, g.const([self.axis], "int64"))
 
 
-class Squeeze(_Reshaping, name="squeeze"):
+class Squeeze(Reshaping, name="squeeze"):
     """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
 
     axis: Shape | None = None
@@ -177,20 +177,16 @@ class Squeeze(_Reshaping, name="squeeze"):
         return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
 
 
-class ReshapeLike(Operator, name="reshape_like"):
+class ReshapeLike(Reshaping, name="reshape_like"):
     """The elements of lhs in the shape of rhs, of which only the shape is read.
 
     lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
     """
 
-    in_order = True
-    typed_like = 0
-    identity_if_alike = True
     lhs_begin: int | None = None
     lhs_end: int | None = None
     rhs_begin: int | None = None
     rhs_end: int | None = None
-    view = True
     shape_only = ("rhs",)
     samples = [sample((6, 2), (3, 4)), sample((2, 3, 4), (6, 5), lhs_begin=0, lhs_end=2, rhs_begin=0, rhs_end=1)]
 
@@ -202,27 +198,16 @@ class ReshapeLike(Operator, name="reshape_like"):
             raise ShapeError(f"reshape_like: {lhs} does not have the number of elements of {result}")
         return result
 
-    def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
-        return into(lhs.reshape(self.infer_shape(lhs.shape, rhs.shape)), out)
 
-    def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F.reshape_like(dy, lhs), None
-
-    def onnx(self, g: OnnxGraph, lhs: str, rhs: str) -> str:
-        return g.reshape_batched(lhs, self.infer_shape(g.shape(lhs), g.shape(rhs)))
-
-
-class ChannelLike(Operator, name="_channel_like"):
+class ChannelLike(Reshaping, name="_channel_like"):
     """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
 
     axis : the channels of `like`, of which only the shape is read
     """
 
-    in_order = True
+    identity_if_alike = False
     axis: int = 1
-    typed_like = 0
     mxnet = None
-    view = True
     shape_only = ("like",)
     samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
 
@@ -230,12 +215,3 @@ class ChannelLike(Operator, name="_channel_like"):
         rank = len(like)
         axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
         return tuple(prod(data) if index == axis else 1 for index in range(rank))
-
-    def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
-        return into(data.reshape(self.infer_shape(data.shape, like.shape)), out)
-
-    def grad(self, F: Functions, data: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F.reshape_like(dy, data), None
-
-    def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
-        return g.Reshape(data, g.const(list(self.infer_shape(g.shape(data), g.shape(like))), "int64"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradient, Gradients, Index, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
@@ -43,6 +43,14 @@ class _Sequence(Operator):
             raise ShapeError(
                 f"{self.name}: sequence_length has shape {sequence_length}; data {data} needs {(data[1 - self.axis],)}"
             )
+
+    def places(self, shape: Shape, length: Array | None) -> tuple[Array | slice | int, ...]:
+        """The index of the last steps."""
+        if length is None:
+            return (*(slice(None),) * self.axis, shape[self.axis] - 1)
+        last = np.clip(length.astype(np.int64), 1, shape[self.axis]) - 1
+        batch = np.arange(shape[1 - self.axis])
+        return (last, batch) if self.axis == 0 else (batch, last)
 
     def last(self, K: Elements, number: int, place: Place, steps: int) -> Index:
         """In kernels: the index of a sequence's last step. number : the input with the lengths; place : the batch's"""
@@ -130,14 +138,6 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         self.check_shapes(data, sequence_length)
         return (*data[: self.axis], *data[self.axis + 1 :])
 
-    def places(self, shape: Shape, length: Array | None) -> tuple[Array | slice | int, ...]:
-        """The index of the last steps."""
-        if length is None:
-            return (*(slice(None),) * self.axis, shape[self.axis] - 1)
-        last = np.clip(length.astype(np.int64), 1, shape[self.axis]) - 1
-        batch = np.arange(shape[1 - self.axis])
-        return (last, batch) if self.axis == 0 else (batch, last)
-
     def numpy(self, data: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         return into(data[self.places(data.shape, sequence_length)].copy(), out)
 
@@ -164,14 +164,13 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         return g.GatherND(data, g.Unsqueeze(last, g.const([1], "int64")), batch_dims=1)
 
 
-class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
+class SequenceLastGrad(Adjoint, _Sequence, name="_sequence_last_grad"):
     """The gradient of SequenceLast: dy at the last steps, 0 elsewhere.
 
     dy : (batch, ...); like : SequenceLast's data, read for its shape; returns : that shape
     """
 
-    mxnet = None
-    shape_only = ("like",)
+    adjoint_of = "SequenceLast"
     samples = [
         sample((3, 2), (4, 3, 2), ints((3,), 1, 5), use_sequence_length=True),
         sample((3,), (3, 4), ints((3,), 1, 5), use_sequence_length=True, axis=1),
@@ -185,9 +184,6 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return shapes
 
-    def infer_shape(self, dy: Shape, like: Shape, sequence_length: Shape | None = None) -> Shape:
-        return like
-
     def numpy(self, dy: Array, like: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
@@ -199,11 +195,6 @@ class SequenceLastGrad(SequenceLast, name="_sequence_last_grad"):
         last = self.last(K, 2, (place[1 - self.axis],) if self.use_sequence_length else (), K.shape(1)[self.axis])
         dy = K.read(0, (*place[: self.axis], *place[self.axis + 1 :]))
         return f"tl.where(({place[self.axis]}) == ({last}), {dy}, {K.literal(0)})"
-
-    def grad(self, F: Functions, dy: Tensor, like: Tensor, *rest: Tensor) -> Gradients:
-        flags = {"use_sequence_length": self.use_sequence_length, "axis": self.axis}
-        lengths = rest[:-2]
-        return (F.SequenceLast(rest[-1], *lengths, **flags), None, *(None for _ in lengths))
 
     def onnx(self, g: OnnxGraph, dy: str, like: str, sequence_length: str | None = None) -> str:
         shape, dtype = g.shape(like), g.dtype(dy)

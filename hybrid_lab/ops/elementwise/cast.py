@@ -14,13 +14,25 @@ from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, O
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 
 
-class Cast(Operator, name="Cast", aliases=("cast",)):
+class _Casting(Operator):
+    """Base: the first input in another dtype."""
+
+    shaped_like = 0
+
+    @Element
+    def triton(self, K: Elements, place: Place) -> str:
+        return str(K.cast(K.read(0, place)))
+
+    def grad(self, F: Functions, x: Tensor, *rest: Tensor) -> Gradients:
+        return (F._cast_like(rest[-1], x), *(None for _ in rest[:-2]))
+
+
+class Cast(_Casting, name="Cast", aliases=("cast",)):
     """data converted to `dtype`; to integers towards zero, wrapping around as C does.
 
     data : any shape and dtype; returns : the same shape in `dtype`
     """
 
-    shaped_like = 0
     identity_if_alike = True
     dtype: DType
     samples = [
@@ -40,21 +52,13 @@ class Cast(Operator, name="Cast", aliases=("cast",)):
             data = data.astype(np.int64)
         return data.astype(wanted) if out is None else into(data, out, wanted)
 
-    @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.cast(K.read(0, place)))
-
-    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._cast_like(dy, x)
-
     def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(x, self.dtype)
 
 
-class CastLike(Operator, name="_cast_like"):
+class CastLike(_Casting, name="_cast_like"):
     """data converted to the dtype of `like`, of which only the dtype is read."""
 
-    shaped_like = 0
     typed_like = 1
     identity_if_alike = True
     mxnet = None
@@ -64,21 +68,13 @@ class CastLike(Operator, name="_cast_like"):
     def numpy(self, data: Array, like: Array, out: Array | None = None) -> Array:
         return into(data, out, like.dtype)
 
-    @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.cast(K.read(0, place)))
-
-    def grad(self, F: Functions, x: Tensor, like: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return F._cast_like(dy, x), None
-
     def onnx(self, g: OnnxGraph, x: str, like: str) -> str:
         return x if g.dtype(x) == g.dtype(like) else g.cast(x, g.dtype(like))
 
 
-class AMPCast(Operator, name="amp_cast"):
+class AMPCast(_Casting, name="amp_cast"):
     """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
 
-    shaped_like = 0
     dtype: DType
     samples = [
         sample((3, 4), attrs={"dtype": "float16"}),
@@ -95,13 +91,6 @@ class AMPCast(Operator, name="amp_cast"):
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.astype(self.infer_type(data.dtype)), out)
-
-    @Element
-    def triton(self, K: Elements, place: Place) -> str:
-        return str(K.cast(K.read(0, place)))
-
-    def grad(self, F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._cast_like(dy, x)
 
     def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(x, self.infer_type(g.dtype(x)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -71,50 +70,14 @@ class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
         return g.Less(g.Abs(data), g.const(np.inf, g.dtype(data)))
 
 
-class AllFinite(Operator, name="all_finite"):
-    """1 if no element of data is infinite or NaN, else 0: float32, shape (1,).
-
-    init_output=False, which multiplies into what `out=` holds, is refused.
-    """
+class _AllFinite(Operator):
+    """Base: 1 if no element of any input is infinite or NaN, else 0."""
 
     kinds = "f"
-    init_output: bool = True
-    samples = [
-        sample((3, 4), gradient=False),
-        sample(_STRANGE, gradient=False),
-        sample(np.array([np.nan, 1.0], "float32"), gradient=False),
-    ]
 
     def check(self) -> None:
-        _refuse_old_output(self)
-
-    def infer_shape(self, data: Shape) -> Shape:
-        return (1,)
-
-    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        super().infer_type(*dtypes)
-        return np.dtype("float32")
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return _verdict((data,), out)
-
-    def lower(self, F: Functions, data: Tensor) -> Tensor:
-        return _lowered_verdict(F, data)
-
-
-class MultiAllFinite(Operator, name="multi_all_finite"):
-    """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
-
-    kinds = "f"
-    num_arrays: int = 1
-    init_output: bool = True
-    samples = [
-        sample((3, 4), (2,), gradient=False, num_arrays=2),
-        sample((3, 4), np.array([np.inf, 1.0], "float32"), gradient=False, num_arrays=2),
-    ]
-
-    def check(self) -> None:
-        _refuse_old_output(self)
+        if not self.attributes["init_output"]:
+            raise AttributeSpecError(f"{self.name}: init_output=False is not supported; multiply the results")
 
     def infer_shape(self, *data: Shape) -> Shape:
         return (1,)
@@ -124,24 +87,43 @@ class MultiAllFinite(Operator, name="multi_all_finite"):
         return np.dtype("float32")
 
     def numpy(self, *data: Array, out: Array | None = None) -> Array:
-        return _verdict(data, out)
+        out = np.empty(1, np.float32) if out is None else out
+        out[...] = all(bool(np.isfinite(item).all()) for item in data)
+        return out
 
     def lower(self, F: Functions, *data: Tensor) -> Tensor:
         return reduce(F.broadcast_mul, (_lowered_verdict(F, item) for item in data))
 
 
-def _verdict(data: tuple[np.ndarray, ...], out: np.ndarray | None) -> np.ndarray:
-    out = np.empty(1, np.float32) if out is None else out
-    out[...] = all(bool(np.isfinite(item).all()) for item in data)
-    return out
+class AllFinite(_AllFinite, name="all_finite"):
+    """1 if no element of data is infinite or NaN, else 0: float32, shape (1,).
+
+    init_output=False, which multiplies into what `out=` holds, is refused.
+    """
+
+    init_output: bool = True
+    samples = [
+        sample((3, 4), gradient=False),
+        sample(_STRANGE, gradient=False),
+        sample(np.array([np.nan, 1.0], "float32"), gradient=False),
+    ]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        return (1,)
+
+
+class MultiAllFinite(_AllFinite, name="multi_all_finite"):
+    """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
+
+    num_arrays: int = 1
+    init_output: bool = True
+    samples = [
+        sample((3, 4), (2,), gradient=False, num_arrays=2),
+        sample((3, 4), np.array([np.inf, 1.0], "float32"), gradient=False, num_arrays=2),
+    ]
 
 
 def _lowered_verdict(F: Functions, data: Tensor) -> Tensor:
     if 0 in data.shape:
         raise Unmappable("all_finite of an empty array")
     return F.min(F.Cast(F._contrib_isfinite(data), dtype="float32"))
-
-
-def _refuse_old_output(op: Any) -> None:
-    if not op.init_output:
-        raise AttributeSpecError(f"{op.name}: init_output=False is not supported; multiply the results")

@@ -72,7 +72,6 @@ class Update(Operator):
     """Base of the update operators; a subclass writes `step`, whose parameters are its arrays and scalars."""
 
     kinds = "f"
-    half_in_float32 = True
     alias_safe = True
     signature = updating()
     single: ClassVar[tuple[str, ...]] = ()
@@ -144,9 +143,12 @@ class Update(Operator):
             for target, kind in zip(given, kinds, strict=True)
         ]
         flat = [item.reshape(-1) for item in made]
+        narrow = not self.single and inputs[0].dtype == np.float16
         for start in range(0, inputs[0].size, _PIECE):
             piece = slice(start, start + _PIECE)
             parts: list[Any] = [item if is_scalar(item) else item[piece] for item in values]
+            if narrow:
+                parts = [item if is_scalar(item) else item.astype(np.float32) for item in parts]
             new = self.step(raw, *parts)
             for target, value in zip(flat, new, strict=True):
                 target[piece] = value
@@ -188,8 +190,6 @@ class Descent(Update):
 
 class Mixed:
     """Mixin for the `mp_` forms: the step is made in float32 on `weight32`, the last array; the weight follows it."""
-
-    half_in_float32 = False
 
     signature: Signature
     single: ClassVar[tuple[str, ...]]

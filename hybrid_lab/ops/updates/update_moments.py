@@ -278,7 +278,6 @@ class MixedLAMBUpdate(LAMBUpdate, name="mp_lamb_update_phase2"):
 
     signature = updating("weight32")
     single = ("g", "weight32")
-    half_in_float32 = False
     samples = [
         sample(
             ints((3, 4), 1, 6, "float16"),
