@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,23 @@ def multiply(left: np.ndarray, right: np.ndarray, out: np.ndarray | None, scratc
     return blas.matmul(left, right, out=out)
 
 
+def product(left: np.ndarray, right: np.ndarray, shape: Shape, out: np.ndarray | None) -> np.ndarray:
+    """left @ right in `shape`."""
+    if out is None or not out.flags.c_contiguous:
+        return into(multiply(left, right, None).reshape(shape), out)
+    multiply(left, right, out.reshape(left.shape[0], right.shape[1]))
+    return out
+
+
+def sides(
+    lhs: Shape, rhs: Shape, transpose_a: bool, transpose_b: bool
+) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+    """The axes of lhs and rhs that remain in dot, and the two summed sizes."""
+    left, inner_left = (lhs[1:], lhs[0]) if transpose_a else (lhs[:-1], lhs[-1])
+    right, inner_right = (rhs[:-1], rhs[-1]) if transpose_b else (rhs[1:], rhs[0])
+    return left, right, inner_left, inner_right
+
+
 class Dot(Operator, name="dot"):
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n).
 
@@ -54,31 +72,18 @@ class Dot(Operator, name="dot"):
         sample((2, 4), (4,)), sample((2, 3, 4), (4, 2, 2)), sample((2, 3), (3, 2), dtype="float16"),
     ]  # fmt: skip
 
-    def _sides(self, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-        """Remaining axes of lhs and rhs, and the two summed sizes."""
-        left, inner_left = (lhs[1:], lhs[0]) if self.transpose_a else (lhs[:-1], lhs[-1])
-        right, inner_right = (rhs[:-1], rhs[-1]) if self.transpose_b else (rhs[1:], rhs[0])
-        return left, right, inner_left, inner_right
-
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if not lhs or not rhs:
             raise ShapeError("dot: a number is not a matrix; use *")
-        left, right, inner, other = self._sides(lhs, rhs)
+        left, right, inner, other = sides(lhs, rhs, self.transpose_a, self.transpose_b)
         if inner != other:
             flags = "".join(f", {name}=True" for name in ("transpose_a", "transpose_b") if getattr(self, name))
             raise ShapeError(f"dot: the summed axes of {lhs} and {rhs} differ ({inner} and {other}{flags})")
         return (*left, *right) or (1,)
 
     def numpy(self, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
-        shape = self.infer_shape(lhs.shape, rhs.shape)
         left, right = _matrices(lhs, rhs, self.transpose_a, self.transpose_b)
-        target = None
-        if out is not None:
-            if not out.flags.c_contiguous:
-                return into(multiply(left, right, None).reshape(shape), out)
-            target = out.reshape(left.shape[0], right.shape[1])
-        result = multiply(left, right, target)
-        return result.reshape(shape) if out is None else out
+        return product(left, right, self.infer_shape(lhs.shape, rhs.shape), out)
 
     def grad(self, F: Functions, lhs: Tensor, rhs: Tensor, y: Tensor, dy: Tensor, wanted: Wanted = None) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
@@ -91,7 +96,7 @@ class Dot(Operator, name="dot"):
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
-        rows, columns, inner, _ = self._sides(lhs, rhs)
+        rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), rows, columns, (inner,),
             left=lambda K, b, m, k: K.read(0, (*k, *m) if ta else (*m, *k)),
@@ -103,7 +108,11 @@ class Dot(Operator, name="dot"):
         shape = self.infer_shape(g.shape(lhs), g.shape(rhs))
         left, right = _emit_flat(g, lhs, first=self.transpose_a), _emit_flat(g, rhs, first=not self.transpose_b)
         result = _emit_product(g, left, right, self.transpose_a, self.transpose_b, g.dtype(lhs))
-        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+        return _emit_shaped(g, result, shape)
+
+
+def _emit_shaped(g: OnnxGraph, matrix: str, shape: Shape) -> str:
+    return matrix if len(shape) == 2 else g.Reshape(matrix, g.const(list(shape), "int64"))
 
 
 def _emit_product(g: OnnxGraph, left: str, right: str, turn_left: bool, turn_right: bool, dtype: np.dtype) -> str:
@@ -124,32 +133,46 @@ def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
 
 
 class _DotGradient(Operator):
-    """Base of dot's two gradients; transposes are those of the dot."""
+    """Base of dot's two gradients, one of which is a product of dy with rhs, the other of lhs with dy; transposes are
+    those of the dot.
+    """
 
     transpose_a: bool = False
     transpose_b: bool = False
     mxnet = None
+    of_lhs: ClassVar[bool]
 
-    def _output(self, dy: np.ndarray, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """dy as the (m, n) matrix of the product."""
-        rows = prod(lhs.shape[1:] if self.transpose_a else lhs.shape[:-1])
-        columns = prod(rhs.shape[:-1] if self.transpose_b else rhs.shape[1:])
-        return dy.reshape(rows, columns)
+    @property
+    def turned(self) -> bool:
+        """Whether the gradient is that of a transposed operand."""
+        return self.transpose_a if self.of_lhs else self.transpose_b
 
-    def _emit_output(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
-        left, right = g.shape(lhs), g.shape(rhs)
-        if len(left) == len(right) == 2:
-            return dy
-        rows = prod(left[1:] if self.transpose_a else left[:-1])
-        columns = prod(right[:-1] if self.transpose_b else right[1:])
-        return g.Reshape(dy, g.const([rows, columns], "int64"))
+    def sizes(self, lhs: Shape, rhs: Shape) -> tuple[int, int]:
+        """Rows and columns of the product."""
+        rows, columns, _, _ = sides(lhs, rhs, self.transpose_a, self.transpose_b)
+        return prod(rows), prod(columns)
 
-    def _shaped(self, g: OnnxGraph, result: str, shape: tuple[int, ...]) -> str:
-        return result if len(shape) == 2 else g.Reshape(result, g.const(list(shape), "int64"))
+    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
+        dy = dy.reshape(self.sizes(lhs.shape, rhs.shape))
+        left, right = _matrices(lhs, rhs, self.transpose_a, self.transpose_b)
+        left, right = (dy, right.T) if self.of_lhs else (left.T, dy)
+        left, right = (right.T, left.T) if self.turned else (left, right)
+        return product(left, right, (lhs if self.of_lhs else rhs).shape, out)
 
-
-def _store(result: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-    return into(result.reshape(shape), out)
+    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
+        shapes, dtype = (g.shape(lhs), g.shape(rhs)), g.dtype(dy)
+        if len(shapes[0]) != 2 or len(shapes[1]) != 2:
+            dy = g.Reshape(dy, g.const(list(self.sizes(*shapes)), "int64"))
+        # Both factors, and whether they are read transposed.
+        if self.of_lhs:
+            factors = (dy, False), (_emit_flat(g, rhs, first=not self.transpose_b), not self.transpose_b)
+        else:
+            factors = (_emit_flat(g, lhs, first=self.transpose_a), not self.transpose_a), (dy, False)
+        (left, turn_left), (right, turn_right) = factors
+        if self.turned:
+            left, turn_left, right, turn_right = right, not turn_right, left, not turn_left
+        result = _emit_product(g, left, right, turn_left, turn_right, dtype)
+        return _emit_shaped(g, result, shapes[0 if self.of_lhs else 1])
 
 
 class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
@@ -158,6 +181,7 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
     dy : dot's output; lhs : read for its shape; rhs : dot's rhs; returns : the shape of lhs.
     """
 
+    of_lhs = True
     shaped_like = 1
     shape_only = ("lhs",)
     samples = [
@@ -166,15 +190,6 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
         sample((1,), (4,), (4,)),
     ]  # fmt: skip
 
-    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
-        dy = self._output(dy, lhs, rhs)
-        right = matrix(rhs, first=False) if self.transpose_b else matrix(rhs, first=True).T  # (n, k)
-        left, factor = (right.T, dy.T) if self.transpose_a else (dy, right)
-        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
-            blas.matmul(left, factor, out=out.reshape(left.shape[0], factor.shape[1]))
-            return out
-        return _store(multiply(left, factor, None), lhs.shape, out)
-
     def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
         return F.dot(d, rhs, **flags), None, F._dot_rhs_grad(dy, d, rhs, **flags)
@@ -182,21 +197,13 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
-        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), rows, (inner,), columns,
             left=lambda K, b, m, n: K.read(0, K.places((*m, *n), 0)),
             right=lambda K, b, n, k: K.read(2, (*n, *k) if tb else (*k, *n)),
             place=lambda b, m, k: (*k, *m) if ta else (*m, *k),
         )  # fmt: skip
-
-    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
-        shape = g.shape(lhs)
-        dy = self._emit_output(g, dy, lhs, rhs)
-        right, turned, dtype = _emit_flat(g, rhs, first=not self.transpose_b), self.transpose_b, g.dtype(rhs)
-        if self.transpose_a:
-            return self._shaped(g, _emit_product(g, right, dy, turned, True, dtype), shape)
-        return self._shaped(g, _emit_product(g, dy, right, False, not turned, dtype), shape)
 
 
 class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
@@ -205,18 +212,10 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     dy : dot's output; lhs : dot's lhs; rhs : read for its shape; returns : the shape of rhs.
     """
 
+    of_lhs = False
     shaped_like = 2
     shape_only = ("rhs",)
     samples = DotLhsGrad.samples
-
-    def numpy(self, dy: Array, lhs: Array, rhs: Array, out: Array | None = None) -> Array:
-        dy = self._output(dy, lhs, rhs)
-        left = matrix(lhs, first=True) if self.transpose_a else matrix(lhs, first=False).T  # (k, m)
-        factor, right = (dy.T, left.T) if self.transpose_b else (left, dy)
-        if out is not None and out.flags.c_contiguous and out.dtype != np.float16:
-            blas.matmul(factor, right, out=out.reshape(factor.shape[0], right.shape[1]))
-            return out
-        return _store(multiply(factor, right, None), rhs.shape, out)
 
     def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
@@ -225,7 +224,7 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
         (_, lhs, rhs), (ta, tb) = shapes, (self.transpose_a, self.transpose_b)
-        rows, columns, inner, _ = Dot._sides(self, lhs, rhs)  # type: ignore[arg-type]
+        rows, columns, inner, _ = sides(lhs, rhs, ta, tb)
         return Contraction(
             (), (inner,), columns, rows,
             left=lambda K, b, k, m: K.read(1, (*k, *m) if ta else (*m, *k)),
@@ -233,13 +232,14 @@ class DotRhsGrad(_DotGradient, name="_dot_rhs_grad"):
             place=lambda b, k, n: (*n, *k) if tb else (*k, *n),
         )  # fmt: skip
 
-    def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
-        shape = g.shape(rhs)
-        dy = self._emit_output(g, dy, lhs, rhs)
-        left, turned, dtype = _emit_flat(g, lhs, first=self.transpose_a), self.transpose_a, g.dtype(lhs)
-        if self.transpose_b:
-            return self._shaped(g, _emit_product(g, dy, left, True, turned, dtype), shape)
-        return self._shaped(g, _emit_product(g, left, dy, not turned, False, dtype), shape)
+
+def gradients_of_product(
+    gemm: Callable[..., Tensor], a: Tensor, b: Tensor, dy: Tensor, ta: bool, tb: bool, **scale: float
+) -> tuple[Tensor, Tensor]:
+    """The gradients of both operands of gemm(a, b), a product of matrices or batches of them."""
+    da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
+    db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
+    return da, db
 
 
 class BatchDot(Operator, name="batch_dot"):
@@ -273,10 +273,7 @@ class BatchDot(Operator, name="batch_dot"):
         return multiply(left, right, out)
 
     def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        ta, tb = self.transpose_a, self.transpose_b
-        da = F.batch_dot(b, dy, transpose_a=tb, transpose_b=True) if ta else F.batch_dot(dy, b, transpose_b=not tb)
-        db = F.batch_dot(dy, a, transpose_a=True, transpose_b=ta) if tb else F.batch_dot(a, dy, transpose_a=not ta)
-        return da, db
+        return gradients_of_product(F.batch_dot, a, b, dy, self.transpose_a, self.transpose_b)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:
@@ -327,11 +324,8 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
         return result if self.alpha == 1.0 else np.multiply(result, result.dtype.type(self.alpha), out=result)
 
     def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
-        gemm = F._linalg_gemm2
-        da = gemm(b, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, b, transpose_b=not tb, **scale)
-        db = gemm(dy, a, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(a, dy, transpose_a=not ta, **scale)
-        return da, db
+        flags = self.transpose_a, self.transpose_b
+        return gradients_of_product(F._linalg_gemm2, a, b, dy, *flags, alpha=self.alpha)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:

@@ -28,36 +28,42 @@ class _Parts(Operator):
         """The size of the matrix that has `count` chosen elements. Raises ShapeError."""
         raise NotImplementedError
 
-    def part(self, A: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what is taken out."""
-        lead = square(self.name.strip("_"), A)
-        count = len(self.places(A[-1])[0])
+
+class _Taking(_Parts):
+    """Base of the operators that take them out."""
+
+    def infer_shape(self, A: Shape) -> Shape:
+        name = self.name.strip("_")
+        lead, count = square(name, A), len(self.places(A[-1])[0])
         if not count:
-            raise ShapeError(f"{self.name.strip('_')}: {A} has nothing at offset={self.attributes['offset']}")
+            raise ShapeError(f"{name}: {A} has nothing at offset={self.attributes['offset']}")
         return (*lead, count)
 
-    def whole(self, A: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the matrices it is put back into."""
-        if not A:
-            raise ShapeError(f"{self.name.strip('_')}: A has no dimensions")
-        return (*A[:-1], *(self.size(A[-1]),) * 2)
-
-    def take(self, A: Array, out: Array | None) -> Array:
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(A[(..., *self.places(A.shape[-1]))], out)
 
-    def put(self, A: Array, out: Array | None) -> Array:
-        result = np.zeros(self.whole(A.shape), A.dtype)
-        result[(..., *self.places(result.shape[-1]))] = A
-        return into(result, out)
-
-    def onnx_take(self, g: OnnxGraph, A: str) -> str:
+    def onnx(self, g: OnnxGraph, A: str) -> str:
         shape = g.shape(A)
         rows, columns = self.places(shape[-1])
         flat = g.Reshape(A, g.const([*shape[:-2], shape[-1] ** 2], "int64"))
         return g.Gather(flat, g.const(rows * shape[-1] + columns, "int64"), axis=len(shape) - 2)
 
-    def onnx_put(self, g: OnnxGraph, A: str) -> str:
-        shape = self.whole(g.shape(A))
+
+class _Putting(_Parts):
+    """Base of the operators that put them back among zeros."""
+
+    def infer_shape(self, A: Shape) -> Shape:
+        if not A:
+            raise ShapeError(f"{self.name.strip('_')}: A has no dimensions")
+        return (*A[:-1], *(self.size(A[-1]),) * 2)
+
+    def numpy(self, A: Array, out: Array | None = None) -> Array:
+        result = np.zeros(self.infer_shape(A.shape), A.dtype)
+        result[(..., *self.places(result.shape[-1]))] = A
+        return into(result, out)
+
+    def onnx(self, g: OnnxGraph, A: str) -> str:
+        shape = self.infer_shape(g.shape(A))
         size = shape[-1]
         rows, columns = self.places(size)
         source = np.full(size * size, -1)
@@ -78,16 +84,10 @@ class _Diagonal(_Parts):
         return count + abs(self.offset)
 
 
-class ExtractDiag(_Diagonal, name="_linalg_extractdiag", aliases=("linalg_extractdiag",)):
+class ExtractDiag(_Diagonal, _Taking, name="_linalg_extractdiag", aliases=("linalg_extractdiag",)):
     """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
 
     samples = [sample((3, 3)), sample((2, 4, 4), offset=1), sample((4, 4), offset=-2)]
-
-    def infer_shape(self, A: Shape) -> Shape:
-        return self.part(A)
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return self.take(A, out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
@@ -96,20 +96,11 @@ class ExtractDiag(_Diagonal, name="_linalg_extractdiag", aliases=("linalg_extrac
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_makediag(dy, offset=self.offset)
 
-    def onnx(self, g: OnnxGraph, A: str) -> str:
-        return self.onnx_take(g, A)
 
-
-class MakeDiag(_Diagonal, name="_linalg_makediag", aliases=("linalg_makediag",)):
+class MakeDiag(_Diagonal, _Putting, name="_linalg_makediag", aliases=("linalg_makediag",)):
     """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
 
     samples = [sample((3,)), sample((2, 3), offset=1), sample((2,), offset=-2)]
-
-    def infer_shape(self, A: Shape) -> Shape:
-        return self.whole(A)
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return self.put(A, out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
@@ -118,9 +109,6 @@ class MakeDiag(_Diagonal, name="_linalg_makediag", aliases=("linalg_makediag",))
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_extractdiag(dy, offset=self.offset)
-
-    def onnx(self, g: OnnxGraph, A: str) -> str:
-        return self.onnx_put(g, A)
 
 
 class _Triangle(_Parts):
@@ -141,7 +129,7 @@ class _Triangle(_Parts):
         return rows + abs(self.offset)
 
 
-class ExtractTriangle(_Triangle, name="_linalg_extracttrian", aliases=("linalg_extracttrian",)):
+class ExtractTriangle(_Triangle, _Taking, name="_linalg_extracttrian", aliases=("linalg_extracttrian",)):
     """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one
     with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the
     lower one. A : (..., n, n); returns : (..., k)
@@ -152,34 +140,16 @@ class ExtractTriangle(_Triangle, name="_linalg_extracttrian", aliases=("linalg_e
         sample((4, 4), offset=1, lower=False),
     ]  # fmt: skip
 
-    def infer_shape(self, A: Shape) -> Shape:
-        return self.part(A)
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return self.take(A, out)
-
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_maketrian(dy, offset=self.offset, lower=self.lower_)
 
-    def onnx(self, g: OnnxGraph, A: str) -> str:
-        return self.onnx_take(g, A)
 
-
-class MakeTriangle(_Triangle, name="_linalg_maketrian", aliases=("linalg_maketrian",)):
+class MakeTriangle(_Triangle, _Putting, name="_linalg_maketrian", aliases=("linalg_maketrian",)):
     """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 
     samples = [
         sample((6,)), sample((6,), lower=False), sample((2, 6), offset=1), sample((3,), offset=-2),
     ]  # fmt: skip
 
-    def infer_shape(self, A: Shape) -> Shape:
-        return self.whole(A)
-
-    def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return self.put(A, out)
-
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._linalg_extracttrian(dy, offset=self.offset, lower=self.lower_)
-
-    def onnx(self, g: OnnxGraph, A: str) -> str:
-        return self.onnx_put(g, A)

@@ -18,6 +18,7 @@ from hybrid_lab.ops.framework import (
 )
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
+from hybrid_lab.ops.linalg.linalg import gradients_of_product
 
 
 def matrices(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -82,11 +83,8 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
         return C
 
     def grad(self, F: Functions, A: Tensor, B: Tensor, C: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        ta, tb, scale = self.transpose_a, self.transpose_b, {"alpha": self.alpha}
-        gemm = F._linalg_gemm2
-        da = gemm(B, dy, transpose_a=tb, transpose_b=True, **scale) if ta else gemm(dy, B, transpose_b=not tb, **scale)
-        db = gemm(dy, A, transpose_a=True, transpose_b=ta, **scale) if tb else gemm(A, dy, transpose_a=not ta, **scale)
-        return da, db, dy * self.beta
+        flags = self.transpose_a, self.transpose_b
+        return *gradients_of_product(F._linalg_gemm2, A, B, dy, *flags, alpha=self.alpha), dy * self.beta
 
     def lower(self, F: Functions, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "alpha": self.alpha}
@@ -160,11 +158,8 @@ class Triangle(Operator, name="_triangle"):
         return g.Where(g.const(factors > 0, "bool"), scaled, g.const(0, g.dtype(data)))
 
 
-class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
-    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read.
-
-    A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B
-    """
+class TriangularOperand(Operator):
+    """Base: A is triangular, of which only the side that `lower` names is read, and stands left or right of B."""
 
     kinds = "f"
     precision = "float32"
@@ -172,6 +167,27 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
     rightside: bool = False
     lower_: bool = True
     alpha: float = 1.0
+
+    def infer_shape(self, A: Shape, B: Shape) -> Shape:
+        name = self.name.strip("_")
+        square(name, A)
+        matrices(name, A, B)
+        if A[-1] != B[-1 if self.rightside else -2]:
+            raise ShapeError(f"{name}: {A} and {B} do not fit with rightside={self.rightside}")
+        return B
+
+    def gradient_of_factor(self, F: Functions, left: Tensor, right: Tensor, alpha: float) -> Tensor:
+        """left^T right where A stands on the right, left right^T where it stands on the left; of A's side."""
+        da = F._linalg_gemm2(left, right, transpose_a=self.rightside, transpose_b=not self.rightside, alpha=alpha)
+        return F._triangle(da, lower=self.lower_)
+
+
+class Trmm(TriangularOperand, name="_linalg_trmm", aliases=("linalg_trmm",)):
+    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read.
+
+    A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B
+    """
+
     numpy = run_lowering
     onnx = emit_lowering
     samples = [
@@ -181,26 +197,13 @@ class Trmm(Operator, name="_linalg_trmm", aliases=("linalg_trmm",)):
         sample((2, 3, 3), (2, 2, 3), transpose=True, rightside=True, alpha=2.0),
     ]
 
-    def infer_shape(self, A: Shape, B: Shape) -> Shape:
-        square(self.name, A)
-        matrices(self.name, A, B)
-        if A[-1] != B[-1 if self.rightside else -2]:
-            raise ShapeError(f"{self.name.strip('_')}: {A} and {B} do not fit with rightside={self.rightside}")
-        return B
-
     def grad(self, F: Functions, A: Tensor, B: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = {"rightside": self.rightside, "lower": self.lower_, "alpha": self.alpha}
         db = F._linalg_trmm(A, dy, transpose=not self.transpose, **flags)
         left, right = (B, dy) if self.rightside else (dy, B)
-        # The gradient of op(A) is left^T right where A stands on the right, left right^T where it stands on the left.
         if self.transpose:
             left, right = right, left
-        gemm = F._linalg_gemm2
-        if self.rightside:
-            da = gemm(left, right, transpose_a=True, alpha=self.alpha)
-        else:
-            da = gemm(left, right, transpose_b=True, alpha=self.alpha)
-        return F._triangle(da, lower=self.lower_), db
+        return self.gradient_of_factor(F, left, right, self.alpha), db
 
     def lower(self, F: Functions, A: Tensor, B: Tensor) -> Tensor:
         factor = F._triangle(A, lower=self.lower_)

@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, into, run_lowering, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
-from hybrid_lab.ops.linalg.linalg_products import flip, matrices, square, triangle
+from hybrid_lab.ops.linalg.linalg_products import TriangularOperand, flip, matrices, square, triangle
 
 _TRIANGULAR = np.array([[2.0, 0.3, -0.2], [0.5, 1.5, 0.1], [-0.4, 0.8, 1.2]], "float32")
 _POSITIVE = _TRIANGULAR @ _TRIANGULAR.T
@@ -40,6 +40,14 @@ class _Solver(Operator):
         return dtype
 
 
+class _SquareSolver(_Solver):
+    """Base: square matrices give as many of the same size."""
+
+    def infer_shape(self, A: Shape) -> Shape:
+        square(self.name.strip("_"), A)
+        return A
+
+
 def per_matrix(lead: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of one number per matrix."""
     return lead or (1,)
@@ -53,27 +61,16 @@ def symmetric(F: Functions, x: Tensor) -> Tensor:
 # -- triangular systems and Cholesky's factorization -----------------------------------------------------------
 
 
-class Trsm(_Solver, name="_linalg_trsm", aliases=("linalg_trsm",)):
+class Trsm(_Solver, TriangularOperand, name="_linalg_trsm", aliases=("linalg_trsm",)):
     """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower`
     names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B
     """
 
-    transpose: bool = False
-    rightside: bool = False
-    lower_: bool = True
-    alpha: float = 1.0
     samples = [
         sample(_TRIANGULAR, (3, 2)), sample(_TRIANGULAR, (2, 3), rightside=True, alpha=0.5),
         sample(_BATCH, (2, 3, 2), transpose=True, alpha=2.0), sample(_BATCH, (2, 2, 3), transpose=True, rightside=True),
         sample(_TRIANGULAR, (3, 2), lower=False), sample(_TRIANGULAR, (2, 3), lower=False, rightside=True),
     ]  # fmt: skip
-
-    def infer_shape(self, A: Shape, B: Shape) -> Shape:
-        square("linalg_trsm", A)
-        matrices("linalg_trsm", A, B)
-        if A[-1] != B[-1 if self.rightside else -2]:
-            raise ShapeError(f"linalg_trsm: {A} and {B} do not fit with rightside={self.rightside}")
-        return B
 
     def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
         factor = triangle(A, self.lower_)
@@ -88,24 +85,15 @@ class Trsm(_Solver, name="_linalg_trsm", aliases=("linalg_trsm",)):
         flags = {"rightside": self.rightside, "lower": self.lower_}
         weights = F._linalg_trsm(A, dx, transpose=not self.transpose, **flags)
         left, right = (x, weights) if self.transpose != self.rightside else (weights, x)
-        gemm = F._linalg_gemm2
-        if self.rightside:
-            da = gemm(left, right, transpose_a=True, alpha=-1.0)
-        else:
-            da = gemm(left, right, transpose_b=True, alpha=-1.0)
-        return F._triangle(da, lower=self.lower_), weights * self.alpha
+        return self.gradient_of_factor(F, left, right, -1.0), weights * self.alpha
 
 
-class Potrf(_Solver, name="_linalg_potrf", aliases=("linalg_potrf",)):
+class Potrf(_SquareSolver, name="_linalg_potrf", aliases=("linalg_potrf",)):
     """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite;
     returns : as A. The gradient is symmetric.
     """
 
     samples = [sample(_POSITIVE), sample(_POSITIVES)]
-
-    def infer_shape(self, A: Shape) -> Shape:
-        square("linalg_potrf", A)
-        return A
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(solved(self.name, np.linalg.cholesky, (A + flip(A)) * A.dtype.type(0.5)), out)
@@ -116,14 +104,10 @@ class Potrf(_Solver, name="_linalg_potrf", aliases=("linalg_potrf",)):
         return F._linalg_trsm(y, left, rightside=True, alpha=0.5)
 
 
-class Potri(_Solver, name="_linalg_potri", aliases=("linalg_potri",)):
+class Potri(_SquareSolver, name="_linalg_potri", aliases=("linalg_potri",)):
     """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
 
     samples = [sample(triangle(_TRIANGULAR)), sample(triangle(_BATCH))]
-
-    def infer_shape(self, A: Shape) -> Shape:
-        square("linalg_potri", A)
-        return A
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         inverse = solved(self.name, np.linalg.inv, triangle(A))
@@ -137,14 +121,10 @@ class Potri(_Solver, name="_linalg_potri", aliases=("linalg_potri",)):
 # -- determinants and inverses ---------------------------------------------------------------------------------
 
 
-class Inverse(_Solver, name="_linalg_inverse", aliases=("linalg_inverse",)):
+class Inverse(_SquareSolver, name="_linalg_inverse", aliases=("linalg_inverse",)):
     """The inverse of square matrices. A : (..., n, n); returns : as A."""
 
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
-
-    def infer_shape(self, A: Shape) -> Shape:
-        square("linalg_inverse", A)
-        return A
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
         return into(solved(self.name, np.linalg.inv, A), out)
