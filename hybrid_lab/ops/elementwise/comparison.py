@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybrid_lab.ops.framework import Comparison, Operator, Pointwise, Sample, Unary, binary, ints, is_scalar, sample
+from hybrid_lab.ops.framework import (
+    Comparison,
+    Operator,
+    Pointwise,
+    Sample,
+    Unary,
+    binary,
+    into,
+    ints,
+    is_scalar,
+    sample,
+)
 from hybrid_lab.ops.framework.protocols import OnnxGraph, Scratch
 from hybrid_lab.ops.framework.types import Array
 
@@ -101,10 +112,9 @@ class LogicalNot(Unary, name="logical_not"):
     samples = [sample(ints((3, 4), 0, 2), gradient=False), sample(ints((3,), 0, 2, "int32"), gradient=False)]
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
-        if out is None:
-            return np.equal(data, 0).astype(data.dtype, copy=False)
-        np.copyto(out, np.equal(data, 0, out=scratch(data.shape, np.bool_)))
-        return out
+        return into(
+            np.equal(data, 0, out=scratch(data.shape, np.bool_) if data.dtype != bool else out), out, data.dtype
+        )
 
     def onnx(self, g: OnnxGraph, x: str) -> str:
         return g.cast(g.Equal(x, g.const(0, g.dtype(x))), g.dtype(x))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
-from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample
+from hybrid_lab.ops.framework import Operator, Pointwise, Unary, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
@@ -27,17 +29,13 @@ class _Kind(Unary):
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         holds = self.ufunc(data, out=scratch(data.shape, np.bool_))
-        if out is None:
-            return holds.astype(data.dtype)
-        np.copyto(out, holds)
-        return out
+        return into(holds, out, data.dtype)
 
-    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
-        """The test as ONNX bool."""
-        raise NotImplementedError
+    emit: ClassVar[Callable[..., str]]
+    """(g, data) -> the test as ONNX bool."""
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.cast(self.onnx_holds(g, data), g.dtype(data))
+        return g.cast(type(self).emit(g, data), g.dtype(data))
 
 
 class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
@@ -45,9 +43,7 @@ class IsNaN(_Kind, name="_contrib_isnan", aliases=("contrib_isnan",)):
 
     ufunc = staticmethod(np.isnan)
     triton = Pointwise("({0} != {0}).to(tl.float32)", jumps=True)
-
-    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
-        return g.IsNaN(data)
+    emit = staticmethod(lambda g, data: g.IsNaN(data))
 
 
 class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
@@ -55,9 +51,7 @@ class IsInf(_Kind, name="_contrib_isinf", aliases=("contrib_isinf",)):
 
     ufunc = staticmethod(np.isinf)
     triton = Pointwise("(tl.abs({0}) == float('inf')).to(tl.float32)", jumps=True)
-
-    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
-        return g.Equal(g.Abs(data), g.const(np.inf, g.dtype(data)))
+    emit = staticmethod(lambda g, data: g.Equal(g.Abs(data), g.const(np.inf, g.dtype(data))))
 
 
 class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
@@ -65,9 +59,7 @@ class IsFinite(_Kind, name="_contrib_isfinite", aliases=("contrib_isfinite",)):
 
     ufunc = staticmethod(np.isfinite)
     triton = Pointwise("(tl.abs({0}) < float('inf')).to(tl.float32)", jumps=True)
-
-    def onnx_holds(self, g: OnnxGraph, data: str) -> str:
-        return g.Less(g.Abs(data), g.const(np.inf, g.dtype(data)))
+    emit = staticmethod(lambda g, data: g.Less(g.Abs(data), g.const(np.inf, g.dtype(data))))
 
 
 class _AllFinite(Operator):

@@ -41,7 +41,7 @@ def run_kernel(
         if out is not None and "out" in wanted:
             keywords["out"] = out[0] if op.signature.outputs == 1 else tuple(out)
         if "rng" in wanted:
-            keywords["rng"] = rng
+            keywords["rng"] = rng or (0, 0)
         if "need" in wanted:
             keywords["need"] = need if need is not None else (True,) * op.signature.outputs
         if "scratch" in wanted:

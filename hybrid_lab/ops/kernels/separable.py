@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, into
+from hybrid_lab.ops.framework import Adjoint, Operator, into
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import blas
 
 
@@ -44,25 +45,28 @@ class Separable(Operator):
         rows, columns = self.matrices(data.shape[2:], wanted, data.dtype.name)
         return _both_sides(rows, data, columns, out)
 
-    def backward(self, dy: np.ndarray, spatial: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-        """rows^T dy columns"""
-        rows, columns = self.matrices(spatial, dy.shape[2:], dy.dtype.name)
-        return _both_sides(rows.T, dy, columns.T, out)
-
     def lower_forward(self, F: Functions, data: Tensor) -> Tensor:
         """rows data columns^T in two products with constants."""
         rows, columns = self.matrices(data.shape[2:], self.target(data.shape), "float64")
         return _lowered_sides(F, rows, data, columns)
 
-    def lower_backward(self, F: Functions, dy: Tensor, spatial: tuple[int, ...]) -> Tensor:
-        """rows^T dy columns, likewise."""
-        rows, columns = self.matrices(spatial, dy.shape[2:], "float64")
+
+class SeparableGrad(Adjoint, Separable):
+    """Base of the gradients of separable operators: rows^T dy columns.
+
+    dy : the result; data : read for its shape; returns : that shape
+    """
+
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
+        rows, columns = self.matrices(data.shape[2:], dy.shape[2:], dy.dtype.name)
+        return _both_sides(rows.T, dy, columns.T, out)
+
+    def lower(self, F: Functions, dy: Tensor, data: Tensor) -> Tensor:
+        rows, columns = self.matrices(data.shape[2:], dy.shape[2:], "float64")
         return _lowered_sides(F, np.ascontiguousarray(rows.T), dy, np.ascontiguousarray(columns.T))
 
-    def emit_backward(self, g: OnnxGraph, dy: str, spatial: tuple[int, ...]) -> str:
-        """The gradient in ONNX: the same two products."""
-        wanted = g.shape(dy)[2:]
-        rows, columns = self.matrices(spatial, wanted, "float64")
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
+        rows, columns = self.matrices(g.shape(data)[2:], g.shape(dy)[2:], "float64")
         return g.MatMul(g.MatMul(g.const(rows.T, g.dtype(dy)), dy), g.const(columns, g.dtype(dy)))
 
 

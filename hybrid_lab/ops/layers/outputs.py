@@ -39,14 +39,6 @@ class _SoftmaxOutput(Operator):
     out_grad: bool = False
     smooth_alpha: float = 0.0
 
-    def laid_out(self, data: np.ndarray) -> tuple[np.ndarray, int]:
-        """data with the classes along the returned axis."""
-        if self.multi_output:
-            return data.reshape(*data.shape[:2], -1), 1
-        if self.preserve_shape:
-            return data.reshape(-1, data.shape[-1]), 1
-        return data.reshape(len(data), -1), 1
-
     def rows(self, data: tuple[int, ...]) -> tuple[int, ...]:
         """The shape with the classes along axis 1."""
         if self.multi_output:
@@ -111,8 +103,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         return data
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
-        rows, axis = self.laid_out(data)
-        return into(softmax_of(rows, axis).reshape(data.shape), out)
+        return into(softmax_of(data.reshape(self.rows(data.shape)), 1).reshape(data.shape), out)
 
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
@@ -138,19 +129,21 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         dtype = y.dtype.type
         if label.shape == y.shape:
             return into((y - label.astype(y.dtype)) * dtype(self.grad_scale), out)
-        rows, axis = self.laid_out(y)
-        classes = rows.shape[axis]
+        rows = y.reshape(self.rows(y.shape))
+        classes = rows.shape[1]
+        spread = self.smooth_alpha / max(classes - 1, 1)
         numbers = label.astype(np.int64).reshape(rows.shape[:1] + rows.shape[2:])
-        places = np.expand_dims(numbers, axis)
-        result = rows - dtype(self.smooth_alpha / max(classes - 1, 1)) if self.smooth_alpha else rows.copy()
+        places = numbers[:, None]
+        result = rows - dtype(spread)
         inside = (places >= 0) & (places < classes)
-        taken = 1.0 - self.smooth_alpha - (self.smooth_alpha / max(classes - 1, 1) if self.smooth_alpha else 0.0)
         clipped = np.clip(places, 0, classes - 1)
-        values = np.take_along_axis(result, clipped, axis)
-        np.put_along_axis(result, clipped, np.where(inside, values - dtype(taken), values), axis)
+        values = np.take_along_axis(result, clipped, 1)
+        np.put_along_axis(
+            result, clipped, np.where(inside, values - dtype(1.0 - self.smooth_alpha - spread), values), 1
+        )
         ignored = numbers == int(self.ignore_label)
         if self.use_ignore:
-            result[np.broadcast_to(np.expand_dims(ignored, axis), result.shape)] = 0
+            result[np.broadcast_to(ignored[:, None], result.shape)] = 0
         result *= dtype(self.grad_scale / self._divisor(rows, ignored))
         return into(result.reshape(y.shape), out)
 

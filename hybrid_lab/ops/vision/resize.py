@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, get, into, sample
+from hybrid_lab.ops.framework import Element, Operator, Signature, get, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
 from hybrid_lab.ops.framework.protocols import (
@@ -29,7 +29,7 @@ from hybrid_lab.ops.framework.protocols import (
     Wanted,
 )
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
-from hybrid_lab.ops.kernels.separable import Separable, image_shape
+from hybrid_lab.ops.kernels.separable import Separable, SeparableGrad, image_shape
 
 
 class _Resizing(Separable):
@@ -155,7 +155,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return g.Resize(data, None, None, sizes, mode="linear", coordinate_transformation_mode=corners)
 
 
-class BilinearResizeGrad(Adjoint, _Resizing, name="_bilinear_resize_grad"):
+class BilinearResizeGrad(SeparableGrad, _Resizing, name="_bilinear_resize_grad"):
     """The gradient of BilinearResize2D: dy spread over the pixels it was made from.
 
     dy : the resized image; data : read for its shape; returns : that shape
@@ -163,17 +163,8 @@ class BilinearResizeGrad(Adjoint, _Resizing, name="_bilinear_resize_grad"):
 
     samples = [sample((2, 3, 7, 3), (2, 3, 4, 5)), sample((1, 2, 7, 3), (1, 2, 4, 5), align_corners=False)]
 
-    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
-        return self.backward(dy, data.shape[2:], out)
-
-    def lower(self, F: Functions, dy: Tensor, data: Tensor) -> Tensor:
-        return self.lower_backward(F, dy, data.shape[2:])
-
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F._contrib_BilinearResize2D(d, dy, mode="like", align_corners=self.align_corners), None
-
-    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
-        return self.emit_backward(g, dy, g.shape(data)[2:])
 
 
 class _Adaptive(Separable):
@@ -253,7 +244,7 @@ class AdaptiveAvgPooling2D(_Adaptive, name="_contrib_AdaptiveAvgPooling2D"):
         return g.MatMul(g.MatMul(g.const(rows, g.dtype(data)), data), g.const(columns.T, g.dtype(data)))
 
 
-class AdaptiveAvgPoolGrad(Adjoint, _Adaptive, name="_adaptive_avg_pool_grad"):
+class AdaptiveAvgPoolGrad(SeparableGrad, _Adaptive, name="_adaptive_avg_pool_grad"):
     """The gradient of AdaptiveAvgPooling2D: dy spread evenly over each window.
 
     dy : the pooled image; data : read for its shape; returns : that shape
@@ -269,16 +260,13 @@ class AdaptiveAvgPoolGrad(Adjoint, _Adaptive, name="_adaptive_avg_pool_grad"):
         if dy.shape[2:] == (1, 1):
             out = np.empty(data.shape, dy.dtype) if out is None else out
             return np.divide(dy, dy.dtype.type(prod(data.shape[2:])), out=out)
-        return self.backward(dy, data.shape[2:], out)
+        return super().numpy(dy, data, out)
 
     def lower(self, F: Functions, dy: Tensor, data: Tensor) -> Tensor:
         try:
             return F._spread_pool_grad(dy, data, **self.pooling(data.shape))
         except Unmappable:
-            return self.lower_backward(F, dy, data.shape[2:])
-
-    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
-        return self.emit_backward(g, dy, g.shape(data)[2:])
+            return super().lower(F, dy, data)
 
 
 class _Repeating(Operator):
