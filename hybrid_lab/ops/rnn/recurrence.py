@@ -31,6 +31,7 @@ class _Steps(Operator):
     clip_max: float | None = None
     clip_nan: bool = False
     kinds = "f"
+    half_in_float32 = True
     mxnet = None
 
     def check(self) -> None:
@@ -59,11 +60,6 @@ class _Steps(Operator):
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0]] * self.signature.outputs
-
-
-def _wide(array: np.ndarray) -> np.ndarray:
-    """float16 is computed in float32."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 class Recurrence(_Steps, name="_recurrence"):
@@ -117,8 +113,7 @@ class Recurrence(_Steps, name="_recurrence"):
         return states + gates
 
     def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
-        shapes, kind = self.infer_shape(*(item.shape for item in inputs)), inputs[0].dtype
-        given = {name: _wide(item) for name, item in self.named(inputs).items()}
+        shapes, given = self.infer_shape(*(item.shape for item in inputs)), self.named(inputs)
         made = [np.empty(shape, given["projected"].dtype) for shape in shapes]
         h, valid = given["state"], self.valid(given, len(given["projected"]))
         step: Callable[..., Any] = {"lstm": self._lstm, "gru": self._gru}.get(self.mode, self._plain)
@@ -129,7 +124,7 @@ class Recurrence(_Steps, name="_recurrence"):
             for target, value in zip(made, [item for item in (h, c, gates) if item is not None], strict=True):
                 target[t] = value
         given_out = out if isinstance(out, tuple) else (out,) * len(made)
-        results = tuple(into(item.astype(kind, copy=False), o) for item, o in zip(made, given_out, strict=True))
+        results = tuple(map(into, made, given_out))
         return results if len(results) > 1 else results[0]
 
     def _plain(
@@ -203,8 +198,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         return [(steps, batch, rows), *last]
 
     def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
-        kind = inputs[0].dtype
-        given = {name: _wide(item) for name, item in self.named(inputs).items()}
+        given = self.named(inputs)
         dy, weight, dh, dc = given["dy"], given["weight"], given["dstate"], given.get("dcell")
         steps, batch, hidden = dy.shape
         parts: list[Any] = [np.empty((steps, batch, len(weight)), dy.dtype) for _ in range(1 + (self.mode == "gru"))]
@@ -219,7 +213,7 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
             parts[0][t], parts[-1][t] = inputs_part, hidden_part
         made = [*parts, dh, *([dc] if dc is not None else [])]
         given_out = out if isinstance(out, tuple) else (out,) * len(made)
-        return tuple(into(item.astype(kind, copy=False), o) for item, o in zip(made, given_out, strict=True))
+        return tuple(map(into, made, given_out))
 
     def _plain(
         self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range

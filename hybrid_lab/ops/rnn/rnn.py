@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import Concat
-from hybrid_lab.ops.framework import Operator, Signature, filled, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, contiguous, filled, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shapes
@@ -39,6 +39,7 @@ class _Recurrent(Operator):
     lstm_state_clip_nan: bool = False
     use_sequence_length: bool = False
     kinds = "f"
+    half_in_float32 = True
 
     def check(self) -> None:
         if self.projection_size is not None:
@@ -110,32 +111,13 @@ class _Recurrent(Operator):
         return Kept(**made)
 
 
-def _working(dtype: np.dtype) -> np.dtype:
-    """float16 is computed in float32."""
-    return np.dtype("float32") if dtype == np.float16 else dtype
-
-
-def _writable(out: Array | None, shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
-    """`out` where the kernels can write to it as it is, else memory of that shape."""
-    if out is not None and out.dtype == kind and out.flags.c_contiguous:
-        return out
-    return np.empty(shape, kind)
-
-
-def _delivered(value: np.ndarray | None, out: Array | None, dtype: np.dtype) -> Array | None:
-    """The value in its final dtype, in `out` if there is one."""
-    return value if value is None or value is out else into(value.astype(dtype, copy=False), out)
-
-
-def _operands(
-    given: dict[str, Any], kind: np.dtype, scratch: Scratch
-) -> tuple[Array, Array, Array, Array | None, Lengths | None]:
+def _operands(given: dict[str, Any], scratch: Scratch) -> tuple[Array, Array, Array, Array | None, Lengths | None]:
     """data, parameters, state, cell state and lengths as the kernels take them."""
-    x, vector, state = (np.ascontiguousarray(given[name], kind) for name in ("data", "parameters", "state"))
-    cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"], kind)
+    x, vector, state = (np.ascontiguousarray(given[name]) for name in ("data", "parameters", "state"))
+    cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"])
     lengths = read_lengths(given["sequence_length"], len(x))
     if lengths is not None:
-        masked = scratch(x.shape, kind)
+        masked = scratch(x.shape, x.dtype)
         masked[...] = 0
         np.copyto(masked, x, where=lengths.valid)
         x = masked
@@ -281,10 +263,10 @@ class RNN(_Recurrent, name="RNN"):
         shapes = self.infer_shape(*(item.shape for item in inputs))
         count, visible = self.signature.outputs, self.signature.visible
         outs: list[Any] = [None] * count if out is None else list(out) if count > 1 else [out]
-        kind = _working(data.dtype)
-        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        kind = data.dtype
+        x, vector, state, cell, lengths = _operands(given, scratch)
         need = (True,) * count if need is None else need
-        made = [_writable(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
+        made = [contiguous(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
         kept = self.memory(data.shape[0], data.shape[1], kind, scratch)
         names = () if self._predict else self.saved
         held: dict[str, Any] = {}
@@ -294,7 +276,7 @@ class RNN(_Recurrent, name="RNN"):
                 mask = philox.keep_mask(seed, draw, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
                 held[name] = np.array(mask).reshape(shapes[index])
             elif any(need[visible:]):
-                held[name] = _writable(outs[index], shapes[index], kind)
+                held[name] = contiguous(outs[index], shapes[index], kind)
         kept = kept._replace(**held, scale=self.scale() if "mask" in held else 1.0)
         finals = (*made[1:], None, None)[:2]
         forward(
@@ -302,8 +284,9 @@ class RNN(_Recurrent, name="RNN"):
             finals[1], scratch,
         )  # fmt: skip
         values = [*made, *(held.get(name) for name in names)]
-        types = self.infer_type(*(item.dtype for item in inputs))
-        results: tuple[Any, ...] = tuple(map(_delivered, values, outs, types))
+        results: tuple[Any, ...] = tuple(
+            None if value is None else into(value, o) for value, o in zip(values, outs, strict=True)
+        )
         return results if len(results) > 1 else results[0]
 
     def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
@@ -376,19 +359,15 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
         count = len(self.roles)
         given = self.read(inputs[:count])
         data = given["data"]
-        kind = _working(data.dtype)
-        x, vector, state, cell, lengths = _operands(given, kind, scratch)
+        kind = data.dtype
+        x, vector, state, cell, lengths = _operands(given, scratch)
         steps, batch, width = data.shape
         sizes = self.sizes
         weights = sizes.unpack(vector, width)
         if self.kept:
             y, *saved = inputs[count : count + 1 + len(self.saved)]
-            held: dict[str, Any] = {
-                name: value if name == "mask" else value.astype(kind, copy=False)
-                for name, value in zip(self.saved, saved, strict=True)
-            }
+            held: dict[str, Any] = dict(zip(self.saved, saved, strict=True))
             kept = Kept(**held, scale=self.scale() if "mask" in held else 1.0)
-            y = y.astype(kind, copy=False)
         else:
             y = scratch((steps, batch, sizes.directions * sizes.hidden), kind)
             memory: dict[str, Any] = {name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved}
@@ -398,18 +377,17 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
         dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
         outs = [None] * self.signature.outputs if out is None else list(out)
         need = (True,) * self.signature.outputs if need is None else need
-        made = [_writable(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
+        made = [contiguous(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
         for target, final in zip(made[2:], (dstate, dcell), strict=False):
             target[...] = 0 if final is None else final
         backward(
             sizes, x, weights, state, cell, lengths, kept, y,
-            np.zeros(y.shape, kind) if dy is None else dy.astype(kind, copy=False), made[2],
+            np.zeros(y.shape, kind) if dy is None else dy, made[2],
             made[3] if self.mode == "lstm" else None, made[0] if need[0] else None,
             sizes.unpack(made[1], width) if need[1] else None, scratch,
         )  # fmt: skip
         return tuple(
-            _delivered(value, target, data.dtype) if wanted else None
-            for value, target, wanted in zip(made, outs, need, strict=True)
+            into(value, target) if wanted else None for value, target, wanted in zip(made, outs, need, strict=True)
         )
 
     def lower(self, F: Functions, *inputs: Tensor) -> Gradients:
