@@ -39,8 +39,6 @@ class GridGenerator(Operator, name="GridGenerator"):
         sample((2, 6), transform_type="affine", target_shape=(3, 4)),
         sample((2, 2, 3, 4), transform_type="warp"),
     ]
-    grad = differentiate_lowering
-    onnx = emit_lowering
 
     def check(self) -> None:
         if self.transform_type == "affine" and (len(self.target_shape) != 2 or min(self.target_shape) < 2):
@@ -78,14 +76,61 @@ class GridGenerator(Operator, name="GridGenerator"):
         result -= data.dtype.type(1)
         return result
 
-    def lower(self, F: Functions, data: Tensor) -> Tensor:
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._grid_generator_grad(dy, data, **self.attributes)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str:
+        shape, dtype = self.infer_shape(g.shape(data)), g.dtype(data)
         if self.transform_type == "affine":
-            grid = F.dot(F.Reshape(data, shape=(-1, 3)), F._cast_like(self.base, data))
-            return F.Reshape(grid, shape=(-1, 2, *self.target_shape))
-        height, width = data.shape[2:]
-        scale = np.array([2 / (width - 1), 2 / (height - 1)]).reshape(1, 2, 1, 1)
-        start = self.numpy(np.zeros((1, 2, height, width)))
-        return data * F._cast_like(scale, data) + F._cast_like(start, data)
+            grid = g.MatMul(g.Reshape(data, g.const([-1, 2, 3], "int64")), g.const(self.base, dtype))
+            return g.Reshape(grid, g.const([-1, 2, *shape[2:]], "int64"))
+        start = self.numpy(np.zeros((1, *shape[1:]), np.float64))
+        scale = _pixel_scale(shape[2:])
+        return g.Add(g.Mul(data, g.const(scale, dtype)), g.const(start, dtype))
+
+
+def _pixel_scale(spatial: tuple[int, ...]) -> np.ndarray:
+    """How much of the range -1 ... 1 a pixel is, in x and y: (2, 1, 1)."""
+    height, width = spatial
+    return np.array([2 / (width - 1), 2 / (height - 1)]).reshape(2, 1, 1)
+
+
+class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
+    """The gradient of GridGenerator. dy : the grid's shape; data : read for its shape; returns : that shape."""
+
+    kinds = "f"
+    transform_type: Literal["affine", "warp"]
+    target_shape: Shape = (0, 0)
+    samples = [
+        sample((2, 2, 3, 4), (2, 6), transform_type="affine", target_shape=(3, 4)),
+        sample((2, 2, 3, 4), (2, 2, 3, 4), transform_type="warp"),
+    ]
+
+    @cached_property
+    def base(self) -> np.ndarray:
+        """As GridGenerator's."""
+        op: Any = GridGenerator.bind(**self.attributes)
+        return op.base
+
+    def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
+        wide = np.float32 if dy.dtype == np.float16 else dy.dtype
+        if self.transform_type == "warp":
+            return np.multiply(dy, _pixel_scale(data.shape[2:]).astype(dy.dtype), out=out)
+        made = dy.astype(wide, copy=False).reshape(2 * len(dy), -1) @ self.base.T.astype(wide)
+        return into(made.reshape(data.shape).astype(dy.dtype, copy=False), out)
+
+    def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
+        # The grid is linear in data but for the warp's starting places, which a difference takes away.
+        made = F.GridGenerator(d, **self.attributes)
+        if self.transform_type == "warp":
+            made = made - F.GridGenerator(F.zeros_like(d), **self.attributes)
+        return made, None
+
+    def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
+        if self.transform_type == "warp":
+            return g.Mul(dy, g.const(_pixel_scale(g.shape(data)[2:]), g.dtype(dy)))
+        rows = g.Reshape(dy, g.const([0, 2, -1], "int64"))
+        return g.Reshape(g.MatMul(rows, g.const(self.base.T, g.dtype(dy))), g.const([-1, 6], "int64"))
 
 
 def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
