@@ -467,22 +467,32 @@ def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | N
     """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
 def random_exponential_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
+def sample_exponential(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Exponential numbers with rate lam, a block of `shape` for every element."""
 def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: gamma with shape alpha and scale beta. alpha, beta : numbers."""
 def random_gamma_like(data: Symbol, alpha: float = 1.0, beta: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def sample_gamma(alpha: Symbol, beta: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
 def random_poisson(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: Poisson with mean lam. lam : numbers."""
 def random_poisson_like(data: Symbol, lam: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
+def sample_poisson(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Poisson numbers with mean lam, a block of `shape` for every element."""
 def random_negative_binomial(k: int = 1, p: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: failures before k successes. k, p : numbers."""
 def random_negative_binomial_like(data: Symbol, k: int = 1, p: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
+def sample_negative_binomial(k: Symbol, p: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Failures before k successes of probability p, a block of `shape` for every element."""
 def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """An array of `shape` with independent numbers: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
 def random_generalized_negative_binomial_like(data: Symbol, mu: float = 1.0, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def sample_generalized_negative_binomial(mu: Symbol, alpha: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
 def random_uniform_like(data: Symbol, low: float = 0.0, high: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
 def random_normal_like(data: Symbol, loc: float = 0.0, scale: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -491,16 +501,6 @@ def sample_uniform(low: Symbol, high: Symbol | None = ..., shape: _Shape = (), d
     """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
 def sample_normal(mu: Symbol, sigma: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
-def sample_gamma(alpha: Symbol, beta: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
-def sample_exponential(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Exponential numbers with rate lam, a block of `shape` for every element."""
-def sample_poisson(lam: Symbol, shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Poisson numbers with mean lam, a block of `shape` for every element."""
-def sample_negative_binomial(k: Symbol, p: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Failures before k successes of probability p, a block of `shape` for every element."""
-def sample_generalized_negative_binomial(mu: Symbol, alpha: Symbol | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
 def sample_multinomial(data: Symbol, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: None = ..., name: str | None = ...) -> Symbol:
     """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
 def RNN(data: Symbol, parameters: Symbol | None = ..., state: Symbol | None = ..., state_cell: Symbol | None = ..., sequence_length: Symbol | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -13,7 +13,6 @@ from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.ops.framework.attributes import format_value
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.framework.pointwise import is_scalar
 
@@ -138,7 +137,7 @@ class GraphWriter:
             name = op.name
         if op.variadic and not {"num_args", "num_weights", "num_arrays", "num_outputs"} & op.fields.keys():
             attributes["num_args"] = len(values)
-        written = {key: format_value(value) for key, value in attributes.items()} | self._hidden(node) | hidden
+        written = {key: str(value) for key, value in attributes.items()} | self._hidden(node) | hidden
         names = op.signature.inputs if not op.variadic else ()
         inputs = []
         for index, item in enumerate(node.inputs):
@@ -154,7 +153,7 @@ class GraphWriter:
         loop = control_flow.write(node, self.portable, document)
         names = node.op.signature.inputs
         entries = [self._entry(node.inputs[index], int(names[index] in node.op.signature.aux)) for index in loop.inputs]
-        written = {key: format_value(value) for key, value in loop.attributes.items()} | self._hidden(node)
+        written = {key: str(value) for key, value in loop.attributes.items()} | self._hidden(node)
         name = node.name or self._fresh(node.op.name.strip("_"))
         return {**_node(loop.name, name, written, entries), "subgraphs": loop.subgraphs}
 

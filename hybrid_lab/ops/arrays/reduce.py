@@ -9,21 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.arrays.reshape import Reshaping
-from hybrid_lab.ops.framework import (
-    Element,
-    Operator,
-    Reduce,
-    contiguous,
-    emit_lowering,
-    into,
-    kept_shape,
-    reduced_axes,
-    run_lowering,
-    sample,
-)
+from hybrid_lab.ops.framework import Element, Operator, Reduce, contiguous, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, DType
 from hybrid_lab.ops.framework.dtypes import is_bfloat16
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels.short_rows import reduced
@@ -450,20 +439,6 @@ class SizeRatio(Operator, name="_size_ratio"):
 
     def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
         return g.Identity(g.const([prod(g.shape(data)) / max(prod(g.shape(like)), 1)], g.dtype(data)))
-
-
-class RestoreAxes(Reshaping, name="_restore_axes"):
-    """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
-
-    identity_if_alike = False
-    axis: Axis = None
-    exclude: bool = False
-    mxnet = None
-    shape_only = ("like",)
-    samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
-
-    def infer_shape(self, data: Shape, like: Shape) -> Shape:
-        return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))
 
 
 class ArgMaxChannel(Operator, name="argmax_channel"):

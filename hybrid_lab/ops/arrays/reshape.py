@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
-from hybrid_lab.ops.framework import Operator, into, sample
-from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
+from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 
@@ -83,7 +83,7 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
     return result
 
 
-class Reshaping(Operator):
+class _Reshaping(Operator):
     """Base: the elements of the first input in their order, in another shape; of other inputs the shape is read."""
 
     in_order = True
@@ -101,7 +101,7 @@ class Reshaping(Operator):
         return g.reshape_batched(data, self.infer_shape(g.shape(data), *map(g.shape, like)))
 
 
-class Reshape(Reshaping, name="Reshape", aliases=("reshape",)):
+class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give.
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
@@ -129,7 +129,7 @@ class Reshape(Reshaping, name="Reshape", aliases=("reshape",)):
         return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
 
 
-class Flatten(Reshaping, name="Flatten", aliases=("flatten",)):
+class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
     """(n, a, b, ...) -> (n, a*b*...)."""
 
     samples = [sample((2, 3, 4)), sample((2, 3)), sample((4,))]
@@ -140,7 +140,7 @@ class Flatten(Reshaping, name="Flatten", aliases=("flatten",)):
         return data[0], prod(data[1:])
 
 
-class ExpandDims(Reshaping, name="expand_dims"):
+class ExpandDims(_Reshaping, name="expand_dims"):
     """data with a new dimension of 1 at `axis`."""
 
     axis: int
@@ -157,7 +157,7 @@ class ExpandDims(Reshaping, name="expand_dims"):
         return g.Unsqueeze(data, g.const([self.axis], "int64"))
 
 
-class Squeeze(Reshaping, name="squeeze"):
+class Squeeze(_Reshaping, name="squeeze"):
     """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
 
     axis: Shape | None = None
@@ -177,7 +177,7 @@ class Squeeze(Reshaping, name="squeeze"):
         return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
 
 
-class ReshapeLike(Reshaping, name="reshape_like"):
+class ReshapeLike(_Reshaping, name="reshape_like"):
     """The elements of lhs in the shape of rhs, of which only the shape is read.
 
     lhs_begin, lhs_end, rhs_begin, rhs_end choose the range of dimensions that is exchanged.
@@ -199,7 +199,7 @@ class ReshapeLike(Reshaping, name="reshape_like"):
         return result
 
 
-class ChannelLike(Reshaping, name="_channel_like"):
+class ChannelLike(_Reshaping, name="_channel_like"):
     """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
 
     axis : the channels of `like`, of which only the shape is read
@@ -215,3 +215,17 @@ class ChannelLike(Reshaping, name="_channel_like"):
         rank = len(like)
         axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
         return tuple(prod(data) if index == axis else 1 for index in range(rank))
+
+
+class RestoreAxes(_Reshaping, name="_restore_axes"):
+    """data, the result of a reduction of `like`, with the reduced axes back as 1: it then broadcasts against like."""
+
+    identity_if_alike = False
+    axis: Axis = None
+    exclude: bool = False
+    mxnet = None
+    shape_only = ("like",)
+    samples = [sample((2, 4), (2, 3, 4), axis=1), sample((1,), (2, 3)), sample((3,), (2, 3, 4), axis=1, exclude=True)]
+
+    def infer_shape(self, data: Shape, like: Shape) -> Shape:
+        return kept_shape(like, reduced_axes(self.name, self.axis, len(like), self.exclude))

@@ -12,8 +12,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.arrays.index import whole
-from hybrid_lab.ops.framework import Operator, axis_of, emit_lowering, into, ints, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, axis_of, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array
 

@@ -258,20 +258,17 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         known = next((shape for shape in data if shape is not None), None)
         if known is None:
             return data
-        axis = self.dim % len(known)
-        merged = [
-            next(
-                (shape[i] for shape in data if shape is not None and len(shape) == len(known) and shape[i] is not None),
-                None,
-            )
-            for i in range(len(known))
-        ]
-        return tuple(
-            tuple((shape[i] if shape is not None else None) if i == axis else merged[i] for i in range(len(known)))
-            if shape is None or len(shape) == len(known)
-            else shape
-            for shape in data
-        )
+        rank = len(known)
+        unknown: tuple[int | None, ...] = (None,) * rank
+        shapes = [unknown if shape is None else shape for shape in data]
+        columns = zip(*(shape for shape in shapes if len(shape) == rank), strict=True)
+        merged = [next((size for size in column if size is not None), None) for column in columns]
+
+        def completed(shape: tuple[int | None, ...]) -> PartialShape:
+            own = self.dim % rank
+            return tuple(size if axis == own else merged[axis] for axis, size in enumerate(shape))
+
+        return tuple(completed(shape) if len(shape) == rank else shape for shape in shapes)
 
     def infer_shape(self, *data: Shape) -> Shape:
         if not data:
@@ -357,11 +354,9 @@ class Stack(Operator, name="stack"):
 
     def complete(self, *data: PartialShape) -> PartialShapes:
         known = next((shape for shape in data if shape is not None and None not in shape), None)
-        return (
-            data
-            if known is None
-            else tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
-        )
+        if known is None:
+            return data
+        return tuple(known if shape is None or len(shape) == len(known) else shape for shape in data)
 
     def infer_shape(self, *data: Shape) -> Shape:
         if not data:

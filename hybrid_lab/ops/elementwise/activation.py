@@ -11,19 +11,9 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework import (
-    MAXIMUM,
-    Elementwise,
-    Kernel,
-    Operator,
-    Pointwise,
-    Signature,
-    emit_lowering,
-    into,
-    sample,
-    unary,
-)
+from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, into, sample, unary
 from hybrid_lab.ops.framework.dtypes import OWN
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Operand, PartialShape, PartialShapes, Shape, Shapes
 from hybrid_lab.ops.kernels import philox

@@ -8,19 +8,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
-from hybrid_lab.ops.framework import (
-    MAXIMUM,
-    MINIMUM,
-    Binary,
-    Operator,
-    Pointwise,
-    binary,
-    emit_lowering,
-    into,
-    is_scalar,
-    sample,
-)
+from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwise, binary, into, is_scalar, sample
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Number, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
@@ -251,8 +242,7 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
     ]  # fmt: skip
 
     def complete(self, *args: PartialShape) -> PartialShapes:
-        known = next((shape for shape in args if shape is not None and None not in shape), None)
-        return tuple(known if shape is None else shape for shape in args)
+        return alike(args)
 
     def infer_shape(self, *args: Shape) -> Shape:
         if not args:

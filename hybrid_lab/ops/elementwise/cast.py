@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, Signature, emit_lowering, into, ints, sample
+from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 

@@ -6,9 +6,7 @@ import numpy as np
 
 from hybrid_lab.ops.framework import (
     Comparison,
-    Operator,
     Pointwise,
-    Sample,
     Unary,
     binary,
     into,
@@ -45,62 +43,33 @@ _TRUTH = [
 ]
 
 
-def _relation(
-    name: str, numpy: np.ufunc, symbol: str, onnx: str, doc: str, aliases: tuple[str, ...],
-    samples: list[Sample] = _LEVELS,
-) -> type[Operator]:  # fmt: skip
-    # ONNX: the relation gives bool, its operands may need to be bool too (logic).
-    logic = name.startswith("broadcast_logical")
+def _relation(short: str, ufunc: np.ufunc, symbol: str, onnx: str, doc: str) -> None:
+    """Declare broadcast_X. symbol : Triton's; onnx : an operator that gives bool; "" negates Equal"""
+    logic = short.startswith("logical")  # of operands that are made bool
 
     def emit(op: str, g: OnnxGraph, a: str, b: str) -> str:
         dtype = g.dtype(a)
         if logic:
             a, b = (g.Not(g.Equal(x, g.const(0, dtype))) for x in (a, b))
-        negate = onnx == "NotEqual"
-        holds = g.Equal(a, b) if negate else getattr(g, onnx)(a, b)
-        return g.cast(g.Not(holds) if negate else holds, dtype)
+        return g.cast(getattr(g, onnx)(a, b) if onnx else g.Not(g.Equal(a, b)), dtype)
 
     holds = f"(({{0}} != 0) {symbol} ({{1}} != 0))" if logic else f"({{0}} {symbol} {{1}})"
-    record = binary(
-        name, numpy, None, f"{holds}.to(tl.float32)", emit, doc, aliases, samples, jumps=True,
-        base=_Logic if logic else Comparison, __module__=__name__,
+    aliases = (f"_{short}", short) if logic else (f"_{short}", f"_{short.title()}", short)
+    binary(
+        f"broadcast_{short}", ufunc, None, f"{holds}.to(tl.float32)", emit, f"1 where {doc}, else 0.", aliases,
+        _TRUTH if logic else _LEVELS, jumps=True, base=_Logic if logic else Comparison, __module__=__name__,
     )  # fmt: skip
-    return record
 
 
-equal = _relation(
-    "broadcast_equal", np.equal, "==", "Equal", "1 where lhs == rhs, else 0.", ("_equal", "_Equal", "equal")
-)
-not_equal = _relation(
-    "broadcast_not_equal", np.not_equal, "!=", "NotEqual", "1 where lhs != rhs, else 0.",
-    ("_not_equal", "_Not_Equal", "not_equal"),
-)  # fmt: skip
-greater = _relation(
-    "broadcast_greater", np.greater, ">", "Greater", "1 where lhs > rhs, else 0.", ("_greater", "_Greater", "greater")
-)
-greater_equal = _relation(
-    "broadcast_greater_equal", np.greater_equal, ">=", "GreaterOrEqual", "1 where lhs >= rhs, else 0.",
-    ("_greater_equal", "_Greater_Equal", "greater_equal"),
-)  # fmt: skip
-lesser = _relation(
-    "broadcast_lesser", np.less, "<", "Less", "1 where lhs < rhs, else 0.", ("_lesser", "_Lesser", "lesser")
-)
-lesser_equal = _relation(
-    "broadcast_lesser_equal", np.less_equal, "<=", "LessOrEqual", "1 where lhs <= rhs, else 0.",
-    ("_lesser_equal", "_Lesser_Equal", "lesser_equal"),
-)  # fmt: skip
-logical_and = _relation(
-    "broadcast_logical_and", np.logical_and, "&", "And", "1 where both are not 0, else 0.",
-    ("_logical_and", "logical_and"), _TRUTH,
-)  # fmt: skip
-logical_or = _relation(
-    "broadcast_logical_or", np.logical_or, "|", "Or", "1 where one of both is not 0, else 0.",
-    ("_logical_or", "logical_or"), _TRUTH,
-)  # fmt: skip
-logical_xor = _relation(
-    "broadcast_logical_xor", np.logical_xor, "^", "Xor", "1 where exactly one is not 0, else 0.",
-    ("_logical_xor", "logical_xor"), _TRUTH,
-)  # fmt: skip
+_relation("equal", np.equal, "==", "Equal", "lhs == rhs")
+_relation("not_equal", np.not_equal, "!=", "", "lhs != rhs")
+_relation("greater", np.greater, ">", "Greater", "lhs > rhs")
+_relation("greater_equal", np.greater_equal, ">=", "GreaterOrEqual", "lhs >= rhs")
+_relation("lesser", np.less, "<", "Less", "lhs < rhs")
+_relation("lesser_equal", np.less_equal, "<=", "LessOrEqual", "lhs <= rhs")
+_relation("logical_and", np.logical_and, "&", "And", "both are not 0")
+_relation("logical_or", np.logical_or, "|", "Or", "one of both is not 0")
+_relation("logical_xor", np.logical_xor, "^", "Xor", "exactly one is not 0")
 
 
 class LogicalNot(Unary, name="logical_not"):

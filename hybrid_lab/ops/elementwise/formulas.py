@@ -8,16 +8,8 @@ from functools import partial
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import (
-    Elementwise,
-    Operator,
-    Pointwise,
-    emit_lowering,
-    into,
-    printed,
-    run_lowering,
-    sample,
-)
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, into, printed, sample
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 

@@ -6,17 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework import (
-    Operator,
-    Pointwise,
-    broadcast_shapes,
-    emit_lowering,
-    into,
-    ints,
-    is_scalar,
-    sample,
-    scalar_as,
-)
+from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 

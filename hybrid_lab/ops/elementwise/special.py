@@ -8,7 +8,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
-from hybrid_lab.ops.framework import Operator, Pointwise, Unary, sample, unary
+from hybrid_lab.ops.framework import Operator, Pointwise, Unary, into, sample, unary
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -86,14 +86,7 @@ def inverse_error_function(x: Array, out: np.ndarray | None = None) -> Array:
             for _ in range(2):
                 y -= (np.asarray(_exact(y), np.float64) - wide) * np.exp(y * y) * (math.sqrt(math.pi) / 2.0)
         y = np.where(np.abs(wide) == 1.0, np.copysign(np.inf, wide), y)
-    return _delivered(y, x, out)
-
-
-def _delivered(y: np.ndarray, x: np.ndarray, out: np.ndarray | None) -> Array:
-    if out is None:
-        return y.astype(x.dtype)
-    np.copyto(out, y, casting="same_kind")
-    return out
+    return into(y, out, x.dtype)
 
 
 erfinv = unary(
@@ -148,7 +141,7 @@ def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         y = np.where((wide <= 0) & (wide == np.floor(wide)), np.where(wide == 0, np.copysign(np.inf, wide), np.nan), y)
         listed, factorials = _factorials(wide)
         y[listed] = factorials
-    return _delivered(y, x, out)
+    return into(y, out, x.dtype)
 
 
 def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
@@ -162,7 +155,7 @@ def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
         y = np.where((wide <= 0) & (wide == np.floor(wide)), np.inf, y)
         listed, factorials = _factorials(wide)
         y[listed] = np.log(factorials)
-    return _delivered(y, x, out)
+    return into(y, out, x.dtype)
 
 
 #: B_2k / 2k of the asymptotic series of digamma, and B_2k of trigamma, in powers of 1 / x^2.
@@ -189,7 +182,7 @@ def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         squared = 1.0 / (z * z)
         y = np.log(z) - 0.5 / z - squared * np.polyval(_DIGAMMA[::-1], squared) - passed
         y = np.where(low, y - np.pi / np.tan(np.pi * wide), y)
-    return _delivered(y, x, out)
+    return into(y, out, x.dtype)
 
 
 def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
@@ -201,7 +194,7 @@ def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         squared = 1.0 / (z * z)
         y = 1.0 / z + 0.5 * squared + squared / z * np.polyval(_TRIGAMMA[::-1], squared) + passed
         y = np.where(low, (np.pi / sine) ** 2 - y, y)
-    return _delivered(y, x, out)
+    return into(y, out, x.dtype)
 
 
 #: The Bernoulli numbers B_2, B_4 ...
@@ -230,7 +223,7 @@ def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> A
         y = sign * (series + factorial * passed)
         slope = polynomial.polyval(1.0 / np.tan(np.pi * wide), _cotangent_derivative(order)) * np.pi ** (order + 1)
         y = np.where(low, -sign * y - slope, y)
-    return _delivered(y, x, out)
+    return into(y, out, x.dtype)
 
 
 _GAMMA_SAMPLES = [

@@ -5,10 +5,7 @@ The names below are what records import.
 
 from hybrid_lab.ops.framework.adjoint import Adjoint
 from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Kernel, Pointwise, Product, Reduce
-from hybrid_lab.ops.framework.lowered_gradient import differentiate_lowering
-from hybrid_lab.ops.framework.lowered_onnx import emit_lowering
 from hybrid_lab.ops.framework.memory import contiguous, into
-from hybrid_lab.ops.framework.namespace import run_lowering
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.pointwise import (
     MAXIMUM,
@@ -30,7 +27,6 @@ from hybrid_lab.ops.framework.signature import Signature
 __all__ = [
     "MAXIMUM", "MINIMUM", "Adjoint", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element",
     "Elementwise", "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary",
-    "axis_of", "binary", "broadcast_shapes", "contiguous", "differentiate_lowering", "emit_lowering", "filled", "get",
-    "into", "ints", "is_scalar", "kept_shape", "known_shape", "printed", "reduced_axes", "run_lowering", "sample",
-    "scalar_as", "unary",
+    "axis_of", "binary", "broadcast_shapes", "contiguous", "filled", "get", "into", "ints", "is_scalar", "kept_shape",
+    "known_shape", "printed", "reduced_axes", "sample", "scalar_as", "unary",
 ]  # fmt: skip

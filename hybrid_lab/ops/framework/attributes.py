@@ -171,11 +171,6 @@ def _union(options: list[Callable[[Any], Any]], optional: bool) -> Callable[[obj
     return parse
 
 
-def format_value(value: Any) -> str:
-    """The value as MXNet's files write it: "(3, 3)", "False", "1e-05", "None"."""
-    return str(value)
-
-
 class Field:
     """One attribute of a record: its name, type, parser and default."""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.run import apply_numpy
-from hybrid_lab.ops.framework.types import Array
 
 
 class Namespace:
@@ -74,9 +72,3 @@ class Arithmetic:
 
 #: F over raw NumPy arrays.
 F = Namespace(apply_numpy)
-
-
-def run_lowering(op: Operator, *inputs: Array | float, out: Any = None) -> Any:
-    """A record's `numpy` where it does what `lower` says, in the kernels of those operators."""
-    results = op.lower(F, *inputs)
-    return tuple(map(into, results, out or results)) if isinstance(results, tuple) else into(results, out)

@@ -88,6 +88,5 @@ def sample(
     return Sample(inputs, {**attributes, **(attrs or {})}, dtype, low, high, gradient, smooth)
 
 
-def ints(shape: tuple[int, ...], low: int = 0, high: int = 10, dtype: str = "float32") -> Ints:
-    """Whole numbers in [low, high) stored as `dtype`, for indices and labels."""
-    return Ints(shape, low, high, dtype)
+#: `ints((3, 4), 0, 5)`: whole numbers in [0, 5).
+ints = Ints

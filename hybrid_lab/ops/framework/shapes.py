@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework.attributes import Axis, Shape
-from hybrid_lab.ops.framework.types import PartialShape
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:
@@ -61,6 +61,12 @@ def known_shape(shape: PartialShape) -> Shape | None:
 def filled(shape: PartialShape, wanted: PartialShape) -> PartialShape:
     """For `complete`: `shape` if it is known, else `wanted` (which may be unknown as well)."""
     return wanted if shape is None or None in shape else shape
+
+
+def alike(shapes: PartialShapes) -> PartialShapes:
+    """For `complete`: unknown shapes as the first one that is known."""
+    known = next((shape for shape in shapes if shape is not None and None not in shape), None)
+    return tuple(known if shape is None else shape for shape in shapes)
 
 
 def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:

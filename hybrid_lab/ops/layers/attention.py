@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, sample
+from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Shape
 

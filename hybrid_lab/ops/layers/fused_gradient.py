@@ -9,18 +9,8 @@ import numpy as np
 
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework import (
-    Elementwise,
-    Operator,
-    Pointwise,
-    Signature,
-    contiguous,
-    differentiate_lowering,
-    emit_lowering,
-    into,
-    kept_shape,
-    sample,
-)
+from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, contiguous, into, kept_shape, sample
+from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 

@@ -14,7 +14,6 @@ from hybrid_lab.ops.framework import (
     Operator,
     Signature,
     contiguous,
-    emit_lowering,
     filled,
     into,
     kept_shape,
@@ -22,6 +21,7 @@ from hybrid_lab.ops.framework import (
     sample,
 )
 from hybrid_lab.ops.framework.attributes import Axis
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import (
     Elements,
     Functions,

@@ -10,7 +10,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
-from hybrid_lab.ops.framework import Operator, Signature, axis_of, contiguous, emit_lowering, filled, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, axis_of, contiguous, filled, into, sample
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 

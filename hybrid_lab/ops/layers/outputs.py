@@ -12,7 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, emit_lowering, into, ints, known_shape, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, into, ints, known_shape, sample
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 

@@ -265,6 +265,18 @@ def gradient_samples(*like: str) -> list[Any]:
 _SAMPLED = {"y": ("max",), "data": ("avg", "sum")}
 
 
+def _without_padding(windows: Windows, total: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """`out`, filled with what `total`, as far as windows reach, has inside of the padding; without padding they are
+    one.
+    """
+    if windows.padded:
+        source, target = windows.inside()
+        if any(part.stop < size for part, size in zip(target, out.shape[2:], strict=True)):
+            out.fill(0)
+        np.copyto(out[everywhere(target)], total[everywhere(source)])
+    return out
+
+
 class MaxPoolGrad(Pooled, name="_max_pool_grad"):
     """The gradient of max pooling: dy goes to the first maximum of each window.
 
@@ -307,12 +319,7 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
                 np.copyto(target, share)
             else:
                 target += share
-        if windows.padded:
-            source, target_part = windows.inside()
-            if any(part.stop < size for part, size in zip(target_part, data.shape[2:], strict=True)):
-                out.fill(0)
-            np.copyto(out[everywhere(target_part)], total[everywhere(source)])
-        return out
+        return _without_padding(windows, total, out)
 
     def lower(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor) -> Tensor:
         # Not by comparing data with y: kernels of their own round each in their way.
@@ -387,12 +394,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
         total.fill(0)
         for where in windows.places():
             total[everywhere(where)] += dy
-        if windows.padded:
-            source, target = windows.inside()
-            if any(part.stop < size for part, size in zip(target, data.shape[2:], strict=True)):
-                out.fill(0)
-            np.copyto(out[everywhere(target)], total[everywhere(source)])
-        return out
+        return _without_padding(windows, total, out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:

@@ -7,15 +7,8 @@ import math
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import (
-    Element,
-    Operator,
-    differentiate_lowering,
-    emit_lowering,
-    into,
-    run_lowering,
-    sample,
-)
+from hybrid_lab.ops.framework import Element, Operator, into, sample
+from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.linalg.linalg import gradients_of_product

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, into, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, Signature, into, sample
+from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
 from hybrid_lab.ops.linalg.linalg_products import TriangularOperand, flip, matrices, square, triangle

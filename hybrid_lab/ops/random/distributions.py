@@ -21,6 +21,7 @@ from hybrid_lab.ops.elementwise.special import log_gamma
 from hybrid_lab.ops.framework import Operator, Pointwise, Sample, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Tensor
+from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, Arrays, PartialShape, PartialShapes, Shapes
 from hybrid_lab.ops.kernels import philox
 from hybrid_lab.ops.random.random import refuse_attributes
@@ -232,8 +233,7 @@ class _PerElement(_Distribution):
         return cls.parameters, False
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
-        known = next((item for item in shapes if item is not None and None not in item), None)
-        return tuple(known if item is None else item for item in shapes)
+        return alike(shapes)
 
     def infer_shape(self, *shapes: Shape) -> Shape:
         if any(item != shapes[0] for item in shapes):

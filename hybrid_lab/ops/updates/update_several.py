@@ -14,7 +14,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, sample
+from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.run import run_kernel

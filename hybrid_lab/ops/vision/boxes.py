@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, Signature, emit_lowering, into, ints, run_lowering, sample
+from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
@@ -155,7 +156,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     def numpy(self, data: Array, out: Outs = None) -> tuple[Array | None, ...]:
         rows, count = data.reshape(prod(data.shape[:-2]), *data.shape[-2:]), data.shape[-2]
         if self.topk == 0:
-            result, record = rows, np.arange(len(rows) * count).reshape(len(rows), count)
+            result, record = rows.copy(), np.arange(len(rows) * count).reshape(len(rows), count)
         else:
             kept, found = self._suppressed(rows)
             place = np.where(found, kept, 0)
@@ -166,12 +167,7 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
             result[:, :steps] = np.where(found[..., None], self._converted(taken), -1)
             record[:, :steps] = np.where(found, place + np.arange(len(rows))[:, None] * count, -1)
         made = result.reshape(data.shape), record.reshape(*data.shape[:-1], 1)
-        if out is None:
-            return made[0].copy(), made[1].astype(data.dtype)
-        for target, item in zip(out, made, strict=True):
-            if target is not None:
-                np.copyto(target, item, casting="unsafe")
-        return tuple(out)
+        return tuple(into(item, target, data.dtype) for item, target in zip(made, out or (None, None), strict=True))
 
     def _suppressed(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Per batch the numbers of the boxes that are left, best first; and where such a number is one.
@@ -301,7 +297,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
             scores[chosen[0], :, chosen[2]] = -np.inf
         shapes = self.infer_shape(data.shape)
         made = [item.reshape(shape).astype(data.dtype) for item, shape in zip((first, second), shapes, strict=True)]
-        return tuple(made) if out is None else tuple(map(into, made, out))
+        return tuple(map(into, made, out or (None, None)))
 
 
 class BoxEncode(Operator, name="_contrib_box_encode"):
@@ -347,13 +343,8 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
             growth = np.log(size / anchor_size)
             target = (np.concatenate([offset, growth], axis=-1) - means) / stds
         positive = (samples > 0.5)[..., None]
-        made = np.where(positive, target, 0).astype(anchors.dtype), np.broadcast_to(positive, target.shape)
-        if out is None:
-            return made[0], made[1].astype(anchors.dtype)
-        for target_memory, item in zip(out, made, strict=True):
-            if target_memory is not None:
-                np.copyto(target_memory, item)
-        return tuple(out)
+        made = np.where(positive, target, 0), np.broadcast_to(positive, target.shape)
+        return tuple(into(item, memory, anchors.dtype) for item, memory in zip(made, out or (None, None), strict=True))
 
     def lower(
         self, F: Functions, samples: Tensor, matches: Tensor, anchors: Tensor, refs: Tensor, means: Tensor, stds: Tensor

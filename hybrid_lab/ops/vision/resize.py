@@ -315,23 +315,18 @@ class UpSampling(_Repeating, name="UpSampling"):
             raise AttributeSpecError("UpSampling: sample_type='bilinear' needs num_filter, the number of channels")
 
     @property
-    def transposed(self) -> dict[str, Any]:
-        """The attributes of the Deconvolution that bilinear means."""
-        step = self.scale
-        kernel, pad = 2 * step - step % 2, step // 2
-        return {
-            "kernel": (kernel, kernel),
-            "stride": (step, step),
-            "pad": (pad, pad),
-            "num_filter": self.num_filter,
-            "num_group": self.num_filter,
-            "no_bias": True,
-        }
+    def transposed(self) -> Operator:
+        """The Deconvolution that bilinear means."""
+        kernel, pad = 2 * self.scale - self.scale % 2, self.scale // 2
+        return get("Deconvolution").bind(
+            kernel=(kernel, kernel), stride=(self.scale, self.scale), pad=(pad, pad), num_filter=self.num_filter,
+            num_group=self.num_filter, no_bias=True,
+        )  # fmt: skip
 
     def complete(self, *data: PartialShape) -> PartialShapes:
         if self.sample_type == "nearest" or len(data) != 2:
             return data
-        return get("Deconvolution").bind(**self.transposed).complete(*data)
+        return self.transposed.complete(*data)
 
     def infer_shape(self, *data: Shape) -> Shape:
         for shape in data:
@@ -339,7 +334,7 @@ class UpSampling(_Repeating, name="UpSampling"):
         if self.sample_type == "bilinear":
             if len(data) != 2:
                 raise ShapeError(f"UpSampling: bilinear takes data and weight, not {len(data)} inputs")
-            return get("Deconvolution").bind(**self.transposed).infer_shape(*data)
+            return self.transposed.infer_shape(*data)
         channels = [shape[1] for shape in data]
         if any(shape[0] != data[0][0] for shape in data) or (
             self.multi_input_mode == "sum" and any(each != channels[0] for each in channels)
@@ -350,7 +345,7 @@ class UpSampling(_Repeating, name="UpSampling"):
 
     def numpy(self, *data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if self.sample_type == "bilinear":
-            op: Any = get("Deconvolution").bind(**self.transposed)
+            op: Any = self.transposed
             return op.numpy(*data, out=out, scratch=scratch)
         shape = self.infer_shape(*(item.shape for item in data))
         if out is None or not out.flags.c_contiguous:
@@ -388,12 +383,12 @@ class UpSampling(_Repeating, name="UpSampling"):
     def lower(self, F: Functions, *data: Tensor) -> Tensor:
         if self.sample_type == "nearest":
             raise Unmappable("UpSampling: sample_type='nearest'")
-        return F.Deconvolution(*data, **self.transposed)
+        return F.Deconvolution(*data, **self.transposed.written)
 
     def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         *data, y, dy = values
         if self.sample_type == "bilinear":
-            return get("Deconvolution").bind(**self.transposed).grad(F, *data, y, dy)
+            return self.transposed.grad(F, *data, y, dy)
         return tuple(
             F._up_sampling_grad(dy, *data, index=index, scale=self.scale, multi_input_mode=self.multi_input_mode)
             if wanted is None or wanted[index]
@@ -404,7 +399,7 @@ class UpSampling(_Repeating, name="UpSampling"):
     def onnx(self, g: OnnxGraph, *data: str) -> str:
         shapes = tuple(map(g.shape, data))
         if self.sample_type == "bilinear":
-            return get("Deconvolution").bind(**self.transposed).onnx(g, *data)
+            return self.transposed.onnx(g, *data)
         wanted = self.target(shapes)
         parts = []
         for item, shape in zip(data, shapes, strict=True):

@@ -8,16 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import (
-    Adjoint,
-    Operator,
-    differentiate_lowering,
-    emit_lowering,
-    into,
-    run_lowering,
-    sample,
-)
+from hybrid_lab.ops.framework import Adjoint, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter

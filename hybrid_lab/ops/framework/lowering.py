@@ -1,0 +1,128 @@
+"""Members of a record that follow from its `lower`: the NumPy kernel, the ONNX form, the gradient.
+
+    numpy, onnx, grad = run_lowering, emit_lowering, differentiate_lowering
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.namespace import Arithmetic, F, Namespace
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
+from hybrid_lab.ops.framework.run import run_gradient
+from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs
+
+
+def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
+    """A record's `numpy`: the kernels of the operators that `lower` names."""
+    results = op.lower(F, *inputs)
+    if not isinstance(results, tuple):
+        return into(results, out)  # type: ignore[arg-type]
+    return results if out is None else tuple(map(into, results, out))
+
+
+# -- ONNX ------------------------------------------------------------------------------------------------------
+
+
+def emit_lowering(op: Operator, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
+    """A record's `onnx` where ONNX has no operator of its own for what `lower` says."""
+
+    def name_of(operand: object) -> object:
+        if isinstance(operand, np.ndarray):
+            return g.const(operand, operand.dtype)
+        return operand.name if isinstance(operand, _Emitted) else operand
+
+    def apply(part: Operator, operands: Sequence[object]) -> _Emitted | tuple[_Emitted, ...]:
+        names = g.emit(part, [name_of(item) for item in operands])
+        values = tuple(_Emitted(F, g, name) for name in names[: part.signature.visible])
+        return values if len(values) > 1 else values[0]
+
+    F = Namespace(apply)
+    rule: Callable[..., Any] = op.lower
+    results = rule(F, *(_Emitted(F, g, name) for name in inputs))
+    return tuple(item.name for item in (results if isinstance(results, tuple) else (results,)))
+
+
+class _Emitted(Arithmetic):
+    """A value of the ONNX graph in the hands of a lowering."""
+
+    def __init__(self, F: Namespace, g: OnnxGraph, name: str):
+        self.F, self.g, self.name = F, g, name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.g.shape(self.name)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.g.dtype(self.name)
+
+
+# -- gradients -------------------------------------------------------------------------------------------------
+
+
+def differentiate_lowering(op: Operator, F: Functions, *values: Any) -> Gradients:
+    """A record's `grad`, for operators that are differentiated rarely: runs the lowering, which may use operators with
+    one output, under `F` and goes back through its steps.
+    """
+    count = len(values) - op.signature.outputs - op.signature.visible
+    inputs, douts = values[:count], values[count + op.signature.outputs :]
+    recorder = _Recorder(F)
+    leaves = [_Step(recorder, value) for value in inputs]
+    rule: Callable[..., Any] = op.lower
+    results = rule(recorder, *leaves)
+    results = results if isinstance(results, tuple) else (results,)
+    totals: dict[_Step, Any] = {}
+    for step, dout in zip(results, douts, strict=True):
+        if dout is not None:
+            totals[step] = totals[step] + dout if step in totals else dout
+    for step in reversed(recorder.steps):
+        if step not in totals or not step.op.differentiable:
+            continue
+        operands = [item.value if isinstance(item, _Step) else item for item in step.inputs]
+        gradients = run_gradient(step.op, F, operands, [step.value], [totals.pop(step)])
+        for item, gradient in zip(step.inputs, gradients, strict=True):
+            if isinstance(item, _Step) and gradient is not None:
+                totals[item] = totals[item] + gradient if item in totals else gradient
+    return tuple(totals.get(leaf) for leaf in leaves)
+
+
+class _Recorder:
+    """F for a lowering: computes with the given F and keeps the steps."""
+
+    def __init__(self, F: Functions):
+        self.F = F
+        self.steps: list[Any] = []
+
+    def __getattr__(self, name: str) -> Callable[..., _Step]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        record, function = get(name), getattr(self.F, name)
+
+        def call(*inputs: Any, **attributes: Any) -> _Step:
+            values = [item.value if isinstance(item, _Step) else item for item in inputs]
+            step = _Step(self, function(*values, **attributes), record.bind(**attributes), inputs)
+            self.steps.append(step)
+            return step
+
+        return call
+
+
+class _Step(Arithmetic):
+    """A value of the lowering, with the call that made it."""
+
+    def __init__(self, recorder: _Recorder, value: Tensor, op: Operator | None = None, inputs: tuple[Any, ...] = ()):
+        self.F, self.value, self.op, self.inputs = recorder, value, op, inputs
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
