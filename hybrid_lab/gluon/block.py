@@ -103,7 +103,7 @@ class Block:
         return type(self).__name__.lower()
 
     def __repr__(self) -> str:
-        lines = (f"  ({key}): {_indent(repr(block), 2)}" for key, block in self._children.items())
+        lines = (f"  ({key}): {_indented(block)}" for key, block in self._children.items())
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
     def _repr_html_(self) -> str:
@@ -397,12 +397,22 @@ class Block:
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def register_forward_pre_hook(self, hook: Callable[[Block, tuple[object, ...]], object]) -> HookHandle:
-        """Call `hook(block, inputs)` before each forward; `handle.detach()` ends that."""
-        return HookHandle().attach(self._forward_pre_hooks, hook)
+        """Call `hook(block, inputs)` before each forward; `handle.detach()` ends that.
+
+        A HybridBlock does not call it where it runs inside the graph of another Block.
+        """
+        handle = HookHandle().attach(self._forward_pre_hooks, hook)
+        self._hooked()
+        return handle
 
     def register_forward_hook(self, hook: Callable[[Block, tuple[object, ...], object], object]) -> HookHandle:
-        """Call `hook(block, inputs, outputs)` after each forward; `handle.detach()` ends that."""
-        return HookHandle().attach(self._forward_hooks, hook)
+        """Call `hook(block, inputs, outputs)` after each forward, as `register_forward_pre_hook` does before it."""
+        handle = HookHandle().attach(self._forward_hooks, hook)
+        self._hooked()
+        return handle
+
+    def _hooked(self) -> None:
+        """The Block got a hook; a HybridBlock warns if the hook will not run."""
 
     def apply(self, fn: Callable[[Block], object]) -> Block:
         """Call `fn(block)` for every block below, then for this one. Returns this block."""
@@ -458,6 +468,5 @@ def _blocks_in(value: object) -> Iterator[Block]:
             yield from _blocks_in(each)
 
 
-def _indent(text: str, spaces: int) -> str:
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line for line in rest)])
+def _indented(block: Block) -> str:
+    return repr(block).replace("\n", "\n  ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.block import Block, check_active, check_switch
-from hybrid_lab.gluon.hooks import HookHandle
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
@@ -328,19 +327,8 @@ class HybridBlock(Block):
             raise hybridize_error("HL181", block=self.name, child=name or "new child", type=type(block).__name__)
         super().register_child(block, name)
 
-    def register_forward_pre_hook(self, hook: Callable[[Block, tuple[object, ...]], object]) -> HookHandle:
-        """Call `hook(block, inputs)` before each forward, but not where this block runs inside another one's graph."""
-        handle = super().register_forward_pre_hook(hook)
+    def _hooked(self) -> None:
         self._graphs.tell_of_hooks()
-        return handle
-
-    def register_forward_hook(self, hook: Callable[[Block, tuple[object, ...], object], object]) -> HookHandle:
-        """Call `hook(block, inputs, outputs)` after each forward, but not where this block runs inside another one's
-        graph.
-        """
-        handle = super().register_forward_hook(hook)
-        self._graphs.tell_of_hooks()
-        return handle
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Symbol):

@@ -11,7 +11,16 @@ from hybrid_lab.symbol import tracing
 
 from ..nn.conv import window
 from ..nn.registry import layer
-from ..rnn.cell import ElmanStep, GatedCell, GRUStep, HybridRecurrentCell, LSTMStep, RecurrentCell, StateInfo
+from ..rnn.cell import (
+    ElmanStep,
+    GatedCell,
+    GRUStep,
+    HybridRecurrentCell,
+    LSTMStep,
+    RecurrentCell,
+    StateInfo,
+    Unrolling,
+)
 from ..rnn.modifier import ModifierCell
 from ..rnn.sequence import functions_of, masked, merged, steps_of
 
@@ -83,22 +92,14 @@ class VariationalDropoutCell(ModifierCell):
         output, states = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, x), states)
         return self._dropped(F, "outputs", self.drop_outputs, output), states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Tensor] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Tensor | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """See RecurrentCell.unroll. Inputs and outputs are dropped as whole sequences where no state is."""
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        """Inputs and outputs are dropped as whole sequences where no state is dropped."""
+        length, inputs, begin_state, layout, merge_outputs, valid_length = call
         if self.drop_states:
             try:
-                return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+                return super()._unroll(call)
             finally:
                 self.reset()
-        self.reset()
         axes = (layout.index("T"),)
         whole = merged(inputs, layout)
         F = functions_of(whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 StateInfo = dict[str, Any]
+
+
+class Unrolling(NamedTuple):
+    """The arguments of `RecurrentCell.unroll`."""
+
+    length: int
+    inputs: Any
+    begin_state: list[Tensor] | None = None
+    layout: str = "NTC"
+    merge_outputs: bool | None = None
+    valid_length: Tensor | None = None
 
 
 class RecurrentCell(Block):
@@ -83,6 +94,11 @@ class RecurrentCell(Block):
         valid_length : (N,) lengths of the sequences; outputs behind a sequence's end are 0 and its states stay
         """
         self.reset()
+        return self._unroll(Unrolling(length, inputs, begin_state, layout, merge_outputs, valid_length))
+
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        """`unroll` after `reset`; subclasses override it."""
+        length, inputs, begin_state, layout, merge_outputs, valid_length = call
         steps = steps_of(length, inputs, layout)
         states = self._beginning(begin_state, steps)
         outputs, history = [], []

@@ -11,7 +11,7 @@ from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.symbol import tracing
 
 from ..nn.registry import layer
-from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo
+from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo, Unrolling
 from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
 
 if TYPE_CHECKING:
@@ -44,22 +44,13 @@ class DropoutCell(HybridRecurrentCell):
             inputs = F.Dropout(inputs, p=self._rate, axes=self._axes, name="fwd")
         return inputs, list(states)
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Tensor] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Tensor | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """See RecurrentCell.unroll."""
-        self.reset()
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        length, inputs, begin_state, layout, merge_outputs, valid_length = call
         if merge_outputs is not None:
             inputs = merged(inputs, layout) if merge_outputs else steps_of(length, inputs, layout)
         if is_tensor(inputs):
             return self.hybrid_forward(functions_of(inputs), inputs, begin_state or [])
-        return super().unroll(length, inputs, begin_state or [], layout, merge_outputs)
+        return super()._unroll(Unrolling(length, inputs, begin_state or [], layout, merge_outputs))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
@@ -152,10 +143,9 @@ class ZoneoutCell(ModifierCell):
             object.__setattr__(self, "_previous", output)
         return output, after
 
-    def unroll(self, *args: Any, **kwargs: Any) -> tuple[Any, list[Tensor]]:
-        """See RecurrentCell.unroll."""
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
         try:
-            return super().unroll(*args, **kwargs)
+            return super()._unroll(call)
         finally:
             self.reset()
 
@@ -176,20 +166,9 @@ class ResidualCell(ModifierCell):
         output, states = self.base_cell(inputs, states)
         return output + inputs, states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Tensor] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Tensor | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """See RecurrentCell.unroll."""
-        self.reset()
-        outputs, states = self._unmodified(
-            lambda: self.base_cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        )
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        outputs, states = self._unmodified(lambda: self.base_cell.unroll(*call))
+        length, inputs, layout, valid_length = call.length, call.inputs, call.layout, call.valid_length
         if is_tensor(outputs):
             whole = merged(inputs, layout)
             return outputs + (whole if valid_length is None else masked(whole, valid_length, layout)), states
@@ -215,17 +194,9 @@ class BidirectionalCell(CellOfCells, HybridRecurrentCell):
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError("a BidirectionalCell cannot be stepped; call unroll(length, inputs)")
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Tensor] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Tensor | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """See RecurrentCell.unroll. With lengths, the backward cell begins at the end of each sequence."""
-        self.reset()
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        """With lengths, the backward cell begins at the end of each sequence."""
+        length, inputs, begin_state, layout, merge_outputs, valid_length = call
         steps = steps_of(length, inputs, layout)
         states = self._beginning(begin_state, steps)
         forwards, turned = self._cells

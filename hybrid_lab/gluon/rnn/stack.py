@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..nn.registry import layer
-from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell
+from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, Unrolling
 from .sequence import steps_of
 
 if TYPE_CHECKING:
@@ -42,17 +42,9 @@ class _Stack(CellOfCells):
             after.extend(new)
         return inputs, after
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Tensor] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Tensor | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """Each cell runs over the whole sequence before the next one does. See RecurrentCell.unroll."""
-        self.reset()
+    def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
+        """Each cell runs over the whole sequence before the next one does."""
+        length, inputs, begin_state, layout, merge_outputs, valid_length = call
         first = steps_of(length, inputs, layout)[0] if begin_state is None else None
         states = self.zero_state(first) if begin_state is None else list(begin_state)
         after = []
