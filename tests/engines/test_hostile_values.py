@@ -6,6 +6,7 @@ and max pooling, selects on every engine.
 
 from __future__ import annotations
 
+import itertools
 from importlib.util import find_spec
 from typing import Any
 
@@ -193,3 +194,33 @@ def test_recurrent_layers_in_prediction(kind: Any, value: float, engine: str):
     layer.hybridize(engine=engine)
     for _ in range(3):  # weights are packed after the first call
         np.testing.assert_array_equal(kinds(layer(x).asnumpy()), kinds(eager))
+
+
+_SPECIAL = [0.0, 1e4, np.inf, -np.inf, np.nan]
+#: Every row of three of them and a 1.
+ROWS = np.array([[*row, 1.0] for row in itertools.combinations_with_replacement(_SPECIAL, 3)])
+
+
+@each_engine
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda F, x: F.softmax(x),
+        lambda F, x: F.softmax(x, temperature=0.5),
+        lambda F, x: F.softmax(F.transpose(x), axis=0),
+        lambda F, x: F.softmin(x),
+        lambda F, x: F.log_softmax(x),
+        lambda F, x: F.log_softmax(x, dtype="float64"),
+        lambda F, x: F.SoftmaxActivation(x),
+        lambda F, x: F.SoftmaxOutput(x, F.sum(F.zeros_like(x), axis=1)),
+        lambda F, x: F.softmax_cross_entropy(x, F.sum(F.zeros_like(x), axis=1)),
+        *[
+            lambda F, x, n=n: F.softmax(x, F.cast(F.sum(F.zeros_like(x), axis=1) + n, dtype="int32"), use_length=True)
+            for n in (0, 1, 3)
+        ],
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_softmax_of_special_rows(function, dtype, engine):
+    check(Function(function), [ROWS.astype(dtype)], [0], engine)

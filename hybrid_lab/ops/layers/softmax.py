@@ -211,7 +211,16 @@ class LogSoftmax(_SoftmaxLike, name="log_softmax"):
         return shifted - F.log(F.sum(F.exp(shifted), axis=self.axis, keepdims=True))
 
     def onnx(self, g: OnnxGraph, x: str) -> str:
-        return g.LogSoftmax(self._emit_scaled(g, x), axis=self.axis)
+        return _emit_log_softmax(g, self._emit_scaled(g, x), self.axis, g.shape(x), g.dtype(x))
+
+
+def _emit_log_softmax(g: OnnxGraph, x: str, axis: int, shape: tuple[int, ...], dtype: np.dtype) -> str:
+    """The nodes of log_softmax. ONNX Runtime's own node gives -inf in float64 where a row holds NaN or infinities."""
+    if dtype != np.float64:
+        return g.LogSoftmax(x, axis=axis)
+    axis %= len(shape)
+    shifted = g.Sub(x, g.ReduceMax(x, axes=[axis], keepdims=1))
+    return g.Sub(shifted, g.Log(g.ReduceSum(g.Exp(shifted), g.const([axis], "int64"), keepdims=1)))
 
 
 _SHARED = ("axis", "temperature", "dtype", "use_length")
@@ -300,9 +309,11 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         shape = g.shape(data)
         axis = self.axis % len(shape)
         steps = g.const(np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - 1 - axis)), "int64")
-        inside = g.Less(steps, g.Unsqueeze(g.cast(length, "int64"), g.const([axis], "int64")))
-        lowest = g.const(np.finfo(dtype).min, dtype)
-        masked = g.declare(g.Where(inside, wide, lowest), shape, dtype)
+        ends = g.Unsqueeze(g.cast(length, "int64"), g.const([axis], "int64"))
+        inside = g.Less(steps, ends)
+        # A vector of no elements keeps its numbers for the quotient, as in NumPy.
+        kept = g.Or(inside, g.Less(ends, g.const(1, "int64")))
+        masked = g.declare(g.Where(kept, wide, g.const(-np.inf, dtype)), shape, dtype)
         return g.Where(inside, self.plain().onnx(g, masked), g.const(0, dtype))
 
 
@@ -340,7 +351,8 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
 
     def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         places = g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64"))
-        picked = g.GatherElements(g.LogSoftmax(data, axis=1), places, axis=1)
+        logarithms = _emit_log_softmax(g, data, 1, g.shape(data), g.dtype(data))
+        picked = g.GatherElements(logarithms, places, axis=1)
         return g.Neg(g.Reshape(g.ReduceSum(picked, keepdims=0), g.const([1], "int64")))
 
 
