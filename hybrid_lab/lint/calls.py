@@ -180,12 +180,10 @@ def _source_block(walk: Walk, cls: SourceClass, everything: list[Value]) -> Valu
     method = method or cls.find("forward")
     if method is None or not cls.hybrid:
         return tensor(single=False)
-    walk.quiet += 1
-    me = Value(Kind.SELF, ref=cls)
+    arguments = [Value(Kind.SELF, ref=cls), *operators, *everything]
     parameters = {name: tensor(name, depends=False) for name in cls.parameters}
-    result = call_function(walk, method, [me, *operators, *everything], parameters)
-    walk.quiet -= 1
-    return _as_output(result)
+    with walk.quietly():
+        return _as_output(call_function(walk, method, arguments, parameters))
 
 
 def _as_output(value: Value) -> Value:

@@ -22,9 +22,8 @@ def check_class(walk: Walk, cls: SourceClass) -> None:
     forward = cls.own_methods.get("forward")
     walk.style = "hybrid_forward" if inherited is not None else "forward"
     walk.operators = None
-    walk.frames.append(Frame(None, cls.module, cls.source, {}, owner=cls))
-    walk.look(cls.node)
-    walk.frames.pop()
+    with walk.inside(Frame(None, cls.module, cls.source, {}, owner=cls)):
+        walk.look(cls.node)
     if cls_hybrid is not None:
         walk_method(walk, cls, cls_hybrid, takes_operators=True)
     elif inherited is None and forward is not None:
@@ -48,32 +47,27 @@ def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators:
         env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
     if arguments.kwarg:
         env[arguments.kwarg.arg] = Value(Kind.MAPPING, element=tensor(arguments.kwarg.arg, depends=False))
-    walk.frames.append(Frame(method, method.module, method.source, env, closure=method.closure, owner=cls))
-    run(walk, getattr(method.node, "body", ()))
-    walk.look(method.node)
-    walk.frames.pop()
+    with walk.inside(Frame(method, method.module, method.source, env, closure=method.closure, owner=cls)):
+        run(walk, getattr(method.node, "body", ()))
+        walk.look(method.node)
 
 
 def define(walk: Walk, module: Module) -> list[SourceClass]:
     """Find the names of a module, quietly; returns its classes, those inside functions too."""
     walk.classes = []
-    walk.quiet += 1
     frame = Frame(None, module, module.source, module.names)
-    walk.frames.append(frame)
-    try:
-        run(walk, module.source.tree.body)
-    except RecursionError:
-        del walk.frames[1:]  # an expression nested too deeply; what was learnt so far holds
-    # Branches replace the environment; what they found belongs to the module.
-    module.names.update(frame.env)
-    walk.frames.pop()
-    for function in _functions_with_classes(module.source.tree):
-        inner = Frame(Function(function, module.source, module), module, module.source, {})
-        inner.env.update({argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)})
-        walk.frames.append(inner)
-        run(walk, function.body)
-        walk.frames.pop()
-    walk.quiet -= 1
+    with walk.quietly():
+        try:
+            with walk.inside(frame):
+                run(walk, module.source.tree.body)
+        except RecursionError:
+            pass  # an expression nested too deeply; the names that were found so far are valid
+        # Branches replace the environment; what they found belongs to the module.
+        module.names.update(frame.env)
+        for function in _functions_with_classes(module.source.tree):
+            env = {argument.arg: OTHER for argument in ast.walk(function) if isinstance(argument, ast.arg)}
+            with walk.inside(Frame(Function(function, module.source, module), module, module.source, env)):
+                run(walk, function.body)
     return walk.classes
 
 

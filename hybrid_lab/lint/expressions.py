@@ -156,14 +156,12 @@ def _(node: ast.IfExp, walk: Walk) -> Value:
     env = dict(walk.frame.env)
     only_eager = eager_branch(walk, node.test)
     narrow(walk, node.test, True)
-    walk.quiet += only_eager is True
-    body = evaluate(walk, node.body)
-    walk.quiet -= only_eager is True
+    with walk.quietly(only_eager is True):
+        body = evaluate(walk, node.body)
     walk.frame.env = dict(env)
     narrow(walk, node.test, False)
-    walk.quiet += only_eager is False
-    orelse = evaluate(walk, node.orelse)
-    walk.quiet -= only_eager is False
+    with walk.quietly(only_eager is False):
+        orelse = evaluate(walk, node.orelse)
     walk.frame.env = env
     return join(body, orelse)
 

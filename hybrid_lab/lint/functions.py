@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
+from functools import reduce
 
 from .classes import Attribute, Frame, Function, SourceClass, positional_arguments
 from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
@@ -51,17 +52,11 @@ def enter(
         closure=function.closure,
         owner=function.owner or walk.frame.owner,
     )
-    walk.frames.append(frame)
-    if isinstance(function.node, ast.Lambda):
-        result = evaluate(walk, function.node.body)
-    else:
+    with walk.inside(frame):
+        if isinstance(function.node, ast.Lambda):
+            return evaluate(walk, function.node.body)
         run(walk, function.node.body)
-        returned = [value for _, value, _ in frame.returns]
-        result = returned[0] if returned else NONE
-        for value in returned[1:]:
-            result = join(result, value)
-    walk.frames.pop()
-    return result
+    return reduce(join, [value for _, value, _ in frame.returns] or [NONE])
 
 
 def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:
@@ -107,25 +102,27 @@ def construct(walk: Walk, cls: SourceClass) -> None:
     if cls.constructed:
         return
     cls.constructed = True
-    walk.quiet += 1
     outer, walk.constructing = walk.constructing, cls
-    for base in reversed(list(cls.mro())):
-        walk.frames.append(Frame(None, base.module, base.source, {}, owner=base))
-        for statement in base.node.body:
-            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
-                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                value = evaluate(walk, statement.value)
-                for target in targets:
-                    if isinstance(target, ast.Name):
-                        cls.attributes[target.id] = Attribute(target.id, value, statement)
-        walk.frames.pop()
-    init = cls.find("__init__")
-    if init is not None:
-        walk.frames.append(Frame(None, init.module, init.source, {}, owner=cls))
-        enter(walk, init, [], {}, Value(Kind.SELF, ref=cls))
-        walk.frames.pop()
+    with walk.quietly():
+        for base in reversed(list(cls.mro())):
+            with walk.inside(Frame(None, base.module, base.source, {}, owner=base)):
+                for statement in base.node.body:
+                    _class_attribute(walk, cls, statement)
+        init = cls.find("__init__")
+        if init is not None:
+            with walk.inside(Frame(None, init.module, init.source, {}, owner=cls)):
+                enter(walk, init, [], {}, Value(Kind.SELF, ref=cls))
     walk.constructing = outer
-    walk.quiet -= 1
+
+
+def _class_attribute(walk: Walk, cls: SourceClass, statement: ast.stmt) -> None:
+    """Note the names that a statement in the body of a class assigns."""
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        value = evaluate(walk, statement.value)
+        for target in targets:
+            if isinstance(target, ast.Name):
+                cls.attributes[target.id] = Attribute(target.id, value, statement)
 
 
 def keep_children(walk: Walk, values: list[Value]) -> None:

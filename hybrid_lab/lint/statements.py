@@ -86,10 +86,14 @@ def _(node: ast.If, walk: Walk) -> bool:
     frame.varying = varying or test.kind is Kind.MODE
     before = dict(frame.env)
     only_eager = eager_branch(walk, node.test)
-    reached_body = _branch(walk, node.body, node.test, True, quiet=only_eager is True)
+    with walk.quietly(only_eager is True):
+        narrow(walk, node.test, True)
+        reached_body = run(walk, node.body)
     after_body = frame.env
     frame.env = dict(before)
-    reached_else = _branch(walk, node.orelse, node.test, False, quiet=only_eager is False)
+    with walk.quietly(only_eager is False):
+        narrow(walk, node.test, False)
+        reached_else = run(walk, node.orelse)
     if reached_body and reached_else:
         frame.env = _joined(after_body, frame.env)
     elif reached_body:
@@ -97,14 +101,6 @@ def _(node: ast.If, walk: Walk) -> bool:
     # What follows a branch that has returned is decided by the same test.
     frame.varying = frame.varying if not (reached_body and reached_else) else varying
     return reached_body or reached_else
-
-
-def _branch(walk: Walk, body: list[ast.stmt], test: ast.expr, outcome: bool, quiet: bool) -> bool:
-    walk.quiet += quiet
-    narrow(walk, test, outcome)
-    reached = run(walk, body)
-    walk.quiet -= quiet
-    return reached
 
 
 @execute.register

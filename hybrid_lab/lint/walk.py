@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
@@ -107,6 +108,24 @@ class Walk:
     def frame(self) -> Frame:
         """The function being walked."""
         return self.frames[-1]
+
+    @contextmanager
+    def inside(self, frame: Frame) -> Iterator[None]:
+        """Walk with this frame as the innermost one."""
+        self.frames.append(frame)
+        try:
+            yield
+        finally:
+            self.frames.pop()
+
+    @contextmanager
+    def quietly(self, when: bool = True) -> Iterator[None]:
+        """Walk without letting the rules look."""
+        self.quiet += when
+        try:
+            yield
+        finally:
+            self.quiet -= when
 
     def look(self, node: ast.AST) -> None:
         """Let the rules look at a node whose parts have been evaluated."""
