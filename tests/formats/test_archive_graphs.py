@@ -217,3 +217,34 @@ def test_states_are_updated_and_read_in_the_order_of_the_code_whatever_order_a_f
         net.load_parameters(files[1])
     for found, expected in zip(trained(net), wanted, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+BODIES = {
+    "foreach": lambda F, child, x: F.contrib.foreach(lambda a, b: (child(a), b), F.expand_dims(x, axis=0), x)[0],
+    "while_loop": lambda F, child, x: F.contrib.while_loop(
+        lambda i, s: i < 1, lambda i, s: (child(s), (i + 1, s)), (F.zeros((1,)), x), max_iterations=1
+    )[0],
+    "cond": lambda F, child, x: F.contrib.cond(F.sum(x) > 0, lambda: child(x), lambda: child(-x)),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("layer", ["Dense(4, flatten=False)", "BatchNorm()", "LayerNorm()", "PReLU()"])
+def test_a_model_opened_without_code_loads_what_it_saved_of_blocks_in_loops(layer, body, tmp_path):
+    class Net(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.child = eval(f"nn.{layer}")
+
+        def hybrid_forward(self, F, x):
+            return BODIES[body](F, self.child, x)
+
+    net, x = Net(), mx.nd.ones((3, 4))
+    net.initialize()
+    net.hybridize()
+    wanted = net(x)
+    net.save(tmp_path / "net")
+    opened = gluon.load(tmp_path / "net.hlab")
+    opened.save(tmp_path / "again")
+    opened.load(tmp_path / "again")
+    np.testing.assert_array_equal(opened(x).asnumpy(), wanted.asnumpy())

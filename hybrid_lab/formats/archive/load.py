@@ -239,5 +239,5 @@ class _Loading:
         if types is None:
             if access.style(block) == "2.x":
                 return None
-            types = tuple(((), "float32") for _ in range(saved.num_data))
+            types = ((None, None),) * saved.num_data
         return trace(block, saved.in_spec, types, bool(saved.observation.training), bool(saved.observation.recording))

@@ -47,8 +47,11 @@ def passing(net: Block) -> Iterator[list[HybridBlock]]:
 def trace(
     block: HybridBlock, spec: Spec, types: tuple[Any, ...], training: bool, recording: bool = False
 ) -> NeutralGraph:
-    """Trace the block's code and keep the graph with the block. Raises what the code raises."""
-    pairs = [(tuple(shape), dtype_of(dtype)) for shape, dtype in types]
+    """Trace the block's code and keep the graph with the block. Raises what the code raises.
+
+    types : (shape, dtype) of each input tensor, (None, None) where they are not known
+    """
+    pairs = [(None, None) if shape is None else (tuple(shape), dtype_of(dtype)) for shape, dtype in types]
     with Mode(recording, training):
         found = trace_block(block, spec, pairs, training)
     access.graphs(block).note(found)
