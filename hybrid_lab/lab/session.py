@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: progress(text, done, total)
 Progress = Callable[[str, int, int], None]
 
+#: Requests that may take seconds -> what the front end shows meanwhile.
+_SLOW = {"save": "saving", "reload": "loading", "open": "loading"}
 _NOTES_KEPT = 20
 
 
@@ -52,7 +54,9 @@ class Session:
     def answer(self, kind: str, body: messages.JsonObject, progress: Progress) -> Mapping[str, object]:
         """The reply's body. Raises RequestError, with code `failed` for errors in the user's or the system's terms."""
         try:
-            reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body, progress)
+            if kind in _SLOW:
+                progress(_SLOW[kind], 0, 0)
+            reply: Mapping[str, object] = getattr(self, f"_on_{kind}")(body)
             return reply
         except RequestError:
             raise
@@ -68,7 +72,7 @@ class Session:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _on_hello(self, body: messages.HelloRequest, progress: Progress) -> messages.HelloReply:
+    def _on_hello(self, body: messages.HelloRequest) -> messages.HelloReply:
         from hybrid_lab import engines
 
         return {
@@ -88,7 +92,7 @@ class Session:
         rows = [model_data(entry, len(self.findings(entry))) for entry in self.registry.refresh()]
         return {"models": rows, "busy": self._busy(), "notes": notes}
 
-    def _on_models(self, body: messages.EmptyRequest, progress: Progress) -> messages.ModelsReply:
+    def _on_models(self, body: messages.EmptyRequest) -> messages.ModelsReply:
         return self.models()
 
     def findings(self, entry: LiveModel) -> list[messages.Diagnostic]:
@@ -101,7 +105,7 @@ class Session:
             entry.lint, entry.lint_key = lint_model(net, name), key
         return merged(entry.lint, failures(net, name))
 
-    def _on_tree(self, body: messages.ModelRequest, progress: Progress) -> messages.TreeReply:
+    def _on_tree(self, body: messages.ModelRequest) -> messages.TreeReply:
         return self.tree(self.registry.get(body["model"]))
 
     def tree(self, entry: LiveModel) -> messages.TreeReply:
@@ -110,7 +114,7 @@ class Session:
         root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))
         return {"model": model_data(entry, len(findings)), "root": root}
 
-    def _on_graph(self, body: messages.GraphRequest, progress: Progress) -> messages.GraphReply:
+    def _on_graph(self, body: messages.GraphRequest) -> messages.GraphReply:
         entry = self.registry.get(body["model"])
         try:
             return graph_view(entry.block, body["path"], body["form"])
@@ -119,48 +123,45 @@ class Session:
                 "unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree."
             ) from None
 
-    def _on_findings(self, body: messages.ModelRequest, progress: Progress) -> messages.FindingsReply:
+    def _on_findings(self, body: messages.ModelRequest) -> messages.FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}
 
-    def _on_explain(self, body: messages.ModelRequest, progress: Progress) -> messages.ExplainReply:
+    def _on_explain(self, body: messages.ModelRequest) -> messages.ExplainReply:
         from hybrid_lab.insight import explain
 
         return {"text": str(explain(self.registry.get(body["model"]).block))}
 
-    def _on_lint(self, body: messages.LintRequest, progress: Progress) -> messages.LintReply:
+    def _on_lint(self, body: messages.LintRequest) -> messages.LintReply:
         return {"cells": lint_cells(body["cells"], body["only"])}
 
-    def _on_archives(self, body: messages.EmptyRequest, progress: Progress) -> messages.ArchivesReply:
+    def _on_archives(self, body: messages.EmptyRequest) -> messages.ArchivesReply:
         return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing()}
 
-    def _on_asset(self, body: messages.AssetRequest, progress: Progress) -> messages.AssetReply:
+    def _on_asset(self, body: messages.AssetRequest) -> messages.AssetReply:
         return {"name": body["name"], "text": asset(body["name"])}
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def _on_save(self, body: messages.SaveRequest, progress: Progress) -> messages.SaveReply:
-        progress("saving", 0, 0)
+    def _on_save(self, body: messages.SaveRequest) -> messages.SaveReply:
         reply = actions.save(self.registry.get(body["model"]), body["file"], body["overwrite"])
         self._changed()
         return reply
 
-    def _on_reload(self, body: messages.ReloadRequest, progress: Progress) -> messages.ReloadReply:
-        progress("loading", 0, 0)
+    def _on_reload(self, body: messages.ReloadRequest) -> messages.ReloadReply:
         entry = self.registry.get(body["model"])
         reply = actions.reload(entry, body["file"], body["graphs"])
         entry.revision += 1
         self._changed()
         return reply
 
-    def _on_undo(self, body: messages.UndoRequest, progress: Progress) -> messages.UndoReply:
+    def _on_undo(self, body: messages.UndoRequest) -> messages.UndoReply:
         entry = self.registry.get(body["model"])
         reply = actions.undo(entry, body["undo"])
         entry.revision += 1
         self._changed()
         return reply
 
-    def _on_open(self, body: messages.OpenRequest, progress: Progress) -> messages.OpenReply:
-        progress("loading", 0, 0)
+    def _on_open(self, body: messages.OpenRequest) -> messages.OpenReply:
         name = body["name"]
         net, path = actions.open_archive(body["file"], name, body["replace"], self._namespace())
         entry = next(entry for entry in self.registry.refresh() if entry.reference() is net)
