@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.torch_kernels.rules import Kernel, needs, rule, shape_of
@@ -33,8 +35,8 @@ def split_weights(op: RNN | RNNGrad, vector: Tensor, width: int) -> list[dict[st
     return weights
 
 
-def _order(steps: int, direction: int) -> range:
-    return range(steps - 1, -1, -1) if direction else range(steps)
+def _order(steps: int, reverse: bool) -> range:
+    return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
 @rule("RNN")
@@ -61,7 +63,7 @@ def _lstm(torch: ModuleType, node: Node, op: RNN) -> Kernel:
                 h, c = state[place], cell[place]
                 recurrent = w["wh"].t().contiguous()
                 rows = [gates[place].unbind(0), cells[place].unbind(0), y.unbind(0)]
-                for t in _order(steps, direction):
+                for t in _order(steps, direction == 1):
                     step, now, out = (item[t] for item in rows)
                     step.addmm_(h, recurrent)
                     i, f, g, o = step.split(hidden, 1)
@@ -84,83 +86,108 @@ def _lstm(torch: ModuleType, node: Node, op: RNN) -> Kernel:
     return kernel
 
 
+@dataclass(frozen=True)
+class LayerBackward:
+    """What the backward of one layer in one direction reads and writes. N : batch, H : hidden size, T : steps
+
+    place : number of the layer and direction; reverse : from the last step to the first
+    below, output : what the layer read, and its output in this direction, (T, N, H)
+    h, c : the first states, (N, H)
+    dy : the gradient of the output
+    dh, dc : gradients of the final states, to be overwritten by those of the first states
+    weights, dweights : the weights wx, wh, bx and bh, and where their gradients go
+    """
+
+    place: int
+    reverse: bool
+    below: Tensor
+    output: Tensor
+    h: Tensor
+    c: Tensor
+    dy: Tensor
+    dh: Tensor
+    dc: Tensor
+    weights: dict[str, Tensor]
+    dweights: dict[str, Tensor]
+
+
+def backward_of_layers(
+    torch: ModuleType,
+    op: RNNGrad,
+    operands: tuple[Tensor, ...],
+    lower: Tensor | tuple[()],
+    heads: Sequence[Tensor],
+    backward: Callable[[LayerBackward], Tensor],
+) -> tuple[Tensor, ...]:
+    """The gradients of an LSTM's inputs.
+
+    operands : x, the packed weights, the first states h and c, the output
+    lower : outputs of the layers below the last; heads : gradients of the outputs that `op.heads` marks
+    backward : runs one layer in one direction and returns the gradient of what it read
+    """
+    x, vector, state, cell, y = operands
+    weights, dvector = split_weights(op, vector, x.shape[2]), torch.empty_like(vector)
+    dweights = split_weights(op, dvector, x.shape[2])
+    given = iter(heads)
+    dy, dstate, dcell = ([next(given) if there else None for there in op.heads] + [None, None])[:3]
+    dabove = torch.zeros_like(y) if dy is None else dy
+    # In memory that may be written to.
+    dfirst = torch.zeros_like(state) if dstate is None else dstate.clone()
+    dcells = torch.zeros_like(cell) if dcell is None else dcell.clone()
+    hidden, directions = op.state_size, op.sizes.directions
+    for layer in range(op.num_layers - 1, -1, -1):
+        below, output = (x if layer == 0 else lower[layer - 1]), (y if layer == op.num_layers - 1 else lower[layer])
+        gradients = []
+        for direction in range(directions):
+            place, part = layer * directions + direction, slice(direction * hidden, (direction + 1) * hidden)
+            gradients.append(
+                backward(
+                    LayerBackward(
+                        place, direction == 1, below, output[..., part], state[place], cell[place], dabove[..., part],
+                        dfirst[place], dcells[place], weights[place], dweights[place],
+                    )
+                )
+            )  # fmt: skip
+        dabove = gradients[0] if directions == 1 else gradients[0].add_(gradients[1])
+    return dabove, dvector, dfirst, dcells
+
+
 @rule("_rnn_grad")
 def _lstm_grad(torch: ModuleType, node: Node, op: RNNGrad) -> Kernel:
     lstm_only(op)
-    hidden, directions = op.state_size, op.sizes.directions
     needs(op.kept and not op.p, "a backward of its own forward, or dropout between layers")
-    steps, batch, width = shape_of(node, 0)
+    rows = math.prod(shape_of(node, 0)[:2])
 
-    def kernel(
-        x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, gates: Tensor, cells: Tensor, *rest: Tensor
-    ) -> tuple[Tensor, ...]:
-        lower, given = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
-        weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
-        dweights = split_weights(op, dvector, width)
-        dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
-        for layer in range(op.num_layers - 1, -1, -1):
-            below, output = (x if layer == 0 else lower[layer - 1]), (y if layer == op.num_layers - 1 else lower[layer])
-            dbelow = None
-            for direction in range(directions):
-                place = layer * directions + direction
-                part = slice(direction * hidden, (direction + 1) * hidden)
-                d = _back(
-                    torch, weights[place], gates[place], cells[place], cell[place], dabove[..., part], dfirst[place],
-                    dcells[place], _order(steps, direction),
-                ).view(steps * batch, 4 * hidden)  # fmt: skip
-                before = _shifted(torch, output[..., part], state[place], direction)
-                made = dweights[place]
-                torch.mm(d.t(), below.reshape(steps * batch, -1), out=made["wx"])
-                torch.mm(d.t(), before.view(steps * batch, hidden), out=made["wh"])
-                torch.sum(d, 0, out=made["bx"])
-                made["bh"].copy_(made["bx"])
-                found = torch.mm(d, weights[place]["wx"])
-                dbelow = found if dbelow is None else dbelow.add_(found)
-            assert dbelow is not None
-            dabove = dbelow.view(steps, batch, -1)
-        return dabove, dvector, dfirst, dcells
+    def kernel(*inputs: Tensor) -> tuple[Tensor, ...]:
+        operands, (gates, cells, *rest) = inputs[:5], inputs[5:]
+        lower, heads = (rest[0], rest[1:]) if op.num_layers > 1 else ((), rest)
+
+        def backward(layer: LayerBackward) -> Tensor:
+            d = _through_gates(torch, layer, gates[layer.place], cells[layer.place]).flatten(0, 1)
+            before = _shifted(torch, layer.output, layer.h, layer.reverse)
+            torch.mm(d.t(), layer.below.reshape(rows, -1), out=layer.dweights["wx"])
+            torch.mm(d.t(), before.view(rows, -1), out=layer.dweights["wh"])
+            torch.sum(d, 0, out=layer.dweights["bx"])
+            layer.dweights["bh"].copy_(layer.dweights["bx"])
+            return torch.mm(d, layer.weights["wx"]).view(layer.below.shape)
+
+        return backward_of_layers(torch, op, operands, lower, heads, backward)
 
     return kernel
 
 
-def from_above(
-    torch: ModuleType, op: RNNGrad, y: Tensor, state: Tensor, cell: Tensor, given: Sequence[Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What a backward starts with: the gradients of the output, and of the final states in memory that it may change.
-
-    given : the output gradients that there are, those that `op.heads` names
-    """
-    heads = iter(given)
-    dy, dstate, dcell = ([next(heads) if there else None for there in op.heads] + [None, None])[:3]
-    return (
-        torch.zeros_like(y) if dy is None else dy,
-        torch.zeros_like(state) if dstate is None else dstate.clone(),
-        torch.zeros_like(cell) if dcell is None else dcell.clone(),
-    )
-
-
-def _shifted(torch: ModuleType, values: Tensor, first: Tensor, direction: int) -> Tensor:
+def _shifted(torch: ModuleType, values: Tensor, first: Tensor, reverse: bool) -> Tensor:
     """What the state was before every step."""
-    parts = [values[1:], first[None]] if direction else [first[None], values[:-1]]
-    return torch.cat(parts)
+    return torch.cat([values[1:], first[None]] if reverse else [first[None], values[:-1]])
 
 
-def _back(
-    torch: ModuleType,
-    w: dict[str, Tensor],
-    gates: Tensor,
-    cells: Tensor,
-    c0: Tensor,
-    dy: Tensor,
-    dh: Tensor,
-    dc: Tensor,
-    order: range,
-) -> Tensor:
-    """Gradients before the activations, (T, N, 4 H). dh, dc : of the final states on entry, of the first on return."""
+def _through_gates(torch: ModuleType, layer: LayerBackward, gates: Tensor, cells: Tensor) -> Tensor:
+    """Gradients before the activations, (T, N, 4 H)."""
+    dy, dh, dc = layer.dy, layer.dh, layer.dc
     steps, batch, hidden = cells.shape
     i, f, g, o = gates.split(hidden, 2)
     bounded = torch.tanh(cells)
-    before = _shifted(torch, cells, c0, int(order.step < 0))
+    before = _shifted(torch, cells, layer.c, layer.reverse)
     # All that does not depend on later steps: what dc is multiplied with for i, f and g, what dh is for o and dc.
     factors = gates.new_empty((steps, batch, 4, hidden))
     torch.mul(i * (1 - i), g, out=factors[:, :, 0])
@@ -170,12 +197,12 @@ def _back(
     through = (1 - bounded * bounded).mul_(o)
     d = torch.empty_like(gates)
     rows = [item.unbind(0) for item in (dy, through, factors, d.view(steps, batch, 4, hidden), d, f)]
-    for t in reversed(order):
+    for t in reversed(_order(steps, layer.reverse)):
         head, opened, factor, parts, flat, kept = (item[t] for item in rows)
         dh.add_(head)
         dc.addcmul_(dh, opened)
         torch.mul(factor[:, :3], dc[:, None], out=parts[:, :3])
         torch.mul(factor[:, 3], dh, out=parts[:, 3])
         dc.mul_(kept)
-        torch.mm(flat, w["wh"], out=dh)
+        torch.mm(flat, layer.weights["wh"], out=dh)
     return d

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
 from hybrid_lab.graph.node import Node, Value
 
@@ -415,8 +414,7 @@ def _embedding_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 
 def _picked(op: Pick | PickGrad, data: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     """The axis that elements are picked along, and the data's shape with one element in that axis."""
-    if op.axis is None:
-        raise Unmappable("elements picked from all of the data")
+    assert op.axis is not None  # the record refuses it
     axis = op.axis % len(data)
     return axis, (*data[:axis], 1, *data[axis + 1 :])
 

@@ -15,7 +15,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.engine import Kept, Training
 from hybrid_lab.engines.torch_kernels.fused import Item
-from hybrid_lab.engines.torch_kernels.recurrent import from_above, lstm_only, split_weights
+from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
@@ -102,40 +102,31 @@ def _workspace_lstm(torch: ModuleType, node: Node, operator: WorkspaceLSTM) -> K
 @rule("torch_lstm_grad")
 def _workspace_gradient(torch: ModuleType, node: Node, operator: WorkspaceGradient) -> Kernel:
     op = operator.record
-    hidden, directions, (_, _, width) = op.state_size, op.sizes.directions, shape_of(node, 0)
-    places = op.num_layers * directions
+    places = op.num_layers * op.sizes.directions
     layer_backward = torch.ops.aten.mkldnn_rnn_layer_backward.default
 
     def kernel(
         x: Tensor, vector: Tensor, state: Tensor, cell: Tensor, y: Tensor, cells: Tensor, *rest: Tensor
     ) -> tuple[Tensor, ...]:
-        lower, given = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
-        spaces = rest[-places:]
-        weights, dvector = split_weights(op, vector, width), torch.empty_like(vector)
-        dweights = split_weights(op, dvector, width)
-        state, cell, cells = state.contiguous(), cell.contiguous(), cells.contiguous()
-        dabove, dfirst, dcells = from_above(torch, op, y, state, cell, given)
-        for layer in range(op.num_layers - 1, -1, -1):
-            below = (x if layer == 0 else lower[layer - 1]).contiguous()
-            output = y if layer == op.num_layers - 1 else lower[layer]
-            dbelow: Tensor | None = None
-            for direction in range(directions):
-                place = layer * directions + direction
-                part = slice(direction * hidden, (direction + 1) * hidden)
-                own, w = output[..., part].contiguous(), weights[place]
-                found = layer_backward(
-                    below, w["wx"], w["wh"], w["bx"], w["bh"], state[place], cell[place], own,
-                    own[0 if direction else -1], cells[place], dabove[..., part].contiguous(),
-                    dfirst[place].contiguous(), dcells[place].contiguous(), direction == 1, _LSTM, hidden, 1, True,
-                    True, False, [], False, spaces[place].view(torch.uint8),
-                )  # fmt: skip
-                for name, made in zip(("wx", "wh", "bx", "bh"), found[1:5], strict=True):
-                    dweights[place][name].copy_(made)
-                dfirst[place], dcells[place] = found[5], found[6]
-                dbelow = found[0] if dbelow is None else dbelow.add_(found[0])
-            assert dbelow is not None
-            dabove = dbelow
-        return dabove, dvector, dfirst, dcells
+        lower, heads = (rest[0], rest[1:-places]) if op.num_layers > 1 else ((), rest[:-places])
+        spaces, cells = rest[-places:], cells.contiguous()
+
+        def backward(layer: LayerBackward) -> Tensor:
+            place, output, w = layer.place, layer.output.contiguous(), layer.weights
+            dbelow, *dweights, dh, dc = layer_backward(
+                layer.below.contiguous(), w["wx"], w["wh"], w["bx"], w["bh"], layer.h, layer.c, output,
+                output[0 if layer.reverse else -1], cells[place], layer.dy.contiguous(), layer.dh.contiguous(),
+                layer.dc.contiguous(), layer.reverse, _LSTM, op.state_size, 1, True, True, False, [], False,
+                spaces[place].view(torch.uint8),
+            )  # fmt: skip
+            for name, gradient in zip(("wx", "wh", "bx", "bh"), dweights, strict=True):
+                layer.dweights[name].copy_(gradient)
+            layer.dh.copy_(dh)
+            layer.dc.copy_(dc)
+            return dbelow
+
+        operands = (x, vector, state.contiguous(), cell.contiguous(), y)
+        return backward_of_layers(torch, op, operands, lower, heads, backward)
 
     return kernel
 
