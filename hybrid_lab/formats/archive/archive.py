@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.ops.framework.dtypes import name_of
 
 from .. import strict_json
@@ -43,8 +42,14 @@ class Archive:
             raise self.container.error("damaged archive: it has no such member", member)
         return self._contents[member]
 
-    def _json(self, member: str) -> Any:
+    def _json(self, member: str) -> object:
         return strict_json.parse(self._content(member), path=self.path, member=member)
+
+    def _object(self, member: str, what: str) -> dict[str, Any]:
+        data = self._json(member)
+        if not isinstance(data, dict):
+            raise self.container.error(f"damaged archive: {what} are not an object", member)
+        return data
 
     def _tensors_of(self, member: str) -> dict[str, np.ndarray]:
         if member not in self._arrays:
@@ -107,9 +112,13 @@ class Archive:
         if layout.AUX not in self.container:
             return {}
         arrays = self._arrays.get(layout.AUX_ARRAYS, {})
-        found = values.Decoder(arrays, self.path, layout.AUX).decode(self._json(layout.AUX))
+        data = self._json(layout.AUX)
+        try:
+            found = values.decode(data, arrays)
+        except ValueError as error:
+            raise self.container.error(f"damaged archive: {error}", layout.AUX) from None
         if not isinstance(found, dict):
-            raise ArchiveError("damaged archive: the user's values are not a dict", path=self.path, member=layout.AUX)
+            raise self.container.error("damaged archive: the user's values are not a dict", layout.AUX)
         return found
 
     @cached_property
@@ -117,14 +126,9 @@ class Archive:
         """The trainer's settings and states, or None."""
         if layout.TRAINER not in self.container:
             return None
-        data = self._json(layout.TRAINER)
-        if not isinstance(data, dict):
-            raise ArchiveError(
-                "damaged archive: the trainer's settings are not an object", path=self.path, member=layout.TRAINER
-            )
-        return data, self._tensors_of(layout.TRAINER_ARRAYS)
+        return self._object(layout.TRAINER, "the trainer's settings"), self._tensors_of(layout.TRAINER_ARRAYS)
 
     @cached_property
     def random(self) -> dict[str, Any] | None:
         """The random state, or None."""
-        return self._json(layout.RANDOM) if layout.RANDOM in self.container else None
+        return self._object(layout.RANDOM, "the random numbers' settings") if layout.RANDOM in self.container else None

@@ -122,7 +122,9 @@ def _heads(archive: Container) -> Iterator[tuple[str, dict[str, Any]]]:
         if match is None:
             continue
         head = archive.read_json(name)
-        kernels = head.get("kernels") if isinstance(head, dict) else None
+        if not isinstance(head, dict):
+            raise archive.error("damaged archive: not a list of kernels", name)
+        kernels = head.get("kernels")
         if not isinstance(kernels, dict) or not all(map(_is_entry, kernels.items())):
             raise archive.error("damaged archive: not a list of kernels", name)
         yield match[1], head

@@ -172,7 +172,7 @@ class Container:
         self._check_crc(name, zlib.crc32(content))
         return content
 
-    def read_json(self, name: str) -> Any:
+    def read_json(self, name: str) -> object:
         """A member's JSON value, checked against its digest."""
         return strict_json.parse(self.read(name), path=self.path, member=name)
 

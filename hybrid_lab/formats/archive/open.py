@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class BlockStub(Block):
         object.__setattr__(self, "archived_forward", forward)
         object.__setattr__(self, "_reason", reason)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises MissingCodeError."""
         children = layout.shorten([f".{name}" for name in access.children(self)]) or "none"
         raise MissingCodeError(
@@ -110,7 +110,7 @@ class _StubParent(HybridBlock):
         object.__setattr__(self, "archived_class", class_name)
         object.__setattr__(self, "_reason", reason)
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
+    def hybrid_forward(self, F: object, x: object, *args: Any, **params: Any) -> NoReturn:
         """Raises MissingCodeError."""
         BlockStub.forward(self)  # type: ignore[arg-type]
 

@@ -97,7 +97,13 @@ def save_cached_graphs(
 class _Contents:
     """What goes into the archive, gathered before anything is written."""
 
-    def __init__(self, net: Block, given: Any, trainer: Trainer | None, aux: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        net: Block,
+        given: Mapping[int, Sequence[np.ndarray]],
+        trainer: Trainer | None,
+        aux: Mapping[str, object] | None,
+    ) -> None:
         self.tree = tree.describe_tree(net)
         self.weights = {
             key: _values_of(parameter)

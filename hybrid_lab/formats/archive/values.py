@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from hybrid_lab.diagnostics import ArchiveError, HybridLabError
+from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
 
 from ..safetensors import tag_of
@@ -15,7 +15,7 @@ from ..safetensors import tag_of
 DEPTH_LIMIT = 100
 
 
-def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> Any:
+def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> object:
     """`value` as JSON data, its arrays put into `tensors`. Raises HybridLabError naming what is not data.
 
     Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with
@@ -56,38 +56,26 @@ def _encode_array(value: object, tensors: dict[str, np.ndarray], where: str) -> 
     return {kind: str(len(tensors) - 1)}
 
 
-class Decoder:
-    """Reads what `encode` wrote. Raises ArchiveError for anything else."""
-
-    def __init__(self, tensors: dict[str, np.ndarray], path: str | None, member: str) -> None:
-        self.tensors, self.path, self.member = tensors, path, member
-
-    def error(self, data: object) -> ArchiveError:
-        """The error for a value that this archive cannot hold."""
-        return ArchiveError(f"damaged archive: {str(data)[:80]!r} is not a value", path=self.path, member=self.member)
-
-    def decode(self, data: object, depth: int = 0) -> Any:
-        """The value."""
-        if depth > 2 * DEPTH_LIMIT:
-            raise self.error("nested too deeply")
-        if data is None or isinstance(data, (bool, str, int, float)):
-            return data
-        if not isinstance(data, dict) or len(data) != 1:
-            raise self.error(data)
+def decode(data: object, tensors: Mapping[str, np.ndarray], depth: int = 0) -> object:
+    """The value that `encode` made `data` of. Raises ValueError for what it does not make."""
+    if data is None or isinstance(data, (bool, str, int, float)):
+        return data
+    try:
+        if depth > 2 * DEPTH_LIMIT or not isinstance(data, dict):
+            raise ValueError
         ((kind, inner),) = data.items()
-        try:
-            if kind == "int":
-                return int(inner) if len(inner) < 4000 else self.decode([])
-            if kind == "float" and inner in ("nan", "inf", "-inf"):
-                return float(inner)
-            if kind in ("list", "tuple") and isinstance(inner, list):
-                items = [self.decode(item, depth + 1) for item in inner]
-                return items if kind == "list" else tuple(items)
-            if kind == "dict" and isinstance(inner, list):
-                return {self.decode(key, depth + 1): self.decode(item, depth + 1) for key, item in inner}
-            if kind in ("nd", "numpy", "scalar"):
-                array = self.tensors[inner].copy()
-                return NDArray.wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
-        except (ValueError, TypeError, KeyError):
-            pass
-        raise self.error(data)
+        if kind == "int" and len(inner) < 4000:
+            return int(inner)
+        if kind == "float" and inner in ("nan", "inf", "-inf"):
+            return float(inner)
+        if kind in ("list", "tuple") and isinstance(inner, list):
+            items = [decode(item, tensors, depth + 1) for item in inner]
+            return items if kind == "list" else tuple(items)
+        if kind == "dict" and isinstance(inner, list):
+            return {decode(key, tensors, depth + 1): decode(item, tensors, depth + 1) for key, item in inner}
+        if kind not in ("nd", "numpy", "scalar"):
+            raise ValueError
+        array = tensors[inner].copy()
+        return NDArray.wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{str(data)[:80]!r} is not a value") from None
