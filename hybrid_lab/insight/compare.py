@@ -21,7 +21,7 @@ from hybrid_lab.insight.checking import Check, Part, check_program
 from hybrid_lab.insight.eager import listen
 from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
 from hybrid_lab.insight.reference import ROUNDING, changed, in_float64, nearness, tolerance, unlike
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import (
     Column,
     OperatorRow,
@@ -152,7 +152,7 @@ class CallComparison:
 
 
 @dataclass(repr=False)
-class Comparison(Report):
+class Comparison(InsightReport):
     """Eager against hybrid."""
 
     name: str

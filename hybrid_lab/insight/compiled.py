@@ -14,7 +14,7 @@ from hybrid_lab.engines.report import Fallback, format_bytes
 from hybrid_lab.gluon import access
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.insight.kernel_table import Kernels, folded_text, least, table
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import code, folded, wrapped
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TargetSummary:
 
 
 @dataclass(repr=False)
-class CompiledModel(Report):
+class CompiledModel(InsightReport):
     """The result of compiling a model ahead of time.
 
     targets : in the order asked for; none where the kernels are written, but not compiled

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines import Fallback
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.report import Report as EngineReport
+from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -26,7 +26,7 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import block_state, class_name, walk
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
@@ -108,7 +108,7 @@ class BlockRow:
 
 
 @dataclass(repr=False)
-class Explanation(Report):
+class Explanation(InsightReport):
     """The state of a model: its Blocks, graphs and programs, where they run and why.
 
     copies : between host and device, in this process so far; error : why the call on the inputs could not be traced
@@ -391,7 +391,7 @@ def _needs_numbers(special: Specialized) -> list[str]:
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
-def _choice(engine: str, asked: str | None, report: EngineReport) -> str:
+def _choice(engine: str, asked: str | None, report: Report) -> str:
     """The reason for the engine."""
     if asked:
         return f"{engine}, as hybridize(engine={asked!r}) asked"

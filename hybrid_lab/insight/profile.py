@@ -9,7 +9,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.calls import Call, compile_call, outer_calls, run_eager, run_hybrid
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.table import (
     Column,
@@ -75,7 +75,7 @@ class CallProfile:
 
 
 @dataclass(repr=False)
-class Profile(Report):
+class Profile(InsightReport):
     """Where the time goes."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Report: the base of what the tools return, which prints as text, shows itself in a notebook, and gives plain data."""
+"""InsightReport: the base of all results of insight, which have text, HTML for a notebook, and plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hybrid_lab.insight.table import frame
 
 
-class Report(ABC):
+class InsightReport(ABC):
     """A dataclass with a name; `print` it, show it in a notebook, or take `data()`."""
 
     name: str

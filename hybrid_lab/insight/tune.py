@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.policy import PolicyEngine
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.states import walk
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.insight.tune_engines import EngineTuning, tune_engines
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(repr=False)
-class KernelTuning(Report):
+class KernelTuning(InsightReport):
     """The result of `mx.tune` on a GPU: the fastest form of each kernel.
 
     kernels : one entry for each distinct product, attention and row reduction; seconds : that the whole tuning took

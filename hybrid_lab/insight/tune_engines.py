@@ -23,7 +23,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight import reference
 from hybrid_lab.insight.calls import inputs_from
-from hybrid_lab.insight.report import Report
+from hybrid_lab.insight.report import InsightReport
 from hybrid_lab.insight.table import Column, Row, Table
 from hybrid_lab.ndarray import tape
 from hybrid_lab.progress import Progress
@@ -61,7 +61,7 @@ class EngineTimes:
 
 
 @dataclass(repr=False)
-class EngineTuning(Report):
+class EngineTuning(InsightReport):
     """The result of `mx.tune` on a CPU."""
 
     name: str
