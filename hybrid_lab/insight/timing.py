@@ -170,7 +170,7 @@ def measure_steps(
             once = float(times.sum())
         for index, node in enumerate(watched.steps):
             rows.extend(_step_rows(part, node, float(times[index]), len(rows)))
-        return [executable.run(inputs[0], rng)]
+        return [executable(inputs[0], rng)]
 
     compiled.run_parts(heads, measure)
     matched = _give_eager_times(rows, nodes)
@@ -242,7 +242,7 @@ def _time_alone(runs_on: str, node: Node) -> float:
 
         def measure() -> np.ndarray:
             begin = time.perf_counter()
-            executable.run(inputs, (0, 0))
+            executable(inputs)
             return np.array(time.perf_counter() - begin)
 
         try:

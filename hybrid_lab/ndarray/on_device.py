@@ -69,7 +69,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
     ]  # fmt: skip
     executable, state_positions = _executable(op, raw, need, update_aux)
     tensors = [item for item in raw if is_tensor(item)]
-    computed = executable.run.on_tensors(tensors, rng or (0, 0))
+    computed = executable.run(tensors, rng or (0, 0))
     outputs: list[Any] = [None] * op.signature.outputs
     for index, value in zip([index for index, wanted in enumerate(need) if wanted], computed, strict=False):
         outputs[index] = value
@@ -171,7 +171,7 @@ def apply_on_device(device: str | None) -> Any:
     def apply(op: Operator, inputs: list[Any]) -> Sequence[Any]:
         raw = [to_device(item, device) if _is_large(item, op, index) else item for index, item in enumerate(inputs)]
         executable, _ = _executable(op, raw, (True,) * op.signature.outputs)
-        return executable.run.on_tensors([item for item in raw if is_tensor(item)], (0, 0))
+        return executable.run([item for item in raw if is_tensor(item)], (0, 0))
 
     return apply
 

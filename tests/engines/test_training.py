@@ -11,7 +11,7 @@ import pytest
 from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import SeparateTraining, Training
-from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool
+from hybrid_lab.engines.planned.arena import POOL_LIMIT, Arena, ArenaPool, host_memory
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybridized import program
@@ -381,8 +381,8 @@ def test_memory_that_comes_back_while_the_pool_is_busy():
     """The garbage collector may drop a forward's Kept at any moment, also while somebody takes an arena."""
     pool = ArenaPool()
     with pool._lock:
-        pool.give(Arena(100))
+        pool.give(Arena(host_memory(100)))
     assert pool.nbytes == 100 and pool.take(50).nbytes == 100
     for size in range(1, POOL_LIMIT + 4):
-        pool.give(Arena(size))
+        pool.give(Arena(host_memory(size)))
     assert len(pool._free) == POOL_LIMIT

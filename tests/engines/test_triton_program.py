@@ -20,9 +20,9 @@ from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError, EngineError
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.copies import copies
+from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import arena, kernel
-from hybrid_lab.engines.triton.run.executable import DeviceTraining
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
 from tests.triton_device import use_triton
@@ -337,7 +337,7 @@ def test_forward_and_backward_share_an_arena_and_give_what_they_give_apart():
     for one, other in zip(apart, joint, strict=True):
         np.testing.assert_array_equal(one, other)
     made = net._graphs.compilations[-1].program
-    assert isinstance(made.together, DeviceTraining) and made.forward.report.shared_arena
+    assert isinstance(made.together, JointTraining) and made.forward.report.shared_arena
     with pytest.raises(AutogradError):
         y.backward()
 

@@ -25,29 +25,34 @@ POOL_LIMIT = 4
 
 
 class Arena:
-    """Aligned memory, with the frames that programs have laid over it."""
+    """Aligned memory, with the frames that programs have laid over it. memory : an array, or a tensor on a device"""
 
     __slots__ = ("__weakref__", "frames", "memory")
 
-    def __init__(self, nbytes: int):
-        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        self.memory = raw[start : start + nbytes]
+    def __init__(self, memory: np.ndarray):
+        self.memory = memory
         self.frames: weakref.WeakKeyDictionary[Frames, Frame] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
-        return self.memory.nbytes
+        return int(self.memory.nbytes)
+
+
+def host_memory(nbytes: int) -> np.ndarray:
+    """So many bytes, aligned for every kernel."""
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes]
 
 
 class ArenaPool:
     """Free arenas that programs borrow for the time of one call.
 
-    make : a new arena of so many bytes
+    allocate : the memory of a new arena, of so many bytes
     """
 
-    def __init__(self, make: Callable[[int], Arena] = Arena) -> None:
-        self.make = make
+    def __init__(self, allocate: Callable[[int], Any] = host_memory) -> None:
+        self.allocate = allocate
         self._free: list[Arena] = []
         self._returned: deque[Arena] = deque()
         self._lock = forks.lock()
@@ -63,7 +68,7 @@ class ArenaPool:
                 return best
             if self._free:
                 self._free.remove(max(self._free, key=lambda arena: arena.nbytes))
-        return self.make(nbytes)
+        return Arena(self.allocate(nbytes))
 
     def give(self, arena: Arena) -> None:
         """Take it back. Never waits: the garbage collector may call this in the middle of `take`."""
@@ -162,12 +167,10 @@ class Frames:
     keep : whether arenas stay with the program; else one is borrowed from the pool per call
     """
 
-    pool = POOL
+    __slots__ = ("__weakref__", "arena_bytes", "idle", "keep", "layout", "pool", "scratch_bytes")
 
-    __slots__ = ("__weakref__", "arena_bytes", "idle", "keep", "layout", "scratch_bytes")
-
-    def __init__(self, layout: Callable[[np.ndarray], Frame], arena_bytes: int, keep: bool):
-        self.layout, self.arena_bytes, self.keep = layout, arena_bytes, keep
+    def __init__(self, layout: Callable[[Any], Frame], arena_bytes: int, keep: bool, pool: ArenaPool = POOL):
+        self.layout, self.arena_bytes, self.keep, self.pool = layout, arena_bytes, keep, pool
         self.scratch_bytes = 0
         self.idle: deque[Lease] = deque(maxlen=max(4, IDLE_BYTES // max(arena_bytes, 1)))
 
@@ -177,7 +180,7 @@ class Frames:
             return self.idle.pop()
         except IndexError:
             pass
-        arena = self.pool.make(self.nbytes) if self.keep else self.pool.take(self.nbytes)
+        arena = Arena(self.pool.allocate(self.nbytes)) if self.keep else self.pool.take(self.nbytes)
         return [arena, self.over(arena), None]
 
     def over(self, arena: Arena) -> Frame:

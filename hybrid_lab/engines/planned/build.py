@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,14 +11,14 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Program
-from hybrid_lab.engines.planned.program import Text, Writer
+from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
-from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.graph.plan import plan
 
 
 class PlannedExecutable(Executable):
@@ -62,13 +63,13 @@ def build(graph: Graph, report: Report, static_alloc: bool) -> PlannedExecutable
     return PlannedExecutable(graph, run, report)
 
 
-def write(graph: Graph, report: Report, static_alloc: bool) -> Program:
+def write(graph: Graph, report: Report, static_alloc: bool, writer: type[Writer] = Writer) -> Program:
     """Plan a graph and write its program. Describes memory and program in the report, unless it has them already."""
-    memory = dump("plan", plan(graph))
-    run, text = Writer(memory, static_alloc).finish()
+    written = writer(dump("plan", plan(graph, contiguous=writer.contiguous)), static_alloc)
+    run, text = written.finish()
     dump("program", text)
     if not report.written:
-        describe(report, memory, text, static_alloc)
+        written.describe(report, text)
     return run
 
 
@@ -79,21 +80,18 @@ def _bodies(graph: Graph) -> list[body.Body]:
 
 
 class Later:
-    """A program that is planned and written when it is first run."""
+    """A program that is planned and written when it is first run. writer : as `write` takes it"""
 
-    def __init__(self, graph: Graph, report: Report, static_alloc: bool):
-        self.graph, self.report, self.static_alloc = graph, report, static_alloc
+    def __init__(self, graph: Graph, report: Report, static_alloc: bool, writer: type[Writer] = Writer):
+        self._write = functools.partial(write, graph, report, static_alloc, writer)
         self._run: Program | None = None
         self._lock = forks.lock()
-
-    def write(self) -> Program:
-        return write(self.graph, self.report, self.static_alloc)
 
     def __call__(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> list[np.ndarray]:
         run = self._run
         if run is None:
             with self._lock:
-                run = self._run = self._run or self.write()
+                run = self._run = self._run or self._write()
         return run(inputs, rng)
 
     def forget(self) -> None:
@@ -112,22 +110,3 @@ def postponed() -> Iterator[None]:
 
 
 _postponed: ContextVar[bool] = ContextVar("postponed", default=False)
-
-
-def describe(report: Report, memory: MemoryPlan, written: Text, static_alloc: bool) -> None:
-    """Fill in the memory and program parts of a report."""
-    report.static_alloc = static_alloc
-    report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
-    report.fresh_bytes = sum(
-        value.nbytes
-        for index, value in enumerate(memory.graph.roots)
-        if index in memory.copies or memory.kinds[value] != "arena"
-    )
-    report.bytes_moved = sum(
-        value.nbytes
-        for node in memory.steps
-        if memory.kinds[node.outputs[0]] != "view"
-        for value in (*node.values_in, *node.outputs)
-        if value in memory.last_use
-    )
-    report.memory, report.written = memory, written

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.engines.engine import Program
-from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames
+from hybrid_lab.engines.planned.arena import KEEP_BYTES, POOL, Frame, Frames
+from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.plan import MemoryPlan
@@ -109,7 +110,7 @@ class Writer:
     """Writes the program of one plan; writers for other memory than NumPy's take its place method by method."""
 
     #: Where the program's arenas come from.
-    frames_class: type[Frames] = Frames
+    pool = POOL
     #: Adds to the program's errors: (file, nodes, error).
     explain = staticmethod(note_operator)
     #: Whether every Value lies in C order.
@@ -181,6 +182,25 @@ class Writer:
             results.append(f"array({name})" if index in plan.copies else name)
         return self._compile(results)
 
+    def describe(self, report: Report, text: Text) -> None:
+        """Fill in the memory and program parts of a report. text : of the program"""
+        memory = self.plan
+        report.static_alloc = self.static_alloc
+        report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
+        report.fresh_bytes = sum(
+            value.nbytes
+            for index, value in enumerate(memory.graph.roots)
+            if index in memory.copies or memory.kinds[value] != "arena"
+        )
+        report.bytes_moved = sum(
+            value.nbytes
+            for node in memory.steps
+            if memory.kinds[node.outputs[0]] != "view"
+            for value in (*node.values_in, *node.outputs)
+            if value in memory.last_use
+        )
+        report.memory, report.written = memory, text
+
     def _compile(self, results: list[str]) -> tuple[Program, Text]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
@@ -221,7 +241,8 @@ class Writer:
         if not (self.fixed or self.uses_scratch):
             return [], []
         arena_bytes = self.plan.arena_bytes
-        frames = self.frames_class(self._layout, arena_bytes, self.static_alloc or arena_bytes <= KEEP_BYTES)
+        keep = self.static_alloc or arena_bytes <= KEEP_BYTES
+        frames = Frames(self._layout, arena_bytes, keep, self.pool)
         self.bound["acquire"], self.bound["release"] = frames.take, frames.give
         take, give = ["lease = acquire()"], ["release(lease)"]
         if frames.keep:

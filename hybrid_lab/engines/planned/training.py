@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, Kept, Training
 from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames, Lease
-from hybrid_lab.engines.planned.build import Later, describe
+from hybrid_lab.engines.planned.build import Later
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.joint_plan import plan_jointly
@@ -26,7 +26,7 @@ class Begin(Writer):
         super().__init__(plan, static_alloc)
         self.num_outputs, self.num_saved = num_outputs, num_saved
         keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
-        self.frames = self.frames_class(self._layout, plan.arena_bytes, keep)
+        self.frames = Frames(self._layout, plan.arena_bytes, keep, self.pool)
 
     def _memory(self) -> tuple[list[str], list[str]]:
         frames = self.frames
@@ -60,7 +60,7 @@ class Finish(Writer):
     def _memory(self) -> tuple[list[str], list[str]]:
         if not (self.fixed or self.uses_scratch):
             return [], []
-        frames, forward = self.frames_class(self._layout, self.plan.arena_bytes, False), self.forward
+        frames, forward = Frames(self._layout, self.plan.arena_bytes, False, self.pool), self.forward
 
         def over(lease: Lease) -> Frame:
             frame = frames.over(lease[0])
@@ -79,11 +79,9 @@ class JointTraining(Training):
     """A forward that leaves what it keeps in its arena, and a backward that runs in the same arena.
 
     forward, backward : executables that share nothing; they are written when somebody runs them
-    begin_writer, finish_writer : write the two programs
+    begin, finish : write the two programs
+    run_backward : the backward in a forward's arena: (operands, rng, lease, out) -> gradients
     """
-
-    begin_writer: type[Begin] = Begin
-    finish_writer: type[Finish] = Finish
 
     def __init__(
         self,
@@ -92,27 +90,27 @@ class JointTraining(Training):
         sources: Sequence[tuple[str, int]],
         num_outputs: int,
         static_alloc: bool,
+        begin: type[Begin] = Begin,
+        finish: type[Finish] = Finish,
     ):
         started = time.perf_counter()
         self.forward, self.backward = forward, backward
-        contiguous = self.begin_writer.contiguous
-        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, contiguous))
-        self.plan = joint
-        writer = self.begin_writer(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
-        begin, begin_text = writer.finish()
+        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, begin.contiguous))
+        writer = begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
+        run, text = writer.finish()
+        self.begin: Any = run
         between = time.perf_counter()
-        self.begin: Any = begin
         self._frames = writer.frames
-        ending = self.finish_writer(joint.backward, static_alloc, writer.frames)
-        finish, finish_text = ending.finish()
-        self._finish: Any = finish
+        ending = finish(joint.backward, static_alloc, writer.frames)
+        self.run_backward: Any
+        self.run_backward, ending_text = ending.finish()
         # There is nothing to decide about an arena that stays with the program and has no scratch memory.
         simple = writer.frames.keep and not (writer.uses_scratch or ending.uses_scratch)
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
-        begin.__globals__["release"] = self._give
-        for part, memory, text in ((forward, joint.forward, begin_text), (backward, joint.backward, finish_text)):
-            dump("program", text)
-            describe(part.report, memory, text, static_alloc)
+        run.__globals__["release"] = self._give
+        for part, written, each in ((forward, writer, text), (backward, ending, ending_text)):
+            dump("program", each)
+            written.describe(part.report, each)
             part.report.shared_arena = True
         forward.report.seconds += between - started
         backward.report.seconds += time.perf_counter() - between
@@ -136,7 +134,7 @@ class JointTraining(Training):
         if not last or lease is None:
             return self.backward.run(operands, rng)
         kept.lease, kept.saved, kept.spent = None, (), True
-        results = self._finish(operands, rng, lease, out)
+        results = self.run_backward(operands, rng, lease, out)
         self._give(lease)
         return results
 

@@ -5,28 +5,31 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.engines.engine import Executable, SeparateTraining, Training
+from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.planned.engine import PlannedEngine
+from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.training import training_pair
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.arena import POOL
+from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
+from hybrid_lab.engines.triton.run.executable import DeviceExecutable
+from hybrid_lab.engines.triton.run.kernel import Kernel
+from hybrid_lab.engines.triton.run.program import DeviceBegin, DeviceFinish, DeviceWriter
 from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.engines.triton.write import tiles
-from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.log import logger
-
-if TYPE_CHECKING:
-    from hybrid_lab.engines.triton.run.executable import DeviceExecutable
 
 
 class TritonEngine(PlannedEngine):
@@ -58,25 +61,19 @@ class TritonEngine(PlannedEngine):
         strict: bool = False,
         tf32: bool = False,
     ) -> Executable:
-        from hybrid_lab.engines.triton.run.capture import CapturedRun
-
         started = time.perf_counter()
-        executable, sources = self._executable(graph, static_alloc, strict, tf32)
-        _prepare(sources)
-        program: Any = executable.run
-        with without_collecting():
-            program.write_now()
+        steps, report = self._steps(graph, strict, tf32)
+        _prepare(steps)
+        executable = DeviceExecutable(steps, write(steps, report, static_alloc, DeviceWriter), report)
         if static_shape:
             executable.run = CapturedRun(executable)
-        executable.report.seconds = time.perf_counter() - started
+        report.seconds = time.perf_counter() - started
         return executable
 
     def training_graphs(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
     ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
         """With fewer bytes saved between them: see plan/training.py."""
-        from hybrid_lab.engines.triton.plan.training import training_pair
-
         split = training_pair(forward, backward, sources, num_outputs)
         return split.forward, split.backward, split.sources
 
@@ -84,44 +81,28 @@ class TritonEngine(PlannedEngine):
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
-        from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
-        from hybrid_lab.engines.triton.run.executable import DeviceTraining
-
         started = time.perf_counter()
-        static_alloc = options.get("static_alloc", False)
-        (first, kernels), (second, more) = (
-            self._executable(graph, static_alloc, options.get("strict", False), options.get("tf32", False))
-            for graph in (forward, backward)
+        static_alloc, strict, tf32 = (options.get(name, False) for name in ("static_alloc", "strict", "tf32"))
+        parts = [self._steps(graph, strict, tf32) for graph in (forward, backward)]
+        _prepare(*(steps for steps, _ in parts))
+        first, second = (
+            DeviceExecutable(steps, Later(steps, report, static_alloc, DeviceWriter), report) for steps, report in parts
         )
-        _prepare([*kernels, *more])
         first.report.seconds = time.perf_counter() - started
-        training: Training
         if any(kind == "saved" for kind, _ in sources):
-            with without_collecting():
-                training = DeviceTraining(first, second, sources, num_outputs, static_alloc)
-        else:
-            training = SeparateTraining(first, second, num_outputs)
-        if not options.get("static_shape"):
-            return training
-        if isinstance(training, DeviceTraining):
-            return CapturedTraining(training, sources)
-        for executable in (first, second):
-            executable.run = CapturedRun(executable)
-        return training
+            joint = JointTraining(first, second, sources, num_outputs, static_alloc, DeviceBegin, DeviceFinish)
+            return CapturedTraining(joint, sources) if options.get("static_shape") else joint
+        if options.get("static_shape"):
+            for executable in (first, second):
+                executable.run = CapturedRun(executable)
+        return SeparateTraining(first, second, num_outputs)
 
     def trim(self) -> None:
-        from hybrid_lab.engines.triton.run.arena import POOL
-
         super().trim()
         POOL.clear()
 
-    @without_collecting()
-    def _executable(
-        self, graph: Graph, static_alloc: bool, strict: bool, tf32: bool
-    ) -> tuple[DeviceExecutable, list[KernelSource]]:
-        """The program of a graph, which is planned and written later; and the kernels that it needs."""
-        from hybrid_lab.engines.triton.run.executable import DeviceExecutable, DeviceLater
-
+    def _steps(self, graph: Graph, strict: bool, tf32: bool) -> tuple[Graph, Report]:
+        """The graph with an operator for each group of operators that share kernels, and a report about it."""
         _, fusion, _ = kernels_of(graph, _precision(tf32))
         kernels = {group: tuning.chosen(group, fusion.kernels[group]) for group in fusion.groups}
         steps = contract(fusion.graph, fusion.groups, lambda group: KernelOperator(group, kernels[group]))
@@ -145,8 +126,7 @@ class TritonEngine(PlannedEngine):
             where = "torch" if on_torch(node) else "numpy"
             report.operators[where] += 1
             report.fall_back(node.op.name, where, reason, format_origin(node))
-        own = [source for sources in kernels.values() for source in sources if isinstance(source, KernelSource)]
-        return DeviceExecutable(steps, DeviceLater(steps, report, static_alloc), report), own
+        return steps, report
 
 
 def _precision(tf32: bool) -> str:
@@ -163,12 +143,15 @@ def _warn_of_no_tf32(name: str) -> None:
     logger.warning(f"tf32=True changes nothing on {name}: it multiplies float32 as float32 only")
 
 
-def _prepare(sources: Sequence[KernelSource]) -> None:
-    """Compile in parallel what is not on disk yet; the interpreter compiles nothing."""
-    if not availability.device().interpreted:
-        from hybrid_lab.engines.triton.build import compiling
+def _prepare(*graphs: Graph) -> None:
+    """Compile the kernels of these graphs in parallel, unless they are on disk; the interpreter compiles nothing."""
+    if availability.device().interpreted:
+        return
+    from hybrid_lab.engines.triton.build import compiling
 
-        compiling.prepare(sources)
+    operators = [node.op for graph in graphs for node in graph.nodes if isinstance(node.op, KernelOperator)]
+    kernels = [kernel for op in operators for kernel in op.kernels]
+    compiling.prepare([kernel.source for kernel in kernels if isinstance(kernel, Kernel)])
 
 
 ENGINE = TritonEngine()

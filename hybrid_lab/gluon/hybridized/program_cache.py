@@ -12,7 +12,6 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.location import Location, capture
-from hybrid_lab.engines import memory
 from hybrid_lab.gluon.hybridized import recompiles
 from hybrid_lab.gluon.hybridized.recompiles import REMEDIES, Compilation, Retired, Signature, reason_for
 from hybrid_lab.graph.equal import equal
@@ -185,7 +184,5 @@ class Prologue:
         if held is None or held[0] != versions or any(array.buffer.exported for array in self.arrays):
             device = self.executable.device
             results = self.executable.run([array.raw(device) for array in self.arrays], _NO_DRAWS)
-            if device is not None and not self.arrays:  # made of constants: called without a tensor, it gives arrays
-                results = [memory.to_device(result, device) for result in results]
             held = self._held = versions, results
         return held[1]

@@ -17,14 +17,17 @@ every call had the same numbers. Programs with steps on the host are not either.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
 from hybrid_lab.engines.launches import launches
+from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.run import availability
+from hybrid_lab.engines.triton.run.program import DeviceWriter
 from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input
@@ -126,27 +129,74 @@ class Steady:
         self.inputs, self._copied, self._addresses = [], [], []
 
 
-class CapturedRun:
-    """A program's function that replays what it captured in its second call; takes and gives what the program does."""
+class _Capturing:
+    """What captured programs have in common: memory for what they read, and when they give up. graphs : of the program,
+    the one that reads that memory first
+    """
 
-    def __init__(self, executable: Executable):
-        self._plain: Any = executable.run
-        self._report: Report = executable.report
-        self._steady = Steady(executable.graph)
-        self._lock = forks.lock()
-        self._replay: Callable[[], None] | None = None
-        self._alone: Any = None
-        self._outputs: list[Any] = []
-        self._calls = self._captures = 0
-        self.reason = obstacle(executable.graph)
+    def __init__(self, report: Report, *graphs: Graph):
+        self._report, self._steady, self._lock = report, Steady(graphs[0]), forks.lock()
         self._recorder = recorder()
+        self._calls = self._captures = 0
+        self._forget()
+        self.reason = next(filter(None, map(obstacle, graphs)), "")
         if self._recorder is None:
             self.reason = self.reason or "Triton's interpreter has no captured launches"
         if self.reason:
             self._report.notes.append(f"launches are not captured: {self.reason}")
 
+    def _forget(self) -> None:
+        """Drop what was captured, with its memory."""
+        self._replay: Callable[[], None] | None = None
+        self._outputs: list[Any] = []
+        self._steady.forget()
+
+    def _give_up(self, reason: str) -> None:
+        self.reason = reason
+        self._forget()
+        self._report.notes.append(f"launches are not captured: {reason}")
+
+    def _takes(self, inputs: Sequence[Any]) -> bool:
+        """Make memory for what a new capture reads; or give up, where there were too many."""
+        self._forget()
+        self._captures += 1
+        if self._captures > CAPTURES:
+            self._give_up(f"parameters have moved {CAPTURES} times")
+        else:
+            self._steady.take(inputs)
+        return not self.reason
+
+    def _recorded(
+        self, function: Callable[[], list[object]], expected: Sequence[object], what: str = ""
+    ) -> tuple[Callable[[], None] | None, list[Any]]:
+        """The replay of a function's launches and the tensors that it writes to; (None, []) where it gives up.
+
+        expected : the results of a plain run, which those of the first replay must equal; what : "of the forward"
+        """
+        assert self._recorder is not None
+        try:
+            replay, outputs = self._recorder.capture(function)
+            replay()
+        except RuntimeError as error:
+            self._give_up(_failure(error))
+            return None, []
+        if not all(map(same_bits, expected, outputs)):
+            self._give_up(f"the first replay{what} gave other numbers than a plain run")
+            return None, []
+        return replay, outputs
+
+
+class CapturedRun(_Capturing):
+    """A program's function that replays what it captured in its second call; takes and gives what the program does."""
+
+    def __init__(self, executable: Executable):
+        self._plain: Any = executable.run
+        self._alone: Any = None
+        self._write: Any = functools.partial(write, executable.graph, executable.report, True, DeviceWriter)
+        super().__init__(executable.report, executable.graph)
+
     def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
-        if self.reason or not inputs or not all(hasattr(item, "data_ptr") for item in inputs):
+        if self.reason or not inputs:
             return self._plain(inputs, rng)
         with self._lock:
             if self._replay is not None and self._steady.serves(inputs):
@@ -155,42 +205,27 @@ class CapturedRun:
                 return _replayed(self._outputs)
             self._calls += 1
             results = self._plain(inputs, rng)
-            if self._calls > 1:
-                self._capture(inputs, rng, results)
+            if self._calls > 1 and self._takes(inputs):
+                # Its arena lives as long as what was captured: the pool would give the plain program's to others, or
+                # back to the system.
+                self._alone = alone = self._write()
+                self._replay, self._outputs = self._recorded(lambda: alone(self._steady.inputs, rng), results)
             return results
 
-    def _capture(self, inputs: Sequence[object], rng: tuple[int, int], expected: list[object]) -> None:
-        assert self._recorder is not None
-        self._captures += 1
-        if self._captures > CAPTURES:
-            self._give_up(f"parameters have moved {CAPTURES} times")
-            return
-        self._steady.take(inputs)
-        # Its arena lives as long as what was captured: the pool would give the plain program's to others, or back.
-        self._alone = alone = self._plain.alone()
-        try:
-            self._replay, self._outputs = self._recorder.capture(lambda: alone(self._steady.inputs, rng))
-            self._replay()
-        except RuntimeError as error:
-            self._give_up(_failure(error))
-            return
-        if not all(map(same_bits, expected, self._outputs)):
-            self._give_up("the first replay gave other numbers than a plain run")
-
-    def _give_up(self, reason: str) -> None:
-        self.reason, self._replay, self._outputs, self._alone = reason, None, [], None
-        self._steady.forget()
-        self._report.notes.append(f"launches are not captured: {reason}")
+    def _forget(self) -> None:
+        super()._forget()
+        self._alone = None
 
     def forget(self) -> None:
         """Drop what was captured, with its memory."""
         with self._lock:
-            self._replay, self._outputs, self._alone, self._calls = None, [], None, 0
-            self._steady.forget()
-        self._plain.forget()
+            self._forget()
+            self._calls = 0
+        if isinstance(self._plain, Later):
+            self._plain.forget()
 
 
-class CapturedTraining(Training):
+class CapturedTraining(_Capturing, Training):
     """Forward and backward of a recorded call, each one captured graph over memory that both have for themselves.
 
     A forward whose predecessor waits for its backward still runs plainly.
@@ -200,23 +235,14 @@ class CapturedTraining(Training):
         self._inner, self._sources = inner, sources
         self.forward, self.backward = inner.forward, inner.backward
         self.begin = self._begin
-        self._lock = forks.lock()
-        self._steady = Steady(inner.forward.graph)
-        self._recorder = recorder()
-        self.reason = obstacle(inner.forward.graph) or obstacle(inner.backward.graph)
-        if self._recorder is None:
-            self.reason = self.reason or "Triton's interpreter has no captured launches"
-        if self.reason:
-            self.forward.report.notes.append(f"launches are not captured: {self.reason}")
         self.busy = False  # a forward's memory waits for its backward
-        self._calls = self._captures = self._moves = 0
-        self._forget()
+        self._moves = 0
+        super().__init__(self.forward.report, self.forward.graph, self.backward.graph)
 
     def _forget(self) -> None:
-        self._forward: Callable[[], None] | None = None
-        self._backward: Callable[[], None] | None = None
-        self._results: list[Any] = []
+        super()._forget()
         self._kept: Any = None
+        self._backward: Callable[[], None] | None = None
         self._operands: list[Any] = []
         self._gradients: list[Any] = []
         self._places: list[int] = []
@@ -237,26 +263,19 @@ class CapturedTraining(Training):
         with self._lock:
             if self.busy:
                 return self._inner.begin(inputs, rng)
-            if self._forward is not None and self._steady.serves(inputs):
+            if self._replay is not None and self._steady.serves(inputs):
                 self._steady.fill(inputs)
-                self._forward()
-                outputs = _replayed(self._results)
+                self._replay()
+                outputs = _replayed(self._outputs)
                 self.busy = True
                 return outputs, Kept(self._kept.saved, self, _free)
             self._calls += 1
             results, kept = self._inner.begin(inputs, rng)
-            if self._calls > 1:
-                self._capture(inputs, rng, [*results, *kept.saved])
+            if self._calls > 1 and self._takes(inputs):
+                self._capture(rng, [*results, *kept.saved])
             return results, kept
 
-    def _capture(self, inputs: Sequence[Any], rng: tuple[int, int], expected: list[object]) -> None:
-        assert self._recorder is not None
-        self._forget()
-        self._captures += 1
-        if self._captures > CAPTURES:
-            self._give_up(f"parameters have moved {CAPTURES} times")
-            return
-        self._steady.take(inputs)
+    def _capture(self, rng: tuple[int, int], expected: list[object]) -> None:
         first: list[Any] = []
 
         def forward() -> list[Any]:
@@ -265,16 +284,9 @@ class CapturedTraining(Training):
                 first.append(kept)
             return [*results, *kept.saved]
 
-        try:
-            self._forward, outputs = self._recorder.capture(forward)
-            self._forward()
-        except RuntimeError as error:
-            self._give_up(_failure(error))
-            return
-        count = len(outputs) - len(first[0].saved)
-        self._results, self._kept = outputs[:count], first[0]
-        if not all(map(same_bits, expected, outputs)):
-            self._give_up("the first replay of the forward gave other numbers than a plain run")
+        self._replay, outputs = self._recorded(forward, expected, " of the forward")
+        if self._replay is not None:
+            self._outputs, self._kept = outputs[: len(outputs) - len(first[0].saved)], first[0]
 
     def finish(
         self,
@@ -315,33 +327,20 @@ class CapturedTraining(Training):
         self, operands: Sequence[Any], rng: tuple[int, int], places: list[Any], addresses: list[int]
     ) -> list[Any]:
         """Run it plainly, and see whether a captured run gives the same."""
-        assert self._recorder is not None
         expected = self.backward.run(operands, rng)
         self._operands = []
         for (kind, index), tensor in zip(self._sources, operands, strict=True):
             if kind == "input":  # where the captured forward read it
                 self._operands.append(self._steady.inputs[index])
             elif kind == "output":
-                self._operands.append(self._results[index])
+                self._operands.append(self._outputs[index])
             else:
                 self._operands.append(tensor if kind == "saved" else tensor.clone())
-        try:
-            self._backward, self._gradients = self._recorder.capture(
-                lambda: self._inner.in_place(self._kept, self._operands, rng, places)
-            )
-            self._backward()
-        except RuntimeError as error:
-            self._give_up(_failure(error))
-            return expected
-        self._places = addresses
-        if not all(map(same_bits, expected, self._gradients)):
-            self._give_up("the first replay of the backward gave other numbers than a plain run")
+        # In the arena of the captured forward, which stays leased.
+        run = functools.partial(self._inner.run_backward, self._operands, rng, self._kept.lease, places)
+        self._backward, self._gradients = self._recorded(run, expected, " of the backward")
+        self._places = addresses if self._backward is not None else []
         return expected
-
-    def _give_up(self, reason: str) -> None:
-        self.reason = reason
-        self._forget()
-        self.forward.report.notes.append(f"launches are not captured: {reason}")
 
 
 def _replayed(outputs: Sequence[Any]) -> list[Any]:

@@ -1,97 +1,99 @@
-"""Executables on a device: programs that are planned and written when they first run."""
+"""Executables on a device: to be called, and to be watched at work with a look after every step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines import memory
-from hybrid_lab.engines.engine import Executable, Kept, Program
-from hybrid_lab.engines.planned.build import Later, describe
-from hybrid_lab.engines.planned.training import JointTraining
+from hybrid_lab.engines.engine import Executable, Program
+from hybrid_lab.engines.planned.watch import Look, Watched, WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.run.program import DeviceBegin, DeviceFinish, DeviceWriter
-from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, on_torch
-from hybrid_lab.engines.triton.run.watch import WatchedDeviceProgram
-from hybrid_lab.graph.dump import dump
+from hybrid_lab.engines.triton.run.program import DeviceWriter
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.plan import MemoryPlan, plan
+
+#: Cycles that a GPU waits for each step before a timed run, about 20 microseconds: longer than a launch takes here.
+_HEAD_START = 30_000
+_LONGEST = 200_000_000
 
 
-class DeviceLater(Later):
-    """A device program that is planned and written when it is first run.
-
-    It takes and gives tensors of the device; called without one it takes and gives NumPy arrays, by counted copies.
-    """
-
-    def write_now(self) -> None:
-        """Plan and write it now."""
-        self._run = self.write()
-
-    def write(self) -> Program:
-        planned = dump("plan", plan(self.graph, contiguous=True))
-        run, text = DeviceWriter(planned, self.static_alloc).finish()
-        dump("program", text)
-        if not self.report.written:
-            describe(self.report, planned, text, self.static_alloc)
-            note_copies(self.report, planned)
-        return run
-
-    def alone(self) -> Program:
-        """The same program with an arena that is its own as long as it lives: captured launches write there."""
-        return DeviceWriter(plan(self.graph, contiguous=True), True).finish()[0]
-
-    def __call__(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
-        if inputs and np.ndarray not in set(map(type, inputs)):
-            return super().__call__(inputs, rng)
-        device = availability.torch_device()
-        tensors = [memory.to_device(item, device) if type(item) is np.ndarray else item for item in inputs]
-        return [memory.to_host(item) for item in super().__call__(tensors, rng)]
-
-    def on_tensors(self, inputs: Sequence[Any], rng: tuple[int, int]) -> list[Any]:
-        """As calling it with tensors, for programs that may have no inputs."""
-        return super().__call__(inputs, rng)
+class _WatchedWriter(Watched, DeviceWriter):
+    """Of programs on tensors."""
 
 
 class DeviceExecutable(Executable):
-    """An executable of `device`; see DeviceLater for what it takes and gives."""
+    """An executable whose `run` takes and gives tensors of `device`. Called without one it takes and gives NumPy
+    arrays, by counted copies.
+    """
 
     __slots__ = ("device",)
 
-    def __init__(self, graph: Graph, run: DeviceLater, report: Report):
+    def __init__(self, graph: Graph, run: Program, report: Report):
         super().__init__(graph, run, report)
         self.device = availability.torch_device()
+
+    def __call__(self, inputs: Sequence[Any], rng: tuple[int, int] = (0, 0)) -> list[Any]:
+        if inputs and np.ndarray not in set(map(type, inputs)):
+            return self.run(inputs, rng)
+        tensors = [memory.to_device(item, self.device) if type(item) is np.ndarray else item for item in inputs]
+        return [memory.to_host(item) for item in self.run(tensors, rng)]
 
     def watched(self) -> WatchedDeviceProgram:
         return WatchedDeviceProgram(self.graph, self.report.static_alloc)
 
 
-class DeviceTraining(JointTraining):
-    """A recorded call on the device: forward and backward over one arena of its memory."""
+class WatchedDeviceProgram(WatchedProgram):
+    """As WatchedProgram, with the kernels as they are launched in a call; a kernel counts as one step.
 
-    begin_writer = DeviceBegin
-    finish_writer = DeviceFinish
+    Takes NumPy arrays, which are copied to the device once for all runs with the same list of them.
+    """
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
-        note_copies(self.forward.report, self.plan.forward)
-        note_copies(self.backward.report, self.plan.backward)
+    writer = _WatchedWriter
+    _given: tuple[Any, list[Any]] = (None, [])
 
-    def in_place(
-        self, kept: Kept, operands: Sequence[object], rng: tuple[int, int], out: Sequence[object]
-    ) -> list[Any]:
-        """The backward in the arena of `kept`, which stays leased: for captured launches."""
-        return self._finish(operands, rng, kept.lease, out)
+    def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:
+        """As Executable.run, calling `look` with copies on the host."""
 
+        def look_here(step: int, values: tuple[object, ...]) -> None:
+            look(step, tuple(None if value is None else memory.to_host(value) for value in values))
 
-def note_copies(report: Report, planned: MemoryPlan) -> None:
-    """Write down how many copies to the host and back a call of this program makes, and for what."""
-    report.host_copies = {}
-    for node in planned.steps:
-        if isinstance(node.op, KernelOperator) or (node.op.view and len(node.outputs) == 1) or on_torch(node):
-            continue
-        step = HostStep(node, planned.needs[node])
-        report.host_copies[node.op.name] = report.host_copies.get(node.op.name, 0) + step.to_host + step.to_device
+        return [memory.to_host(item) for item in self._watched(self._tensors(inputs), rng, look_here)]
+
+    def times(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> np.ndarray:
+        """Seconds of each step in one run: of the GPU, as its events tell, not of what waits for it here."""
+        tensors = self._tensors(inputs)
+        return super().times(tensors, rng) if availability.device().interpreted else self.event_times(tensors, rng)
+
+    def event_times(self, tensors: Sequence[object], rng: tuple[int, int]) -> np.ndarray:
+        """The same by events on the device's stream.
+
+        The GPU is kept waiting at first, so that launches lie ready when it comes to them: else a short kernel would
+        seem to take as long as its launch.
+        """
+        import torch
+
+        events: list[Any] = []
+
+        def look(step: int, values: object) -> None:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            events.append(event)
+
+        wait = getattr(torch.cuda, "_sleep", None)
+        if wait is not None:
+            wait(min(_HEAD_START * len(self.steps), _LONGEST))
+        self._watched(tensors, rng, look)
+        events[-1].synchronize()
+        return np.array([before.elapsed_time(after) for before, after in pairwise(events)], np.float64) / 1e3
+
+    def _tensors(self, inputs: Sequence[np.ndarray]) -> list[Any]:
+        known, tensors = self._given
+        if known is not inputs:
+            device = availability.torch_device()
+            tensors = [memory.to_device(np.asarray(item), device) for item in inputs]
+            self._given = inputs, tensors
+        return tensors

@@ -13,11 +13,12 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.planned.program import Writer, identifier, note_operator
+from hybrid_lab.engines.planned.program import Text, Writer, identifier, note_operator
 from hybrid_lab.engines.planned.training import Begin, Finish
+from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.run.arena import DeviceFrames, constant
+from hybrid_lab.engines.triton.run.arena import POOL, constant
 from hybrid_lab.engines.triton.run.kernel import Kernel, signed
 from hybrid_lab.engines.triton.run.steps import HostStep, KernelOperator, TorchStep, on_torch
 from hybrid_lab.engines.triton.run.vendor import VendorKernel
@@ -39,7 +40,7 @@ def explain(file: str, nodes: dict[int, Node], error: BaseException) -> None:
 class DeviceWriter(Writer):
     """Writes the program of one plan on the device. All Values lie in C order."""
 
-    frames_class = DeviceFrames
+    pool = POOL
     explain = staticmethod(explain)
     contiguous = True
 
@@ -49,6 +50,7 @@ class DeviceWriter(Writer):
         self.direct = not availability.device().interpreted
         self._pointers: dict[str, str] = {}
         self._launches = 0
+        self._copies: dict[str, int] = {}
         self.bound |= {
             "empty": lambda shape, dtype: memory.empty(shape, dtype, device),
             "array": lambda tensor: tensor.clone(),
@@ -63,6 +65,10 @@ class DeviceWriter(Writer):
     @property
     def _limits_buffers(self) -> bool:
         return False
+
+    def describe(self, report: Report, text: Text) -> None:
+        super().describe(report, text)
+        report.host_copies = self._copies
 
     def _constant(self, array: np.ndarray) -> Any:
         return constant(array)
@@ -108,6 +114,8 @@ class DeviceWriter(Writer):
             self._into(node, targets, f"{view}({self._name(node.values_in[0])})")
             return
         step: Any = TorchStep(node) if on_torch(node) else HostStep(node, self.plan.needs[node])
+        if isinstance(step, HostStep):
+            self._copies[op.name] = self._copies.get(op.name, 0) + step.to_host + step.to_device
         where = "on_torch" if isinstance(step, TorchStep) else "on_host"
         operands = ["rng", *(self._operand(item) for item in node.inputs)]
         self._into(node, targets, f"{self._bind(f'{identifier(op.name)}_{where}', step)}({', '.join(operands)})", True)

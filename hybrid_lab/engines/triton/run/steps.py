@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,11 @@ from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.signature import Signature
 
 
+@functools.cache
+def _signature(outputs: int) -> Signature:
+    return Signature(outputs=outputs)
+
+
 class KernelOperator(Operator):
     """A fused group in the contracted graph: one operator that launches its kernels.
 
@@ -34,7 +40,7 @@ class KernelOperator(Operator):
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
         for key, value in (
-            ("signature", Signature(outputs=len(group.outputs) + len(parts))),
+            ("signature", _signature(len(group.outputs) + len(parts))),
             ("attributes", {}),
             ("inferred", {}),
             ("region", group),

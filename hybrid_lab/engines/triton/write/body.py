@@ -246,7 +246,7 @@ class Body:
                 expression = kernel.read(node.op, elements, place)
             except Unmappable as reason:
                 raise Refused(str(reason)) from None
-            if elements.reads > MOST_READS:
+            if elements.count_of_reads > MOST_READS:
                 self._heavy[value] = (place, guard)
             if plain(expression):
                 return expression

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
 
 class Elements:
-    """The argument K of a record's `Element` function: it names elements of the node's inputs in the kernel's text."""
+    """The argument K of a record's `Element` function: it names elements of the node's inputs in the kernel's text.
 
-    def __init__(self, body: Body, node: Node, guard: str, scope: Scope | None = None):
+    reads : how an input is read, (number, place, guard) -> expression, where that is not `Body.value`
+    """
+
+    def __init__(
+        self, body: Body, node: Node, guard: str = "", scope: Scope | None = None,
+        reads: Callable[[int, Place, str], str] | None = None,
+    ):  # fmt: skip
         self._body, self._node, self._guard, self._scope = body, node, guard, scope or body.scopes[-1]
-        self.reads = 0
+        self._reads = reads
+        self.count_of_reads = 0
 
     def dtype(self, number: int | None = None) -> np.dtype:
         """The dtype of input `number`, or of the output."""
@@ -37,7 +44,9 @@ class Elements:
 
     def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
         """The element of input `number` at a place: one index per axis. guard : see `where`."""
-        self.reads += 1
+        if self._reads is not None:
+            return self._reads(number, tuple(place), guard)
+        self.count_of_reads += 1
         guards = " & ".join(item for item in (self._guard, guard) if item)
         return self._body.value(self._node.inputs[number], tuple(place), guards)
 

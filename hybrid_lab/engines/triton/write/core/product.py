@@ -115,45 +115,33 @@ def multiplied(left: str, right: str, precision: str, dtype: np.dtype[Any], tota
     return f"tl.dot({', '.join(arguments)})"
 
 
-class Factors(Elements):
-    """Elements for a record's `product`, in its loop.
+def factors(body: Body, node: Node, outer: str, inner: str, tile: str) -> Elements:
+    """Elements for a record's `product`, in its loop: an input is read as a tile, in its own dtype, whole and with 0
+    where nothing is to be added.
 
     outer, inner : names of the variables of the tile, inner the summed one; tile : its shape, as kernels print it
     """
 
-    def __init__(self, body: Body, node: Node, outer: str, inner: str, tile: str):
-        super().__init__(body, node, "")
-        self._outer, self._inner, self._tile = outer, inner, tile
-
-    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
-        """The tile of input `number`, in its own dtype, whole and with 0 where nothing is to be added."""
-        value, where = self._behind_views(self._node.inputs[number], tuple(place))
-        body, dtype = self._body, self.dtype(number)
-        if value.node in body.nodes:
-            name = tensor(body.value(value, where, guard), dtype)
-            # Beyond the borders the inputs are 0, but what the body computes from 0 may be another number.
-            masks = (body.masks[self._outer], body.masks[self._inner], guard)
-            inside = body.named_if_long(" & ".join(item for item in masks if item), "there")
-            text = f"tl.where({inside}, {name}, 0.0)"
-            return self.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
-        body.widens = False
-        name = tensor(body.value(value, where, guard), dtype)
-        body.widens = True
-        moving = linear(where, value.shape).variables
-        if self._inner not in moving:  # the load does not know where the summed axis ends
-            name = f"tl.where({body.masks[self._inner]}, {name}, 0.0)"
-        if not {self._outer, self._inner}.issubset(moving):
-            name = f"tl.broadcast_to({name}, {self._tile})"
-        return name
-
-    def _behind_views(self, value: Value, place: Place) -> tuple[Value, Place]:
-        """The value that lies in memory or is computed, and the place of the element there."""
-        while value.node in self._body.nodes:
-            moved = moved_place(value.node, value.index, place, self._body)
-            if moved is None:
-                break
+    def read(number: int, place: Place, guard: str) -> str:
+        value, dtype = node.inputs[number], node.inputs[number].dtype
+        while value.node in body.nodes and (moved := moved_place(value.node, value.index, place, body)) is not None:
             value, place = value.node.values_in[0], moved
-        return value, place
+        if value.node in body.nodes:
+            name = tensor(body.value(value, place, guard), dtype)
+            # Beyond the borders the inputs are 0, but what the body computes from 0 may be another number.
+            inside = " & ".join(item for item in (body.masks[outer], body.masks[inner], guard) if item)
+            text = f"tl.where({body.named_if_long(inside, 'there')}, {name}, 0.0)"
+            return elements.named(f"{text}.to({TYPES[dtype.name]})" if dtype.name in NARROW else text, "factor")
+        body.widens = False
+        name = tensor(body.value(value, place, guard), dtype)
+        body.widens = True
+        moving = linear(place, value.shape).variables
+        if inner not in moving:  # the load does not know where the summed axis ends
+            name = f"tl.where({body.masks[inner]}, {name}, 0.0)"
+        return name if {outer, inner}.issubset(moving) else f"tl.broadcast_to({name}, {tile})"
+
+    elements = Elements(body, node, reads=read)
+    return elements
 
 
 # -- the kernels -------------------------------------------------------------------------------------------------------
@@ -199,8 +187,8 @@ class ProductBody(Body):
         down = self.declare("down", prod(product.inner), "down_inside")
         self.line_each(lanes("across", end, "INNER", "start + "))
         self.line_each(lanes("down", end, "INNER", "start + ", down=True))
-        left = Factors(self, node, "row", "across", "[ROWS, INNER]")
-        right = Factors(self, node, "column", "down", "[INNER, COLUMNS]")
+        left = factors(self, node, "row", "across", "[ROWS, INNER]")
+        right = factors(self, node, "column", "down", "[INNER, COLUMNS]")
         a = product.left(left, batch, rows, across.digits(product.inner))
         b = product.right(right, batch, down.digits(product.inner), columns)
         self.line(f"{total} = {multiplied(a, b, self.precision, node.outputs[0].dtype, total)}")
@@ -221,7 +209,7 @@ class ProductBody(Body):
 
     def finish(self, stored: Collection[Value] = ()) -> None:
         """Scale, bias and epilogue, and the stores. stored : outputs that are stored already"""
-        product, elements = self.product, Elements(self, self.anchor, "")
+        product, elements = self.product, Elements(self, self.anchor)
         if product.scale != 1:
             self.line(f"{self.total} *= {elements.literal(product.scale)}")
         if product.bias is not None:

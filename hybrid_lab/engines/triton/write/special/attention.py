@@ -10,14 +10,14 @@ queries, keys and values are made of, and what is made of the result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Refused, Scope
-from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, ProductBody, is_exact, multiplied
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, ProductBody, factors, is_exact, multiplied
 from hybrid_lab.engines.triton.write.elements import Elements
 from hybrid_lab.engines.triton.write.index import ZERO, Place, linear, unravel
 from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, element_of, is_pointwise, is_product
@@ -138,17 +138,6 @@ def _scores(scaled: Value) -> tuple[Node | None, list[Node]]:
     return products[0], chain
 
 
-class _Weights(Elements):
-    """The second product's first factor: what the softmax has at hand, 0 beyond the last key."""
-
-    def read(self, number: int, place: Sequence[Any], guard: str = "") -> str:
-        name = self._body.value(self._node.inputs[number], tuple(place), guard)
-        if isinstance(self._body, WholeBody):
-            name = self.named(f"tl.where(key_inside, {name}, 0.0)", "weight")
-        dtype = self.dtype(number).name
-        return f"{name}.to({TYPES[dtype]})" if dtype in NARROW else name
-
-
 class AttentionBody(ProductBody):
     """A body over `row` (queries) and `column` (numbers of a value) of one batch; `key` runs in the loop."""
 
@@ -191,7 +180,7 @@ class AttentionBody(ProductBody):
         """The tile of the queries."""
         first = self.first
         query = first.left(
-            Factors(self, self.attention.scores, "row", "across", "[ROWS, INNER]"),
+            factors(self, self.attention.scores, "row", "across", "[ROWS, INNER]"),
             self.batch.digits(first.batch), self.row.digits(first.rows), self.across.digits(first.inner),
         )  # fmt: skip
         return query if plain(query) else self.named(query, "query")
@@ -205,7 +194,7 @@ class AttentionBody(ProductBody):
         self.line_each(lanes("key_down", "keys", "KEYS", start, down=True))
         batches, indices = self.batch.digits(first.batch), self.key.digits(first.columns)
         keys = first.right(
-            Factors(self, scores, "key", "down", "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
+            factors(self, scores, "key", "down", "[INNER, KEYS]"), batches, self.down.digits(first.inner), indices
         )
         self.score = self.fresh(short(scores.op.name))
         text = multiplied(query, keys, self.precision, scores.outputs[0].dtype)
@@ -216,15 +205,24 @@ class AttentionBody(ProductBody):
         return self.key.digits(self.product.inner)
 
     def weights(self, keys: tuple[Any, ...]) -> str:
-        """The tile of the weights, or of what they are before they are divided."""
-        batch, rows, _ = self.space
-        return str(self.product.left(_Weights(self, self.attention.mixed, ""), batch, rows, keys))
+        """The tile of the weights, or of what they are before they are divided; 0 beyond the last key."""
+        (batch, rows, _), mixed = self.space, self.attention.mixed
+
+        def read(number: int, place: Place, guard: str) -> str:
+            name, dtype = self.weight_at(mixed.inputs[number], place, guard), mixed.inputs[number].dtype.name
+            return f"{name}.to({TYPES[dtype]})" if dtype in NARROW else name
+
+        return str(self.product.left(Elements(self, mixed, reads=read), batch, rows, keys))
+
+    def weight_at(self, value: Value, place: Place, guard: str) -> str:
+        """The name of a tile of weights, which the loop over the keys has made 0 beyond the last one."""
+        return self.value(value, place, guard)
 
     def values(self) -> str:
         """The tile of the values."""
         batch, _, columns = self.space
-        factors = Factors(self, self.attention.mixed, "column", "key_down", "[KEYS, COLUMNS]")
-        return str(self.product.right(factors, batch, self.key_down.digits(self.product.inner), columns))
+        values = factors(self, self.attention.mixed, "column", "key_down", "[KEYS, COLUMNS]")
+        return str(self.product.right(values, batch, self.key_down.digits(self.product.inner), columns))
 
     def attend(self) -> None:
         """The loop over the keys, and the division by the sums of the weights."""
@@ -296,6 +294,9 @@ class WholeBody(AttentionBody):
         name, neutral = str(combine(value.node)), "0.0" if value.node is self.attention.total else 'float("-inf")'
         text = f"tl.{name}(tl.where(key_inside, {element}, {neutral}), axis=1, keep_dims=True)"
         return self.named(text, name, value.node)
+
+    def weight_at(self, value: Value, place: Place, guard: str) -> str:
+        return self.named(f"tl.where(key_inside, {self.value(value, place, guard)}, 0.0)", "weight")
 
     def attend(self) -> None:
         weights = self.weights(self.keys(self.query(), ""))

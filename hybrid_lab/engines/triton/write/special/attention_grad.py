@@ -15,7 +15,7 @@ from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Refused
-from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, Factors, is_exact
+from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, factors, is_exact
 from hybrid_lab.engines.triton.write.index import ZERO, Index, Place, linear, variable
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
@@ -282,10 +282,10 @@ class ChainedBody(Body):
         for (node, product), (total, column, columns) in zip(self.ends, totals, strict=True):
             batch, rows = self.batch.digits(product.batch), self.row.digits(product.rows)
             left = product.left(
-                Factors(self, node, "row", name, f"[ROWS, {block}]"), batch, rows, step.digits(product.inner)
+                factors(self, node, "row", name, f"[ROWS, {block}]"), batch, rows, step.digits(product.inner)
             )
             right = product.right(
-                Factors(self, node, column, f"{name}_down", f"[{block}, {columns}]"), batch, down.digits(product.inner),
+                factors(self, node, column, f"{name}_down", f"[{block}, {columns}]"), batch, down.digits(product.inner),
                 self.whole[column].digits(product.columns),
             )  # fmt: skip
             self.line(f'{total} = tl.dot({left}, {right}, {total}, input_precision="{self.precision}")')
@@ -295,25 +295,25 @@ class ChainedBody(Body):
         """The factor of an inner product that does not change in the loop: its rows, or turned its columns."""
         across = self.width("across", prod(product.inner))
         block = "INNER" + across.removeprefix("across")
-        factors = Factors(self, node, "row", across, f"[ROWS, {block}]")
+        fixed = factors(self, node, "row", across, f"[ROWS, {block}]")
         batch, inner = self.batch.digits(product.batch), self.whole[across].digits(product.inner)
         if self.chained.turned:
-            return str(product.right(factors, batch, inner, self.row.digits(product.columns)))
-        return str(product.left(factors, batch, self.row.digits(product.rows), inner))
+            return str(product.right(fixed, batch, inner, self.row.digits(product.columns)))
+        return str(product.left(fixed, batch, self.row.digits(product.rows), inner))
 
     def tile(self, node: Node, product: Contraction, factor: str, name: str, step: Index, block: str) -> None:
         """The tile of an inner product, its rows along the kernel's, or turned its columns."""
         across = self.width("across", prod(product.inner))
         down = self.width("across", prod(product.inner), down=True)
         inner = "INNER" + across.removeprefix("across")
-        factors = Factors(self, node, name, down, f"[{inner}, {block}]")
+        tiles_read = factors(self, node, name, down, f"[{inner}, {block}]")
         batch = self.batch.digits(product.batch)
         if self.chained.turned:
             rows, columns = step.digits(product.rows), self.row.digits(product.columns)
-            other = product.left(factors, batch, rows, self.whole[down].digits(product.inner))
+            other = product.left(tiles_read, batch, rows, self.whole[down].digits(product.inner))
         else:
             rows, columns = self.row.digits(product.rows), step.digits(product.columns)
-            other = product.right(factors, batch, self.whole[down].digits(product.inner), columns)
+            other = product.right(tiles_read, batch, self.whole[down].digits(product.inner), columns)
         total = self.fresh("scores" if node in self.scores() else "weight_grad")
         self.line(f'{total} = tl.dot({factor}, {other}, input_precision="{self.precision}")', node)
         if product.scale != 1:

@@ -59,7 +59,7 @@ class CollectBody(Body):
     def collect(self) -> None:
         """The loop over the numbers, and in it the loop over the entries that belong to these rows."""
         spec, dtype = self.spec, TYPES[wide(self.anchor.outputs[0].dtype)]
-        elements, total = Elements(self, self.anchor, ""), self.fresh(short(self.anchor.op.name))
+        elements, total = Elements(self, self.anchor), self.fresh(short(self.anchor.op.name))
         rows, columns = self.space
         self.line(f"{total} = tl.zeros([ROWS, COLUMNS], {dtype})", self.anchor)
         if spec.start is not None:
@@ -68,14 +68,14 @@ class CollectBody(Body):
         place = self.declare("place", prod(spec.entries), "place_inside")
         self.line("place = start + tl.arange(0, ENTRIES)")
         self.line("place_inside = place < entries")
-        number = str(spec.number(Elements(self, self.anchor, ""), place.digits(spec.entries)))
+        number = str(spec.number(Elements(self, self.anchor), place.digits(spec.entries)))
         self.line(f"mine = place_inside & ({number} >= first_row) & ({number} < first_row + ROWS)")
         self.open()
         entry = self.declare("entry", prod(spec.entries))
         self.line("entry = tl.min(tl.where(mine, place, entries), axis=0)", "the first that is left")
         target = self.fresh("target")
         self.line(f"{target} = tl.sum(tl.where(place == entry, {number}, 0), axis=0)")
-        name = spec.entry(Elements(self, self.anchor, ""), entry.digits(spec.entries), columns)
+        name = spec.entry(Elements(self, self.anchor), entry.digits(spec.entries), columns)
         if spec.last:
             self.line(f"{total} = tl.where(row == {target}, {name}, {total})")
         else:
