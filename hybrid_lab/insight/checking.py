@@ -248,7 +248,7 @@ def expose(
     try:
         graph = extract(region.inputs, values, [f"x{index}" for index in range(len(region.inputs))], "inside")
         first = min((node.draw for node in region.nodes if node.draw is not None), default=0)
-        results = always(engine).compile(graph).run(list(operands), (rng[0], rng[1] + first))
+        results = always(engine).compile(graph)(list(operands), (rng[0], rng[1] + first))
     except HybridLabError:
         return None
     return dict(zip(values, results, strict=False))

@@ -52,7 +52,7 @@ from hybrid_lab.engines.triton.write.words import (
 )
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.framework.dtypes import NARROW, is_floating
+from hybrid_lab.ops.framework.dtypes import is_floating, is_narrow
 from hybrid_lab.ops.framework.kernel import Pointwise
 
 #: What arguments for sizes that vary are called (see reuse.shown).
@@ -138,7 +138,7 @@ class Body:
         self._runs: dict[str, list[tuple[int, int]]] = {}
         read = {value for node in nodes for value in node.values_in}
         self._stored = {
-            value for value in (stored() if self.rounds else ()) if value in read and value.dtype.name in NARROW
+            value for value in (stored() if self.rounds else ()) if value in read and is_narrow(value.dtype)
         }
 
     # -- variables, scopes and lines ---------------------------------------------------------------------------------
@@ -211,10 +211,12 @@ class Body:
 
     def value(self, value: Value, place: Place, guard: str = "") -> str:
         """The name of an element. guard : a condition without which it must not be loaded."""
-        variables = variables_of(place)
-        if guard:  # one that only others need would keep the element in the loop, and make it anew for each of them
+        scope = self.scopes[0]
+        if guard or len(self.scopes) > 1:
+            variables = variables_of(place)
+            # A condition that only others need would keep the element in the loop, and make it anew for each of them.
             guard = " & ".join(self._conditions(guard, variables))
-        scope = self._scope_of([*variables, *re.findall(r"\w+", guard)])
+            scope = self._scope_of([*variables, *_WORD.findall(guard)])
         key = (value, place, guard, self.widens)
         if key not in scope.memo:
             scope.memo[key] = self._written(value, place, guard, scope)
@@ -288,7 +290,7 @@ class Body:
 
     def _rounded(self, name: str, item: object, scope: Scope) -> str:
         """An operand as eager calls have it: rounded, where it is of half precision and was computed here."""
-        if not isinstance(item, Value) or item.dtype.name not in NARROW or not self.is_computed(item):
+        if not isinstance(item, Value) or not is_narrow(item.dtype) or not self.is_computed(item):
             return name
         return self._line_for(rounded(name, item.dtype), "rounded", scope)
 
@@ -350,18 +352,19 @@ class Body:
             mask = self._line_for(mask, "there", scope)
         self.loads[scope.part] += mask != "row_inside"
         text = f"tl.load({address}, mask={mask}, other=0)" if mask else f"tl.load({address})"
-        if value.dtype.name in NARROW and self.widens:
+        if is_narrow(value.dtype) and self.widens:
             text += ".to(tl.float32)"
-        elif value.dtype.name == "bool":
+        elif value.dtype.kind == "b":
             text = f"{text} != 0"
         return self.write(text, label(value), scope, typed(value))
 
     def _conditions(self, guard: str, variables: Collection[str]) -> list[str]:
         """The conditions of a guard that can be false at a place of these variables: those that depend on no others."""
+        if not guard:
+            return []
         known = {name for scope in self.scopes for name in scope.variables}
         moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
-        parts = guard.split(" & ") if guard else []
-        return [part for part in parts if known.intersection(re.findall(r"\w+", part)) <= moving]
+        return [part for part in guard.split(" & ") if known.intersection(_WORD.findall(part)) <= moving]
 
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
         """Record an access to memory: the variable that counts neighbours, and how many one instruction can access."""
