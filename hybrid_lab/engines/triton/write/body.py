@@ -327,6 +327,10 @@ class Body:
         scope.lines.append((f"{name} = {expression}", comment))
         return name
 
+    def named(self, expression: str, wanted: str, comment: Remark = "") -> str:
+        """A line of the innermost scope that names an expression."""
+        return self.write(expression, wanted, self.scopes[-1], comment)
+
     def anchored(self, value: Value, place: Place) -> str:
         """An element of a reduction or a product; kernels of these kinds say how."""
         raise Refused("a reduction over elements that the kernel does not have at once")

@@ -175,9 +175,7 @@ def centre_of(body: RowBody, pair: Pair) -> str:
 
 def named_total(body: RowBody, pair: Pair, text: str) -> None:
     """The second reduction's result in a line of its own."""
-    name = body.fresh(short(pair.second.op.name))
-    body.line(f"{name} = {text}", pair.second)
-    body.results[pair.second] = name
+    body.results[pair.second] = body.named(text, short(pair.second.op.name), pair.second)
 
 
 def part_of_pair(body: RowBody, pair: Pair, first: str, second: str) -> str:

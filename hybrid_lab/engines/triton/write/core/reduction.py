@@ -216,9 +216,7 @@ class RowBody(Body):
         element, only = self.operand_of(node), self.only_subtracted(node)
         if combine(node) != "sum" and not only:
             element = self.named(element, "element")
-        name = self.fresh(short(node.op.name))
-        self.line(f"{name} = {combined(node, element, only)}", node)
-        return name
+        return self.named(combined(node, element, only), short(node.op.name), node)
 
     def only_subtracted(self, node: Node) -> bool:
         """Whether a maximum is only taken from its own elements, as softmax does: a NaN then stays one by itself."""
@@ -227,11 +225,6 @@ class RowBody(Body):
         return value not in self.pointers and bool(readers) and all(
             reader.op.name == "broadcast_sub" and reader.inputs == (operand, value) for reader in readers
         )
-
-    def named(self, expression: str, wanted: str) -> str:
-        name = self.fresh(wanted)
-        self.line(f"{name} = {expression}")
-        return name
 
     def store(self, values: Sequence[Value], full: bool) -> None:
         """Store those of the outputs that have an element per row and column, or those with one per row."""
@@ -350,9 +343,8 @@ def accumulate(body: RowBody, nodes: Sequence[Node], loop: str, part: str = "", 
     body.store(stored, True)
     body.close(loop)
     for node, total in {**totals, **largest}.items():
-        name = body.fresh(short(node.op.name))
-        body.line(f"{name} = {combined(node, total, body.only_subtracted(node))}", node)
-        body.results[node] = name
+        text = combined(node, total, body.only_subtracted(node))
+        body.results[node] = body.named(text, short(node.op.name), node)
     for pair, lines in pairs.items():
         first = body.results[pair.first]
         if isinstance(lines, Exponentials):

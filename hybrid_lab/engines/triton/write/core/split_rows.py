@@ -124,11 +124,10 @@ def put_together(
             addend = part_of_pair(body, pair, parts_of[pair.first], part)
             named_total(body, pair, f"tl.sum(tl.where(column_inside, {addend}, 0.0), axis=1, keep_dims=True)")
             continue
-        body.results[node] = body.fresh(short(node.op.name))
         element = part  # of a sum: 0 where there is none
         if combine(node) != "sum":
             element = body.named(f"tl.where(column_inside, {part}, {neutral(node)})", "element")
-        body.line(f"{body.results[node]} = {combined(node, element)}", node)
+        body.results[node] = body.named(combined(node, element), short(node.op.name), node)
     for value in group.outputs:
         name = body.value(value, body.row.digits(value.shape))
         body.line(f"tl.store({body.pointers[value]} + row, {name}, mask=row_inside)")

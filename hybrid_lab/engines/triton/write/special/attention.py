@@ -29,7 +29,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.words import TYPES, Remark, plain, short, wide
+from hybrid_lab.engines.triton.write.words import TYPES, plain, short, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.ops.framework.dtypes import NARROW
@@ -270,10 +270,6 @@ class AttentionBody(ProductBody):
         self.line(f"{self.mixed} *= {rescale}")
         self.line(f"{most} = {higher}")
         return weight
-
-    def named(self, expression: str, wanted: str, comment: Remark = "") -> str:
-        """A line of the innermost scope."""
-        return self.write(expression, wanted, self.scopes[-1], comment)
 
 
 class WholeBody(AttentionBody):

@@ -73,8 +73,7 @@ class CollectBody(Body):
         self.open()
         entry = self.declare("entry", prod(spec.entries))
         self.line("entry = tl.min(tl.where(mine, place, entries), axis=0)", "the first that is left")
-        target = self.fresh("target")
-        self.line(f"{target} = tl.sum(tl.where(place == entry, {number}, 0), axis=0)")
+        target = self.named(f"tl.sum(tl.where(place == entry, {number}, 0), axis=0)", "target")
         name = spec.entry(Elements(self, self.anchor), entry.digits(spec.entries), columns)
         if spec.last:
             self.line(f"{total} = tl.where(row == {target}, {name}, {total})")

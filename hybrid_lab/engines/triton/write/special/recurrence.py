@@ -95,49 +95,42 @@ def _behind(part: int) -> str:
     return ("", " + hidden", " + hidden * 2", " + hidden * 3")[part]
 
 
-class _Steps:
+class _Steps(Body):
     """What the steps of both directions have in common: variables, products, loads and stores."""
 
     def __init__(
         self, group: Region, anchor: Node, inputs: dict[str, Any], states: dict[str, Value], precision: str
     ):  # fmt: skip
-        self.group, self.anchor, self.inputs, self.precision = group, anchor, inputs, precision
+        super().__init__(group)
+        self.anchor, self.operands, self.precision = anchor, inputs, precision
         self.op = cast(Any, anchor.op)
-        self.body = body = Body(group)
-        body.precision = precision
         self.steps, self.batch, _ = anchor.outputs[0].shape
         self.gates = GATES[self.op.mode]
         self.hidden = inputs["weight"].shape[1]
         self.type = TYPES[wide(anchor.outputs[0].dtype)]
-        self.states = {name: body.pointer(value) for name, value in states.items()}
-        self.row = body.declare("row", self.batch, "row_inside")
-
-    def say(self, wanted: str, expression: str) -> str:
-        """A line that names an expression."""
-        name = self.body.fresh(wanted)
-        self.body.line(f"{name} = {expression}")
-        return name
+        self.states = {name: self.pointer(value) for name, value in states.items()}
+        self.row = self.declare("row", self.batch, "row_inside")
 
     def begin_steps(self, backwards: bool) -> None:
         """The loop over the steps."""
-        self.body.open()
-        self.body.declare("step", self.steps)
-        self.body.line("step = steps - 1 - time" if backwards else "step = time", self.anchor)
-        self.body.line("now = time % 2", "of the states before and after a step, those that it reads")
+        self.open()
+        self.declare("step", self.steps)
+        self.line("step = steps - 1 - time" if backwards else "step = time", self.anchor)
+        self.line("now = time % 2", "of the states before and after a step, those that it reads")
 
     def end_steps(self) -> None:
-        self.body.line("tl.debug_barrier()", "the next step reads what other threads have written")
-        self.body.close("for time in range(0, steps):")
+        self.line("tl.debug_barrier()", "the next step reads what other threads have written")
+        self.close("for time in range(0, steps):")
 
     def begin_units(self) -> None:
         """The loop over tiles of units."""
-        self.body.open()
-        self.unit = self.body.declare("unit", self.hidden, "unit_inside")
-        self.body.line_each(lanes("unit", "hidden", "COLUMNS", "start + "))
-        self.body.line("inside = row_inside & unit_inside")
+        self.open()
+        self.unit = self.declare("unit", self.hidden, "unit_inside")
+        self.line_each(lanes("unit", "hidden", "COLUMNS", "start + "))
+        self.line("inside = row_inside & unit_inside")
 
     def end_units(self) -> None:
-        self.body.close("for start in range(0, hidden, COLUMNS):")
+        self.close("for start in range(0, hidden, COLUMNS):")
 
     def product(self, left: str, inner: int, counts: int, weight: Any, condition: str = "") -> list[str]:
         """Sums of products, one for each of `counts` columns of weights.
@@ -145,43 +138,42 @@ class _Steps:
         left : address of row `row` of the left factor, its element `across` still to be added
         weight : (number of the sum, index of the summed axis) -> the place in the weight
         """
-        body = self.body
-        totals = [self.say("total", f"tl.zeros([ROWS, COLUMNS], {self.type})") for _ in range(counts)]
-        body.open()
-        body.declare("across", inner, "across_inside")
-        down = body.declare("down", inner, "down_inside")
+        totals = [self.named(f"tl.zeros([ROWS, COLUMNS], {self.type})", "total") for _ in range(counts)]
+        self.open()
+        self.declare("across", inner, "across_inside")
+        down = self.declare("down", inner, "down_inside")
         length = f"hidden * {inner // self.hidden}" if inner != self.hidden else "hidden"
-        body.line_each(lanes("across", length, "INNER", "first + "))
-        body.line_each(lanes("down", length, "INNER", "first + ", down=True))
+        self.line_each(lanes("across", length, "INNER", "first + "))
+        self.line_each(lanes("down", length, "INNER", "first + ", down=True))
         mask = " & ".join(item for item in ("row_inside & across_inside", condition) if item)
-        factor = self.say("left", f"tl.load({left} + across, mask={mask}, other=0)")
+        factor = self.named(f"tl.load({left} + across, mask={mask}, other=0)", "left")
         for number, total in enumerate(totals):
-            right = body.value(self.inputs["weight"], weight(number, down))
+            right = self.value(self.operands["weight"], weight(number, down))
             if self.hidden == 1:
                 right = f"tl.broadcast_to({right}, [INNER, COLUMNS])"
             if inner == 1:
                 right = f"tl.where(down_inside, {right}, 0.0)"
-            dtype = self.inputs["weight"].dtype
-            body.line(f"{total} = {multiplied(factor, right, self.precision, dtype, total)}")
-        body.close(f"for first in range(0, {length}, INNER):")
+            dtype = self.operands["weight"].dtype
+            self.line(f"{total} = {multiplied(factor, right, self.precision, dtype, total)}")
+        self.close(f"for first in range(0, {length}, INNER):")
         return totals
 
     def of(self, name: str, gate: int = 0, step: str = "step") -> str:
         """An element of an input at this row and unit, and at this step or another. gate : which part of it"""
-        value = self.inputs[name]
-        if value.node not in self.body.nodes:  # another batch gives the same text
+        value = self.operands[name]
+        if value.node not in self.nodes:  # another batch gives the same text
             return self.load(value, gate, step)
         place = (variable(step, self.steps), self.row, self.unit + gate * self.hidden)
-        return self.body.value(value, place[-len(value.shape) :])
+        return self.value(value, place[-len(value.shape) :])
 
     def load(self, value: Value, gate: int, step: str) -> str:
         """The same of an array that is no view."""
         parts = value.shape[-1] // self.hidden
         width = f"(hidden * {parts})" if parts > 1 else "hidden"
         row = f"({step} * rows + row)" if len(value.shape) == 3 else "row"
-        address = f"{self.body.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
+        address = f"{self.pointer(value)} + {row} * {width} + unit{_behind(gate)}"
         widened = ".to(tl.float32)" if value.dtype.name in NARROW else ""
-        return self.say(label(value), f"tl.load({address}, mask=inside, other=0){widened}")
+        return self.named(f"tl.load({address}, mask=inside, other=0){widened}", label(value))
 
     def now(self, name: str, half: str = "") -> str:
         """The address of a state between steps."""
@@ -189,23 +181,23 @@ class _Steps:
         return f"{self.states[name]} + {row} * hidden + unit"
 
     def store(self, address: str, element: str) -> None:
-        self.body.line(f"tl.store({address}, {element}, mask=inside)")
+        self.line(f"tl.store({address}, {element}, mask=inside)")
 
     def store_output(self, number: int, elements: Sequence[str]) -> None:
         """Store an output's elements of this step: one, or one for each of its parts."""
         value = self.anchor.outputs[number]
-        if value not in self.body.pointers:
+        if value not in self.pointers:
             return
         width = f"(hidden * {len(elements)})" if len(elements) > 1 else "hidden"
         row = "(step * rows + row)" if len(value.shape) == 3 else "row"
         for part, element in enumerate(elements):
-            self.store(f"{self.body.pointers[value]} + {row} * {width} + unit{_behind(part)}", element)
+            self.store(f"{self.pointers[value]} + {row} * {width} + unit{_behind(part)}", element)
 
     def valid(self) -> str:
         """The condition that the step counts; "" where all do."""
         if not self.op.use_sequence_length:
             return ""
-        length = self.body.value(self.inputs["sequence_length"], (self.row,))
+        length = self.value(self.operands["sequence_length"], (self.row,))
         return f"(step + 1 <= {length})"
 
     def function(self, name: str, value: str) -> str:
@@ -214,13 +206,13 @@ class _Steps:
         assert isinstance(kernel, Pointwise)
         return str(kernel.text).format(value)
 
-    def write(self) -> None:
+    def write_steps(self) -> None:
         raise NotImplementedError
 
     def source(self) -> KernelSource:
         """The kernel of the steps."""
-        self.write()
-        body, op = self.body, self.op
+        self.write_steps()
+        op = self.op
         sizes = {"rows": self.batch, "hidden": self.hidden, "steps": self.steps}
         blocks = {
             "ROWS": ROWS,
@@ -231,13 +223,13 @@ class _Steps:
         what = "Gradients of " if isinstance(self, _Gradient) else ""
         summary = f"{what}{self.steps:,} steps of {self.batch:,} sequences with {self.hidden:,} units."
         return kernel_source(
-            body, "recurrence", name, summary, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
+            self, "recurrence", name, summary, ROW_LANES, sizes, blocks, {"ROWS": self.batch},
             (("rows", "ROWS"),), together={"hidden": TOGETHER // self.anchor.outputs[0].dtype.itemsize},
         )  # fmt: skip
 
 
 class _Forward(_Steps):
-    def write(self) -> None:
+    def write_steps(self) -> None:
         self.begin_steps(self.op.reverse)
         self.begin_units()
         left = f"{self.states['state_now']} + (now * rows + row) * hidden"
@@ -245,60 +237,62 @@ class _Forward(_Steps):
             left, self.hidden, self.gates, lambda gate, inner: (self.unit + gate * self.hidden, inner)
         )
         mode, valid = self.op.mode, self.valid()
-        before = self.say("before", f"tl.load({self.now('state_now', 'now')}, mask=inside, other=0)")
+        before = self.named(f"tl.load({self.now('state_now', 'now')}, mask=inside, other=0)", "before")
         state = {"lstm": self.lstm, "gru": self.gru}.get(mode, self.plain)(totals, before, valid)
         if valid:
-            state = self.say("state", f"tl.where({valid}, {state}, {before})")
+            state = self.named(f"tl.where({valid}, {state}, {before})", "state")
         self.store(self.now("state_now", "(1 - now)"), state)
         self.store_output(0, [state])
         self.end_units()
         self.end_steps()
 
     def plain(self, totals: list[str], before: str, valid: str) -> str:
-        total = self.say("total", f"{totals[0]} + {self.of('projected')}")
+        total = self.named(f"{totals[0]} + {self.of('projected')}", "total")
         zero = f"tl.maximum({total}, 0.0, propagate_nan=tl.PropagateNan.ALL)"
-        return self.say("state", self.function("tanh", total) if self.op.mode == "rnn_tanh" else zero)
+        return self.named(self.function("tanh", total) if self.op.mode == "rnn_tanh" else zero, "state")
 
     def lstm(self, totals: list[str], before: str, valid: str) -> str:
         gates = []
         for gate, (total, name) in enumerate(zip(totals, "ifgo", strict=True)):
-            argument = self.say(name, f"{total} + {self.of('projected', gate)}")
-            gates.append(self.say(f"{name}_gate", self.function("tanh" if name == "g" else "sigmoid", argument)))
+            argument = self.named(f"{total} + {self.of('projected', gate)}", name)
+            gates.append(self.named(self.function("tanh" if name == "g" else "sigmoid", argument), f"{name}_gate"))
         i, f, g, o = gates
-        cell_before = self.say("held", f"tl.load({self.now('cell_now')}, mask=inside, other=0)")
-        cell = self.say("cell", f"{f} * {cell_before} + {i} * {g}")
+        cell_before = self.named(f"tl.load({self.now('cell_now')}, mask=inside, other=0)", "held")
+        cell = self.named(f"{f} * {cell_before} + {i} * {g}", "cell")
         if self.op.clip_min is not None:
             nan = "" if self.op.clip_nan else ", propagate_nan=tl.PropagateNan.ALL"
-            cell = self.say("cell", f"tl.minimum({cell}, {self.op.clip_max!r}{nan})")
-            cell = self.say("cell", f"tl.maximum({cell}, {self.op.clip_min!r}{nan})")
+            cell = self.named(f"tl.minimum({cell}, {self.op.clip_max!r}{nan})", "cell")
+            cell = self.named(f"tl.maximum({cell}, {self.op.clip_min!r}{nan})", "cell")
         if valid:
-            cell = self.say("cell", f"tl.where({valid}, {cell}, {cell_before})")
+            cell = self.named(f"tl.where({valid}, {cell}, {cell_before})", "cell")
         self.store(self.now("cell_now"), cell)
         self.store_output(1, [cell])
         self.store_output(2, gates)
-        return self.say("state", f"{o} * {self.say('tanh', self.function('tanh', cell))}")
+        return self.named(f"{o} * {self.named(self.function('tanh', cell), 'tanh')}", "state")
 
     def gru(self, totals: list[str], before: str, valid: str) -> str:
-        arguments = [self.say(name, f"{totals[gate]} + {self.of('projected', gate)}") for gate, name in enumerate("rz")]
-        r, z = (self.say(f"{name}_gate", self.function("sigmoid", name)) for name in arguments)
-        bias = self.body.value(self.inputs["hidden_bias"], (self.unit,))
-        inner = self.say("inner", f"{totals[2]} + {bias}")
-        n = self.say("n_gate", self.function("tanh", self.say("n", f"{self.of('projected', 2)} + {r} * {inner}")))
+        arguments = [
+            self.named(f"{totals[gate]} + {self.of('projected', gate)}", name) for gate, name in enumerate("rz")
+        ]
+        r, z = (self.named(self.function("sigmoid", name), f"{name}_gate") for name in arguments)
+        bias = self.value(self.operands["hidden_bias"], (self.unit,))
+        inner = self.named(f"{totals[2]} + {bias}", "inner")
+        n = self.named(self.function("tanh", self.named(f"{self.of('projected', 2)} + {r} * {inner}", "n")), "n_gate")
         self.store_output(1, [r, z, n, inner])
-        return self.say("state", f"{n} + {z} * ({before} - {n})")
+        return self.named(f"{n} + {z} * ({before} - {n})", "state")
 
 
 class _Gradient(_Steps):
-    def write(self) -> None:
+    def write_steps(self) -> None:
         self.begin_steps(not self.op.reverse)
         self.begin_units()
         total = self.arriving("now", "(time > 0)")
-        dh = self.say("dh", f"{total} + {self.of('dy')}")
+        dh = self.named(f"{total} + {self.of('dy')}", "dh")
         valid = self.valid()
         entering, behind, carried = {"lstm": self.lstm, "gru": self.gru}.get(self.op.mode, self.plain)(dh, valid)
         if valid:
-            entering = [self.say("part", f"tl.where({valid}, {item}, 0.0)") for item in entering]
-            last = [] if behind is None else [self.say("part", f"tl.where({valid}, {behind}, 0.0)")]
+            entering = [self.named(f"tl.where({valid}, {item}, 0.0)", "part") for item in entering]
+            last = [] if behind is None else [self.named(f"tl.where({valid}, {behind}, 0.0)", "part")]
             carried = f"tl.where({valid}, {carried}, {dh})"
         else:
             last = [] if behind is None else [behind]
@@ -315,7 +309,7 @@ class _Gradient(_Steps):
         self.begin_units()
         self.store_output(2 if self.op.mode == "gru" else 1, [self.arriving("(steps % 2)")])
         if self.op.mode == "lstm":
-            gradient = self.say("dc", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
+            gradient = self.named(f"tl.load({self.now('carried_cell')}, mask=inside, other=0)", "dc")
             self.store_output(2, [gradient])
         self.end_units()
 
@@ -324,41 +318,42 @@ class _Gradient(_Steps):
         width = self.gates * self.hidden
         left = f"{self.states['behind']} + ({half} * rows + row) * (hidden * {self.gates})"
         (through,) = self.product(left, width, 1, lambda _, inner: (inner, self.unit), condition)
-        carried = self.say("carry", f"tl.load({self.now('carried')}, mask=inside, other=0)")
-        return self.say("through", f"{through} + {carried}")
+        carried = self.named(f"tl.load({self.now('carried')}, mask=inside, other=0)", "carry")
+        return self.named(f"{through} + {carried}", "through")
 
     def plain(self, dh: str, valid: str) -> Any:
         state = self.of("states")
         part = f"{dh} * (1.0 - {state} * {state})"
         if self.op.mode == "rnn_relu":
             part = f"tl.where({state} > 0, {dh}, 0.0)"
-        return [self.say("part", part)], None, "0.0"
+        return [self.named(part, "part")], None, "0.0"
 
     def lstm(self, dh: str, valid: str) -> Any:
         i, f, g, o = (self.of("gates", gate) for gate in range(4))
         cell = self.of("cells")
-        self.body.declare("earlier", self.steps)
+        self.declare("earlier", self.steps)
         line = "tl.minimum(step + 1, steps - 1)" if self.op.reverse else "tl.maximum(step - 1, 0)"
-        self.body.line(f"earlier = {line}")
-        before = self.say("held", f"tl.where(time < steps - 1, {self.of('cells', step='earlier')}, {self.of('cell')})")
-        tanh = self.say("tanh", self.function("tanh", cell))
-        carried = self.say("carry", f"tl.load({self.now('carried_cell')}, mask=inside, other=0)")
-        dc = self.say("dc", f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})")
+        self.line(f"earlier = {line}")
+        later, cell_before = self.of("cells", step="earlier"), self.of("cell")
+        before = self.named(f"tl.where(time < steps - 1, {later}, {cell_before})", "held")
+        tanh = self.named(self.function("tanh", cell), "tanh")
+        carried = self.named(f"tl.load({self.now('carried_cell')}, mask=inside, other=0)", "carry")
+        dc = self.named(f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})", "dc")
         if self.op.clip_min is not None:
             inside = f"({cell} > {self.op.clip_min!r}) & ({cell} < {self.op.clip_max!r})"
-            dc = self.say("dc", f"tl.where({inside}, {dc}, 0.0)")
+            dc = self.named(f"tl.where({inside}, {dc}, 0.0)", "dc")
         through = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
         self.store(self.now("carried_cell"), through)
         return [
-            self.say("di", f"{dc} * {g} * {i} * (1.0 - {i})"),
-            self.say("df", f"{dc} * {before} * {f} * (1.0 - {f})"),
-            self.say("dg", f"{dc} * {i} * (1.0 - {g} * {g})"),
-            self.say("do", f"{dh} * {tanh} * {o} * (1.0 - {o})"),
+            self.named(f"{dc} * {g} * {i} * (1.0 - {i})", "di"),
+            self.named(f"{dc} * {before} * {f} * (1.0 - {f})", "df"),
+            self.named(f"{dc} * {i} * (1.0 - {g} * {g})", "dg"),
+            self.named(f"{dh} * {tanh} * {o} * (1.0 - {o})", "do"),
         ], None, "0.0"
 
     def gru(self, dh: str, valid: str) -> Any:
         r, z, n, inner = (self.of("gates", gate) for gate in range(4))
-        dn = self.say("dn", f"{dh} * (1.0 - {z}) * (1.0 - {n} * {n})")
-        dr = self.say("dr", f"{dn} * {inner} * {r} * (1.0 - {r})")
-        dz = self.say("dz", f"{dh} * ({self.of('before')} - {n}) * {z} * (1.0 - {z})")
-        return [dr, dz, dn], self.say("dinner", f"{dn} * {r}"), f"{dh} * {z}"
+        dn = self.named(f"{dh} * (1.0 - {z}) * (1.0 - {n} * {n})", "dn")
+        dr = self.named(f"{dn} * {inner} * {r} * (1.0 - {r})", "dr")
+        dz = self.named(f"{dh} * ({self.of('before')} - {n}) * {z} * (1.0 - {z})", "dz")
+        return [dr, dz, dn], self.named(f"{dn} * {r}", "dinner"), f"{dh} * {z}"
