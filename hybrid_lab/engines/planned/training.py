@@ -96,6 +96,7 @@ class JointTraining(Training):
         started = time.perf_counter()
         self.forward, self.backward = forward, backward
         joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, begin.contiguous))
+        self.plan = joint
         writer = begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
         run, text = writer.finish()
         self.begin: Any = run
