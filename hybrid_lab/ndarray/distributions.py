@@ -7,7 +7,7 @@ for each element of the parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -21,17 +21,22 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ndarray.context import Context
 
+ShapeLike = int | Sequence[int] | None
 #: NDArray or Symbol.
 Array = TypeVar("Array")
 #: An operator on inputs, then ctx, out and name of the call.
 Call = Callable[[Operator, Sequence[Any], Any, Any, str | None], Any]
 
 
-def shape_of(shape: Any) -> tuple[int, ...]:
+def shape_of(shape: ShapeLike) -> tuple[int, ...]:
     """A shape argument as a tuple; () for None."""
     if shape is None:
         return ()
     return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def _number(value: object) -> float:
+    return float(cast(Any, value))
 
 
 def _is_array(value: object) -> bool:
@@ -49,12 +54,12 @@ class Distributions(Generic[Array]):
 
     def uniform(
         self,
-        low: Any = 0,
-        high: Any = 1,
-        shape: Any = None,
+        low: object = 0,
+        high: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Numbers in [low, high), of `shape` (default one number, shape (1,)).
@@ -62,53 +67,54 @@ class Distributions(Generic[Array]):
         low, high : numbers, or arrays of one shape: then a block of `shape` for each of their elements
         """
         if _is_array(low) or _is_array(high):
-            return self._scaled("uniform", low, high - low, shape, dtype, out)
-        return self._numbers("uniform", {"low": float(low), "high": float(high)}, shape, dtype, ctx, out, name)
+            return self._scaled("uniform", low, cast(Any, high) - low, shape, dtype, out)
+        return self._numbers("uniform", {"low": _number(low), "high": _number(high)}, shape, dtype, ctx, out, name)
 
     def normal(
         self,
-        loc: Any = 0,
-        scale: Any = 1,
-        shape: Any = None,
+        loc: object = 0,
+        scale: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Normally distributed numbers with mean `loc` and standard deviation `scale`; parameters as for `uniform`."""
         if _is_array(loc) or _is_array(scale):
             return self._scaled("normal", loc, scale, shape, dtype, out)
-        return self._numbers("normal", {"loc": float(loc), "scale": float(scale)}, shape, dtype, ctx, out, name)
+        return self._numbers("normal", {"loc": _number(loc), "scale": _number(scale)}, shape, dtype, ctx, out, name)
 
-    def randn(self, *shape: int, loc: Any = 0, scale: Any = 1, **options: Any) -> Array:
+    def randn(self, *shape: int, loc: object = 0, scale: object = 1, **options: Any) -> Array:
         """`randn(2, 3)`: a (2, 3) array of normally distributed numbers. options : dtype, ctx, out, name"""
         return self.normal(loc, scale, shape or None, **options)
 
     def exponential(
         self,
-        scale: Any = 1,
-        shape: Any = None,
+        scale: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Exponentially distributed numbers with mean `scale`; shape and parameters as for `uniform`.
 
         Raises AttributeSpecError for a scale that is not above 0.
         """
-        if not _is_array(scale) and not scale > 0:
+        mean = cast(Any, scale)
+        if not _is_array(mean) and not mean > 0:
             raise AttributeSpecError(f"exponential: scale={scale}; scale > 0 is needed")
-        return self._numbers("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out, name)
+        return self._numbers("exponential", {"lam": 1.0 / mean}, shape, dtype, ctx, out, name)
 
     def gamma(
         self,
-        alpha: Any = 1,
-        beta: Any = 1,
-        shape: Any = None,
+        alpha: object = 1,
+        beta: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Gamma distributed numbers with shape `alpha` and scale `beta`; shape and parameters as for `uniform`."""
@@ -116,11 +122,11 @@ class Distributions(Generic[Array]):
 
     def poisson(
         self,
-        lam: Any = 1,
-        shape: Any = None,
+        lam: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Poisson distributed numbers with mean `lam`; shape and parameters as for `uniform`."""
@@ -128,12 +134,12 @@ class Distributions(Generic[Array]):
 
     def negative_binomial(
         self,
-        k: Any = 1,
-        p: Any = 1,
-        shape: Any = None,
+        k: object = 1,
+        p: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Failures before `k` successes of probability `p`; shape and parameters as for `uniform`."""
@@ -141,12 +147,12 @@ class Distributions(Generic[Array]):
 
     def generalized_negative_binomial(
         self,
-        mu: Any = 1,
-        alpha: Any = 1,
-        shape: Any = None,
+        mu: object = 1,
+        alpha: object = 1,
+        shape: ShapeLike = None,
         dtype: DTypeLike | None = None,
         ctx: Context | None = None,
-        out: Array | None = None,
+        out: NDArray | None = None,
         name: str | None = None,
     ) -> Array:
         """Negative binomial numbers with mean `mu` and dispersion `alpha`; shape and parameters as for `uniform`."""
@@ -158,11 +164,11 @@ class Distributions(Generic[Array]):
     def _numbers(
         self,
         kind: str,
-        parameters: dict[str, Any],
-        shape: Any,
+        parameters: dict[str, object],
+        shape: ShapeLike,
         dtype: DTypeLike | None,
         ctx: Context | None,
-        out: Any,
+        out: NDArray | None,
         name: str | None,
     ) -> Any:
         """The operator `_random_<kind>`; where a parameter is an array, `_sample_<kind>` with all of them as arrays."""
@@ -177,7 +183,9 @@ class Distributions(Generic[Array]):
         ]
         return _written(self._apply(f"_sample_{kind}", *arrays, shape=shape_of(shape), dtype=dtype), out)
 
-    def _scaled(self, kind: str, first: Any, second: Any, shape: Any, dtype: DTypeLike | None, out: Any) -> Any:
+    def _scaled(
+        self, kind: str, first: object, second: object, shape: ShapeLike, dtype: DTypeLike | None, out: NDArray | None
+    ) -> Any:
         """first + second * standard numbers of "uniform" or "normal", so that gradients reach first and second."""
         like = first if _is_array(first) else second
         block = shape_of(shape)
@@ -191,11 +199,11 @@ class Distributions(Generic[Array]):
         result = self._apply("broadcast_add", spread[0], self._apply("broadcast_mul", numbers, spread[1]))
         return _written(result if dtype is None else self._apply("Cast", result, dtype=dtype_of(dtype).name), out)
 
-    def _apply(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
+    def _apply(self, operator: str, *inputs: object, **attributes: Any) -> Any:
         return self._call(get(operator).bind(**attributes), inputs, None, None, None)
 
 
-def _written(result: Any, out: Any) -> Any:
+def _written(result: object, out: NDArray | None) -> Any:
     if out is None:
         return result
     out[:] = result

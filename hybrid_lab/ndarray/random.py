@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray.context import Context, resolve
-from hybrid_lab.ndarray.distributions import Distributions, shape_of
+from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import find_function
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -56,7 +56,7 @@ generalized_negative_binomial = _distributions.generalized_negative_binomial
 def randint(
     low: int,
     high: int,
-    shape: object = None,
+    shape: ShapeLike = None,
     dtype: DTypeLike | None = None,
     ctx: Context | None = None,
     out: NDArray | None = None,
@@ -68,7 +68,11 @@ def randint(
 
 
 def multinomial(
-    data: NDArray, shape: object = None, get_prob: bool = False, out: object = None, dtype: DTypeLike | None = "int32"
+    data: NDArray,
+    shape: ShapeLike = None,
+    get_prob: bool = False,
+    out: object = None,
+    dtype: DTypeLike | None = "int32",
 ) -> Any:
     """Class numbers drawn with the probabilities in data, (..., classes): (..., shape) of them for every row.
 

@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray.composed import split_v2_operator
-from hybrid_lab.ndarray.distributions import Distributions, shape_of
+from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import make_function
@@ -97,7 +97,7 @@ contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
 
 
 def zeros(
-    shape: object,
+    shape: ShapeLike,
     dtype: DTypeLike | None = "float32",
     ctx: Context | Sequence[Context] | None = None,
     name: str | None = None,
@@ -107,7 +107,7 @@ def zeros(
 
 
 def ones(
-    shape: object,
+    shape: ShapeLike,
     dtype: DTypeLike | None = "float32",
     ctx: Context | Sequence[Context] | None = None,
     name: str | None = None,
@@ -117,7 +117,7 @@ def ones(
 
 
 def full(
-    shape: object,
+    shape: ShapeLike,
     val: float,
     dtype: DTypeLike | None = "float32",
     ctx: Context | Sequence[Context] | None = None,

@@ -159,10 +159,14 @@ def test_nothing_loads_ml_dtypes_before_it_is_asked_for():
     assert done.stdout == "Parameter dense0_weight (shape=(2, 3), dtype=bfloat16)\n", done.stderr
 
 
-@pytest.mark.parametrize("name", ["bfloat16", np.dtype([("bfloat16", np.uint16)])])
-def test_one_without_ml_dtypes_is_told_what_to_install(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    bfloat16.cache_clear()
+WITHOUT_ML_DTYPES = """
+import sys
+sys.modules["ml_dtypes"] = None
+import numpy as np
+import hybrid_lab as mx
+from hybrid_lab import nd
+from hybrid_lab.diagnostics import AttributeSpecError, DTypeError
+for name in ("bfloat16", np.dtype([("bfloat16", np.uint16)])):
     for call in (
         lambda: nd.zeros(3, dtype=name),
         lambda: nd.ones(3).astype(name),
@@ -170,8 +174,17 @@ def test_one_without_ml_dtypes_is_told_what_to_install(name, monkeypatch):
         lambda: mx.gluon.Parameter("p", dtype=name),
         lambda: mx.sym.var("x", dtype=name),
     ):
-        with pytest.raises((DTypeError, mx.diagnostics.AttributeSpecError), match="pip install ml_dtypes"):
+        try:
             call()
+        except (AttributeSpecError, DTypeError) as error:
+            print("pip install ml_dtypes" in str(error))
+"""
+
+
+def test_one_without_ml_dtypes_is_told_what_to_install():
+    """In a process of its own: an operator whose dtype was loaded stays known."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_ML_DTYPES], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n" * 10, done.stderr
 
 
 @pytest.mark.parametrize("engine", [None, "numpy", "triton"])
