@@ -222,12 +222,12 @@ class Encoded:
 
     size: int
     header: bytes
-    tensors: tuple[tuple[str, np.ndarray], ...]
+    tensors: dict[str, np.ndarray]
 
     def chunks(self) -> Iterator[bytes | memoryview]:
         """The file's bytes; tensors are not copied where they are contiguous and little-endian."""
         yield self.header
-        for _, array in self.tensors:
+        for array in self.tensors.values():
             yield little_bytes(array)
 
 
@@ -268,7 +268,7 @@ def encode(
     if len(text) > HEADER_LIMIT:
         raise ArchiveError(f"the names and shapes take {len(text)} bytes, safetensors allows {HEADER_LIMIT}")
     head = len(text).to_bytes(8, "little") + text
-    return Encoded(len(head) + offset, head, tuple((name, arrays[name]) for name in order))
+    return Encoded(len(head) + offset, head, {name: arrays[name] for name in order})
 
 
 def read_safetensors(path: str | PathLike[str], names: Iterable[str] | None = None) -> dict[str, np.ndarray]:

@@ -62,8 +62,8 @@ class ContainerWriter:
             encoded = encode(arrays, metadata, position=self._entry(name, 0, encoded.size).start)
         entry = self._entry(name, 0, encoded.size)
         self._file.write(local_header(entry))
-        names, tensors = zip(*encoded.tensors) if encoded.tensors else ((), ())
-        with in_threads(digest_of, tensors, [array.nbytes for array in tensors]) as digests:
+        tensors = encoded.tensors
+        with in_threads(digest_of, tensors.values(), [array.nbytes for array in tensors.values()]) as digests:
             crc = written = 0
             for piece in write_early(self._file, encoded.chunks(), encoded.size):
                 crc = zlib.crc32(piece, crc)
@@ -71,7 +71,7 @@ class ContainerWriter:
             record = {
                 "size": encoded.size,
                 "header": hashlib.sha256(encoded.header).hexdigest(),
-                "tensors": dict(zip(names, digests, strict=True)),
+                "tensors": dict(zip(tensors, digests, strict=True)),
             }
         if written != encoded.size:
             raise ArchiveError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -218,7 +219,8 @@ def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:
             continue
         if isinstance(node.op, Constant):
             array = node.op.array
-            labels[node] = f"constant {array.dtype}{list(array.shape)} {hash_of(array)}"
+            digest = hashlib.sha256(array.tobytes()).hexdigest()[:12]
+            labels[node] = f"constant {array.dtype}{list(array.shape)} {digest}"
             continue
         inputs = [_label(item, labels) if type(item) is Value else repr(item) for item in node.inputs]
         labels[node] = f"%{len(lines)}"
@@ -249,13 +251,6 @@ def _operation(node: Node, inputs: list[str]) -> str:
     if op.scalars:  # attributes in files, which are read as floats
         inputs = [repr(float(numbers[place])) if place in numbers else item for place, item in enumerate(inputs)]
     return f"{op!r} of ({', '.join(inputs)})"
-
-
-def hash_of(array: np.ndarray) -> str:
-    """A short digest of an array's bytes."""
-    import hashlib
-
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:12]
 
 
 def first_difference(ours: list[str], theirs: list[str]) -> str | None:
