@@ -63,5 +63,6 @@ def test_pretrained_weights_come_from_a_folder(tmp_path):
     net.save_parameters(str(tmp_path / "mobilenet0.25-12345678.params"))
     again = vision.mobilenet0_25(classes=3, pretrained=True, root=tmp_path)
     np.testing.assert_array_equal(again.output.weight.data().asnumpy(), net.output.weight.data().asnumpy())
+    assert vision.get_mobilenet(0.25, True, None, tmp_path, classes=3).output.weight.shape == again.output.weight.shape
     with pytest.raises(FileNotFoundError, match=re.escape("resnet18_v1.params")):
         vision.resnet18_v1(pretrained=True, root=tmp_path)

@@ -23,10 +23,10 @@ Network = TypeVar("Network", bound=Block)
 def create(
     name: str,
     network: Callable[..., Network],
-    *arguments: object,
+    arguments: tuple[object, ...],
     pretrained: bool = False,
-    root: str | PathLike[str] = ROOT,
     ctx: Context | Sequence[Context] | None = None,
+    root: str | PathLike[str] = ROOT,
     **options: Any,
 ) -> Network:
     """`network(*arguments, **options)`, with the weights of `name` from the folder `root` if `pretrained`.

@@ -45,6 +45,6 @@ class AlexNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def alexnet(pretrained: bool = False, **options: Any) -> AlexNet:
-    """AlexNet. options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network."""
-    return create("alexnet", AlexNet, pretrained=pretrained, **options)
+def alexnet(*weights: Any, **options: Any) -> AlexNet:
+    """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and the network's arguments"""
+    return create("alexnet", AlexNet, (), *weights, **options)

@@ -96,16 +96,16 @@ class DenseNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_densenet(num_layers: int, pretrained: bool = False, **options: Any) -> DenseNet:
+def get_densenet(num_layers: int, *weights: Any, **options: Any) -> DenseNet:
     """DenseNet with 121, 161, 169 or 201 layers.
 
-    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
     """
     if num_layers not in _VARIANTS:
         raise ValueError(
             f"there is no DenseNet of {num_layers} layers; the depths are {', '.join(map(str, _VARIANTS))}"
         )
-    return create(f"densenet{num_layers}", DenseNet, *_VARIANTS[num_layers], pretrained=pretrained, **options)
+    return create(f"densenet{num_layers}", DenseNet, _VARIANTS[num_layers], *weights, **options)
 
 
 densenet121 = partial(get_densenet, 121)

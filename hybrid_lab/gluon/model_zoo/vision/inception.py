@@ -130,6 +130,6 @@ class Inception3(HybridBlock):
         return self.output(self.features(x))
 
 
-def inception_v3(pretrained: bool = False, **options: Any) -> Inception3:
+def inception_v3(*weights: Any, **options: Any) -> Inception3:
     """Inception v3; options as for `alexnet`."""
-    return create("inceptionv3", Inception3, pretrained=pretrained, **options)
+    return create("inceptionv3", Inception3, (), *weights, **options)

@@ -123,17 +123,17 @@ def _text(multiplier: float) -> str:
     return text[:-1] if text in ("1.00", "0.50") else text
 
 
-def get_mobilenet(multiplier: float, pretrained: bool = False, **options: Any) -> MobileNet:
+def get_mobilenet(multiplier: float, *weights: Any, **options: Any) -> MobileNet:
     """MobileNet with all widths times `multiplier`.
 
-    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
     """
-    return create(f"mobilenet{_text(multiplier)}", MobileNet, multiplier, pretrained=pretrained, **options)
+    return create(f"mobilenet{_text(multiplier)}", MobileNet, (multiplier,), *weights, **options)
 
 
-def get_mobilenet_v2(multiplier: float, pretrained: bool = False, **options: Any) -> MobileNetV2:
+def get_mobilenet_v2(multiplier: float, *weights: Any, **options: Any) -> MobileNetV2:
     """MobileNetV2 with all widths times `multiplier`; options as for `get_mobilenet`."""
-    return create(f"mobilenetv2_{_text(multiplier)}", MobileNetV2, multiplier, pretrained=pretrained, **options)
+    return create(f"mobilenetv2_{_text(multiplier)}", MobileNetV2, (multiplier,), *weights, **options)
 
 
 mobilenet1_0 = partial(get_mobilenet, 1.0)

@@ -227,10 +227,10 @@ _VERSIONS: dict[int, tuple[type[_ResNet], dict[str, Callable[..., HybridBlock]]]
 }
 
 
-def get_resnet(version: int, num_layers: int, pretrained: bool = False, **options: Any) -> _ResNet:
+def get_resnet(version: int, num_layers: int, *weights: Any, **options: Any) -> _ResNet:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
-    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
     """
     if num_layers not in _DEPTHS:
         raise ValueError(f"there is no ResNet of {num_layers} layers; the depths are {', '.join(map(str, _DEPTHS))}")
@@ -239,7 +239,7 @@ def get_resnet(version: int, num_layers: int, pretrained: bool = False, **option
     kind, layers, channels = _DEPTHS[num_layers]
     network, blocks = _VERSIONS[version]
     name = f"resnet{num_layers}_v{version}"
-    return create(name, network, blocks[kind], layers, channels, pretrained=pretrained, **options)
+    return create(name, network, (blocks[kind], layers, channels), *weights, **options)
 
 
 resnet18_v1 = partial(get_resnet, 1, 18)

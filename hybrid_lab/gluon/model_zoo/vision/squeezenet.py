@@ -67,12 +67,12 @@ class SqueezeNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_squeezenet(version: str, pretrained: bool = False, **options: Any) -> SqueezeNet:
+def get_squeezenet(version: str, *weights: Any, **options: Any) -> SqueezeNet:
     """SqueezeNet of a version, "1.0" or "1.1".
 
-    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
     """
-    return create(f"squeezenet{version}", SqueezeNet, version, pretrained=pretrained, **options)
+    return create(f"squeezenet{version}", SqueezeNet, (version,), *weights, **options)
 
 
 squeezenet1_0 = partial(get_squeezenet, "1.0")

@@ -64,15 +64,15 @@ class VGG(HybridBlock):
         return self.output(self.features(x))
 
 
-def get_vgg(num_layers: int, pretrained: bool = False, **options: Any) -> VGG:
+def get_vgg(num_layers: int, *weights: Any, **options: Any) -> VGG:
     """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm.
 
-    options : `pretrained`, `ctx` and `root` (see model_zoo.pretrained), and arguments of the network.
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
     """
     if num_layers not in _LAYERS:
         raise ValueError(f"there is no VGG of {num_layers} layers; the depths are {', '.join(map(str, _LAYERS))}")
     name = f"vgg{num_layers}{'_bn' if options.get('batch_norm') else ''}"
-    return create(name, VGG, _LAYERS[num_layers], _FILTERS, pretrained=pretrained, **options)
+    return create(name, VGG, (_LAYERS[num_layers], _FILTERS), *weights, **options)
 
 
 vgg11 = partial(get_vgg, 11)
