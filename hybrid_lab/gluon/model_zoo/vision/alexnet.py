@@ -46,5 +46,5 @@ class AlexNet(HybridBlock):
 
 
 def alexnet(*weights: Any, **options: Any) -> AlexNet:
-    """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and the network's arguments"""
+    """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), arguments of the network"""
     return create("alexnet", AlexNet, (), *weights, **options)
