@@ -53,7 +53,7 @@ def note_types(trace: tracing.Trace, node: Node) -> None:
 
 def _is_parameter(value: Value) -> bool:
     """Whether its shape may be completed from other inputs; that would be a guess for intermediate tensors."""
-    return isinstance(value.node.op, Input) and value.node.op.role != "data"
+    return isinstance(value.node.op, Input) and value.node.op.role in ("param", "aux")
 
 
 def known_type(trace: tracing.Trace, value: Value) -> tuple[Any, Any] | None:

@@ -525,3 +525,33 @@ def test_files_do_not_nest_for_ever():
         inner = copy
     with pytest.raises(ArchiveError, match="deep"):
         mx.sym.load_json(json.dumps(document))
+
+
+BODIES = {
+    "foreach": lambda F, child, x: F.contrib.foreach(
+        lambda a, s: (F.broadcast_mul(s, F.sum(a)), child(s)), F.zeros((2, 3)), x
+    )[1],
+    "while_loop": lambda F, child, x: F.contrib.while_loop(
+        lambda i, s: i < 2, lambda i, s: (s * i, (i + 1, child(s))), (F.zeros((1,)), x), max_iterations=2
+    )[1][1],
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_state_of_unknown_shape_does_not_get_that_of_what_it_is_multiplied_with(body):
+    """At the first call no shape behind a recurrent layer is known to the trace."""
+
+    class Net(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.first, self.child = rnn.LSTM(3), nn.BatchNorm()
+
+        def hybrid_forward(self, F, x):
+            return BODIES[body](F, self.child, self.first(x))
+
+    net, x = Net(), nd.ones((3, 2, 4))
+    net.initialize()
+    net.hybridize(engine="numpy")
+    found = net(x)
+    net.hybridize(False)
+    np.testing.assert_allclose(found.asnumpy(), net(x).asnumpy(), rtol=1e-5)
