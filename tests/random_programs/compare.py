@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import HybridizeError, lint
-from hybrid_lab.diagnostics import DeferredInitializationError, MissingGraphError, ShapeError
+from hybrid_lab.diagnostics import AutogradError, DeferredInitializationError, MissingGraphError, ShapeError
 from tests.random_programs.rounding import other_rounding
 from tests.random_programs.run import Run, Seen, run_text
 
@@ -184,12 +184,23 @@ def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
         return None
     if str(found.value).startswith("Hybridize") and found.label.endswith(": error") and hybrid.refused is not None:
         return hybrid.refused.code if _tells_its_place(hybrid.refused, text) else None
+    if isinstance(eager.said.get(index), AutogradError) and _lacks_rows_alone(text, step):
+        return "zeros for what only a loop without a step reads"
     for run, other in ((eager, hybrid), (hybrid, eager)):
         if run.seen[min(index, len(run.seen) - 1)].label.endswith(": error") and _gives_what_a_late_write_gives(
             text, run, other, index
         ):
             return "written before backward"
     return None
+
+
+def _lacks_rows_alone(text: str, step: str) -> bool:
+    """Whether an eager run raises no error in this step if its empty batches have a row: what a loop without a step
+    gives is in no history, where a graph, which does not know the number of steps, has gradients of 0.
+    """
+    seen = run_text(text, rows=1).seen
+    labels = [label.partition(" ")[2] for label in (item.label for item in seen)]
+    return f"{step}: draws" in labels and f"{step}: error" not in labels
 
 
 def _tells_its_place(error: HybridizeError, text: str) -> bool:

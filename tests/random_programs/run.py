@@ -52,13 +52,14 @@ def numbers(seed: int, shape: tuple[int, ...], kind: str) -> Any:
 class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
+    rows : how many rows an empty batch has instead of none
 
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
     """
 
-    def __init__(self, engine: str | None = None, late: str | None = None):
-        self.engine, self.late = engine, late
+    def __init__(self, engine: str | None = None, late: str | None = None, rows: int = 0):
+        self.engine, self.late, self.rows = engine, late, rows
         self._writes: list[Any] = []
         self.seen: list[Seen] = []
         self.refused: Any = None
@@ -130,7 +131,7 @@ class Run:
 
     def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
         """The numbers of a seed as an array."""
-        return nd.array(numbers(seed, shape, kind), dtype=dtype)
+        return nd.array(numbers(seed, tuple(size or self.rows for size in shape), kind), dtype=dtype)
 
     def write(self, array: Any, value: float) -> None:
         """Write to an array between a call and its backward."""
@@ -371,14 +372,16 @@ def _interrupted(at: int) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def run_text(text: str, engine: str | None = None, late: str | None = None, name: str = "program") -> Run:
+def run_text(
+    text: str, engine: str | None = None, late: str | None = None, name: str = "program", rows: int = 0
+) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
 
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, late)
+    run = Run(engine, late, rows)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         space["program"](run)

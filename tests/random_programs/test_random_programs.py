@@ -217,6 +217,32 @@ def program(run):
     assert check(0, "numpy", HEADER + other).differences
 
 
+def test_a_loop_without_a_step_is_in_no_history():
+    text = """
+class Net(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.contrib.foreach(lambda a, s: (a * 2, s), x, F.zeros((1,)))[0]
+
+def program(run):
+    net = Net()
+    run.hybridize(net)
+    x = run.array(1, (0, 3))
+    x.attach_grad()
+    with run.step('0 backward'):
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        run.see_grads(x=x)
+"""
+    verdict = check(0, "numpy", HEADER + text)
+    assert verdict.refused == "zeros for what only a loop without a step reads"
+    never = text.replace("a * 2, s), x", "a * 2, s), x if run_is_hybrid else x.detach()")
+    never = never.replace(
+        "def program(run):", "def program(run):\n    global run_is_hybrid\n    run_is_hybrid = run.engine"
+    )
+    assert check(0, "numpy", HEADER + never.replace("(0, 3)", "(2, 3)")).differences
+
+
 def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
     def normalized():
         with autograd.train_mode():
