@@ -10,9 +10,9 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.framework import into
 from hybrid_lab.ops.framework.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.framework.kernel import Kernel, Pointwise
+from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Number, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.sample import Sample, sample
