@@ -13,21 +13,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from hybrid_lab.ops.arrays import slicing
     from hybrid_lab.ops.arrays.index import Pick, PickGrad
     from hybrid_lab.ops.arrays.movement import Permutation
     from hybrid_lab.ops.arrays.reduce import Norm, Reduction, SumLike
-    from hybrid_lab.ops.arrays.slicing import (
-        Concat,
-        ConcatPart,
-        PadLike,
-        Slice,
-        SliceAxis,
-        SliceAxisGrad,
-        SliceChannel,
-        SliceGrad,
-        SliceLike,
-        Stack,
-    )
     from hybrid_lab.ops.elementwise.activation import HardSigmoid, LeakyReLU
     from hybrid_lab.ops.elementwise.piecewise import Clip, ClipGrad
     from hybrid_lab.ops.framework.operator import Operator
@@ -113,11 +102,6 @@ def _comparison(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda a, b: function(a, b).to(dtype)
 
 
-@rule("identity", "BlockGrad", "make_loss", shared=True)
-def _identity(torch: ModuleType, node: Node, op: Operator) -> Kernel:
-    return lambda x: x
-
-
 @rule("relu", out=True)
 def _relu(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     clamp = torch.clamp_min
@@ -200,6 +184,7 @@ def _cast(torch: ModuleType, node: Node, op: Operator) -> Kernel:
 # -- shapes --------------------------------------------------------------------------------------------------------
 
 
+@rule("identity", "BlockGrad", "make_loss", shared=True)
 @rule("Reshape", "Flatten", "expand_dims", "squeeze", "reshape_like", "_channel_like", "_restore_axes", shared=True)
 def _reshape(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     shape = node.outputs[0].shape
@@ -223,20 +208,22 @@ def _forward_only(cut: tuple[slice, ...]) -> None:
 
 
 @rule("slice", "slice_axis", "slice_like", shared=True)
-def _slice(torch: ModuleType, node: Node, op: Slice | SliceAxis | SliceLike) -> Kernel:
+def _slice(torch: ModuleType, node: Node, op: slicing.Slice | slicing.SliceAxis | slicing.SliceLike) -> Kernel:
     cut = op.cut(*(shape_of(node, index) for index in range(len(node.inputs))))
     _forward_only(cut)
     return lambda x, *like: x[cut]
 
 
 @rule("_concat_part", shared=True)
-def _concat_part(torch: ModuleType, node: Node, op: ConcatPart) -> Kernel:
+def _concat_part(torch: ModuleType, node: Node, op: slicing.ConcatPart) -> Kernel:
     cut = op.cut([shape_of(node, index) for index in range(1, len(node.inputs))])
     return lambda x, *like: x[cut]
 
 
 @rule("_slice_grad", "_slice_axis_grad", "_pad_like")
-def _slice_grad(torch: ModuleType, node: Node, op: SliceGrad | SliceAxisGrad | PadLike) -> Kernel:
+def _slice_grad(
+    torch: ModuleType, node: Node, op: slicing.SliceGrad | slicing.SliceAxisGrad | slicing.PadLike
+) -> Kernel:
     shape = node.outputs[0].shape
     cut = op.cut(shape_of(node, 1), shape_of(node, 0))
     _forward_only(cut)
@@ -250,19 +237,19 @@ def _slice_grad(torch: ModuleType, node: Node, op: SliceGrad | SliceAxisGrad | P
 
 
 @rule("Concat", "_rnn_param_concat")
-def _concat(torch: ModuleType, node: Node, op: Concat) -> Kernel:
+def _concat(torch: ModuleType, node: Node, op: slicing.Concat) -> Kernel:
     axis = op.dim
     return lambda *data: torch.cat(data, axis)
 
 
 @rule("stack")
-def _stack(torch: ModuleType, node: Node, op: Stack) -> Kernel:
+def _stack(torch: ModuleType, node: Node, op: slicing.Stack) -> Kernel:
     axis = op.axis
     return lambda *data: torch.stack(data, axis)
 
 
 @rule("SliceChannel", shared=True)
-def _split(torch: ModuleType, node: Node, op: SliceChannel) -> Kernel:
+def _split(torch: ModuleType, node: Node, op: slicing.SliceChannel) -> Kernel:
     axis, shape = op.axis, node.outputs[0].shape
     size = shape_of(node, 0)[axis] // op.signature.outputs
     if op.signature.outputs == 1:
