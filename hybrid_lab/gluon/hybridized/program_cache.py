@@ -69,16 +69,19 @@ class ProgramCache:
         """
         signature = self._current.get(call)
         program = None if signature is None else self.programs.get(signature)
-        if program is not None and not program.still_valid():
+        if signature is None or program is None:
+            return None
+        if not program.still_valid():
             signature = Signature(*call)._replace(requests=program.requests_now())
             program = self.programs.get(signature)
-        if signature is None or program is None or not program.still_valid():
-            return None
+            if program is None or not program.still_valid():
+                return None
+            self._current[call] = signature
         if program is not self.latest:
             with self.compiling:
                 if self.programs.get(signature) is program:
                     self.programs.move_to_end(signature)
-                    self.latest, self._current[call] = program, signature
+                    self.latest = program
         return program
 
     def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -172,8 +172,3 @@ def describe(spec: Spec) -> str:
         return "{" + ", ".join(f"{key!r}: {describe(part)}" for key, part in spec[1]) + "}"
     return repr(spec[2])
 
-
-def map_leaves(item: object, function: Callable[[object], object]) -> Any:
-    """The same structure with every tensor replaced."""
-    leaves, spec = flatten(item)
-    return unflatten(spec, iter([function(leaf) for leaf in leaves]))
