@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ class Report:
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
-    memory : the graph.plan.MemoryPlan, which `plan` prints; written : the generated program, which `program` prints
+    memory : the graph.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
     choice : the engine that the policy chose, and why; "" where an engine was asked for by name
@@ -80,7 +80,7 @@ class Report:
     seconds: float = 0.0
     memory: MemoryPlan | None = field(default=None, repr=False, compare=False)
     bodies: Sequence[Body] = field(default=(), repr=False, compare=False)
-    written: object = field(default="", repr=False, compare=False)
+    written: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     choice: str = ""
     host_copies: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Report:
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        data = asdict(replace(self, memory=None, bodies=(), written=""))
+        data = asdict(replace(self, memory=None, bodies=(), written=None))
         data |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
         data["body_programs"] = self.body_programs
         del data["memory"], data["bodies"], data["written"]
@@ -104,7 +104,7 @@ class Report:
     @property
     def program(self) -> str:
         """The generated program as text: one line per operator, with the operator as its comment."""
-        return str(self.written)
+        return "" if self.written is None else self.written()
 
     @property
     def plan(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeVar
@@ -40,6 +41,12 @@ def dump(stage: str, made: T) -> T:
     if setting and stage in _wanted(setting):
         print(f"--- after {stage}\n{made}\n", file=sys.stderr)
     return made
+
+
+def dump_text(stage: str, text: Callable[[], str]) -> None:
+    """`dump` of a text that is put together only if it is printed."""
+    if is_dumping():
+        dump(stage, text())
 
 
 def is_dumping() -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import traceback
 import tracemalloc
 
 import numpy as np
@@ -171,6 +173,8 @@ def test_a_failing_kernel_is_named():
     with pytest.raises(Exception) as caught:
         executable([np.ones((3, 2), np.float32), np.array([0, 9], np.float32)])
     assert "take(mode='raise')" in "".join(getattr(caught.value, "__notes__", []))
+    shown = "".join(traceback.format_exception(caught.value))  # with the program's line, and the operator behind it
+    assert re.search(r"take\(.*# %\d: f32\[2,2\] = take\(", shown)
     assert np.isfinite(executable([np.ones((3, 2), np.float32), np.zeros(2, np.float32)])[0]).all()
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import keyword
-import linecache
 import re
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.planned.source import function_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import Names, format_statement
@@ -166,11 +165,7 @@ class _Writer:
         lines.append(f"    for {', '.join([*(self.names[value] for value in self.arrays), *temporaries])}, in blocks:")
         lines += [f"        {line}" for line in self.body] or ["        pass"]
         source = "\n".join(lines) + "\n"
-        file = f"<update {next(_serial)} {self.graph.name}".rstrip() + ">"
-        exec(compile(source, file, "exec"), self.bound)
-        run = self.bound.pop("update")
-        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
+        run = function_of(source, f"update {next(_serial)} {self.graph.name}".rstrip(), self.bound)
         return Blockwise(self.graph, run, source, len(temporaries), self.dtype)
 
     def _once(self, node: Node) -> None:

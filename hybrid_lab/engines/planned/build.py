@@ -15,7 +15,7 @@ from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
-from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.plan import plan
@@ -67,7 +67,7 @@ def write(graph: Graph, report: Report, static_alloc: bool, writer: type[Writer]
     """Plan a graph and write its program. Describes memory and program in the report, unless it has them already."""
     written = writer(dump("plan", plan(graph, contiguous=writer.contiguous)), static_alloc)
     run, text = written.finish()
-    dump("program", text)
+    dump_text("program", text)
     if not report.written:
         written.describe(report, text)
     return run

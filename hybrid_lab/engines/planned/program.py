@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import itertools
 import keyword
-import linecache
 import re
-import weakref
 from collections.abc import Callable, Hashable
-from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.planned.arena import KEEP_BYTES, POOL, Frame, Frames
+from hybrid_lab.engines.planned.source import function_of
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
@@ -38,40 +35,23 @@ _RESERVED = (
 )
 
 
-class Text:
-    """The text of a program as it is shown: with sizes instead of the names they are bound to, and with a comment for
-    each operator. Put together when somebody reads it.
+def shown(graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Size]) -> str:
+    """The text of a program for people: with sizes instead of the names they are bound to, and with a comment for each
+    operator.
 
-    lines : as they run; nodes : line number, from 0 -> the operator that it computes; sizes : what names stand for
+    lines : as they run; nodes : line number, from 1 -> the operator that it computes; sizes : what names stand for
     """
-
-    def __init__(self, graph: Graph, lines: list[str], nodes: dict[int, Node], sizes: dict[str, Size]):
-        self._graph, self._lines, self._nodes, self._sizes = graph, lines, nodes, sizes
-
-    @functools.cached_property
-    def lines(self) -> list[str]:
-        printed, lines = Names(self._graph), []
-        for number, line in enumerate(self._lines):
-            text = _SIZE.sub(lambda found: repr(self._sizes.get(found[0], found[0])), line) if self._sizes else line
-            node = self._nodes.get(number)
-            if node is not None:
-                comment = _comment(node, printed)
-                head = text.lstrip()
-                indent = text[: len(text) - len(head)]
-                text = f"{indent}{head}: {comment}" if head.startswith("#") else f"{indent}{head:<56}  # {comment}"
-            lines.append(f"{text}\n")
-        return lines
-
-    def __str__(self) -> str:
-        return "".join(self.lines)
-
-    # What `linecache` asks of a list of lines.
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __getitem__(self, index: int) -> str:
-        return self.lines[index]
+    printed, texts = Names(graph), []
+    for number, line in enumerate(lines, 1):
+        text = _SIZE.sub(lambda found: repr(sizes.get(found[0], found[0])), line) if sizes else line
+        node = nodes.get(number)
+        if node is not None:
+            comment = _comment(node, printed)
+            head = text.lstrip()
+            indent = text[: len(text) - len(head)]
+            text = f"{indent}{head}: {comment}" if head.startswith("#") else f"{indent}{head:<56}  # {comment}"
+        texts.append(f"{text}\n")
+    return "".join(texts)
 
 
 #: A name that a number or a shape is bound to.
@@ -82,13 +62,6 @@ def _comment(node: Node, printed: Names) -> str:
     """What a line computes. Names may come from files, so nothing that could end the comment gets through."""
     text = f"{format_statement(node, printed)}   {format_origin(node)}".rstrip()
     return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-@functools.lru_cache(maxsize=64)
-def _code(source: str) -> CodeType:
-    """The code of the function `program`. Programs of one structure have one text, whatever their sizes."""
-    whole = compile(source, "<program>", "exec")
-    return next(item for item in whole.co_consts if isinstance(item, CodeType))
 
 
 def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> None:
@@ -119,8 +92,7 @@ class Writer:
     def __init__(self, plan: MemoryPlan, static_alloc: bool):
         self.plan, self.static_alloc = plan, static_alloc
         self.names: dict[Value, str] = {}
-        # Globals without `__builtins__` fail where C code imports in their name, as torch does under a dispatch mode.
-        self.bound: dict[str, Any] = {"__builtins__": builtins, "empty": np.empty, "array": np.array}
+        self.bound: dict[str, Any] = {"empty": np.empty, "array": np.array}
         self.bound |= dict.fromkeys(_RESERVED)
         self._bound_ids: dict[Hashable, str] = {}
         self._hints: dict[str, int] = {}
@@ -163,7 +135,7 @@ class Writer:
 
     # -- the program ---------------------------------------------------------------------------------------
 
-    def finish(self) -> tuple[Program, Text]:
+    def finish(self) -> tuple[Program, Callable[[], str]]:
         """The program's function, and its text for people."""
         graph, plan = self.plan.graph, self.plan
         taken: set[str] = set()
@@ -182,7 +154,7 @@ class Writer:
             results.append(f"array({name})" if index in plan.copies else name)
         return self._compile(results)
 
-    def describe(self, report: Report, text: Text) -> None:
+    def describe(self, report: Report, text: Callable[[], str]) -> None:
         """Fill in the memory and program parts of a report. text : of the program"""
         memory = self.plan
         report.static_alloc = self.static_alloc
@@ -201,7 +173,7 @@ class Writer:
         )
         report.memory, report.written = memory, text
 
-    def _compile(self, results: list[str]) -> tuple[Program, Text]:
+    def _compile(self, results: list[str]) -> tuple[Program, Callable[[], str]]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
         head = [f"def program({self.parameters}):"]
         if self._limits_buffers:
@@ -218,14 +190,11 @@ class Writer:
         if self._limits_buffers:
             tail += ["    finally:", "        setbufsize(before)"]
         lines = [*head, *[f"        {line}" for line in self.lines], *tail]
-        file = f"<program {next(_serial)} {self.plan.graph.name}".rstrip() + ">"
-        nodes = {number + len(head): node for number, node in self.line_nodes.items()}
-        self.bound["explain"] = functools.partial(self.explain, file, {n + 1: node for n, node in nodes.items()})
-        run = FunctionType(_code("\n".join(lines) + "\n").replace(co_filename=file), self.bound)
-        text = Text(self.plan.graph, lines, nodes, self._sizes)
-        # Tracebacks show the program's lines for as long as it lives.
-        linecache.cache[file] = (0, None, text, file)  # type: ignore[assignment]
-        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
+        file = f"program {next(_serial)} {self.plan.graph.name}".rstrip()
+        nodes = {number + len(head) + 1: node for number, node in self.line_nodes.items()}
+        text = functools.partial(shown, self.plan.graph, lines, nodes, self._sizes)
+        run = function_of("\n".join(lines) + "\n", file, self.bound, text)
+        self.bound["explain"] = functools.partial(self.explain, run.__code__.co_filename, nodes)
         return run, text
 
     #: What the function takes.

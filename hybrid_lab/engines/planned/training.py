@@ -13,7 +13,7 @@ from hybrid_lab.engines.engine import Executable, Kept, Training
 from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames, Lease
 from hybrid_lab.engines.planned.build import Later
 from hybrid_lab.engines.planned.program import Writer
-from hybrid_lab.graph.dump import dump
+from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.joint_plan import plan_jointly
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.plan import MemoryPlan
@@ -110,7 +110,7 @@ class JointTraining(Training):
         self._give: Any = writer.frames.idle.append if simple else writer.frames.give
         run.__globals__["release"] = self._give
         for part, written, each in ((forward, writer, text), (backward, ending, ending_text)):
-            dump("program", each)
+            dump_text("program", each)
             written.describe(part.report, each)
             part.report.shared_arena = True
         forward.report.seconds += between - started

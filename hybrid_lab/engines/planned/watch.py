@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import Program
-from hybrid_lab.engines.planned.program import Text, Writer
+from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.plan import MemoryPlan, plan
@@ -28,7 +28,7 @@ class Watched:
         self.number = {node: index for index, node in enumerate(memory.steps)}
         self.bound["look"] = None  # type: ignore[attr-defined]
 
-    def finish(self) -> tuple[Program, Text]:
+    def finish(self) -> tuple[Program, Callable[[], str]]:
         self.lines.append("look(-1, ())")  # type: ignore[attr-defined]
         return super().finish()  # type: ignore[misc]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import linecache
 import math
 import re
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hybrid_lab.engines.memory import plain, torch_dtype
+from hybrid_lab.engines.planned.source import function_of
 from hybrid_lab.engines.torch_kernels.fused import Call, Item, calls_of
 from hybrid_lab.engines.torch_kernels.rules import plain_operator
 from hybrid_lab.graph.node import Constant, Value
@@ -91,12 +90,7 @@ class _Writer:
             names = [self.names[value] for value in dead if not isinstance(value.node.op, Constant)]
             lines += [f"del {', '.join(names)}"] if names else []
         source = "\n    ".join([*lines, f"return ({', '.join(self.results())},)"]) + "\n"
-        file = f"<torch program {next(_serial)}>"
-        exec(compile(source, file, "exec"), self.bound)
-        run: Callable[..., tuple[Tensor, ...]] = self.bound.pop("program")  # type: ignore[assignment]
-        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-        weakref.finalize(run, linecache.cache.pop, file, None).atexit = False
-        return run, source
+        return function_of(source, f"torch program {next(_serial)}", self.bound), source
 
     def is_dead(self, value: Value, index: int) -> bool:
         """Whether nobody reads the value after call number `index`."""

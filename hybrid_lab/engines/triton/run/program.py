@@ -7,13 +7,14 @@ grids and compiled handles stand in the text or are bound to its names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.launches import launches
-from hybrid_lab.engines.planned.program import Text, Writer, identifier, note_operator
+from hybrid_lab.engines.planned.program import Writer, identifier, note_operator
 from hybrid_lab.engines.planned.training import Begin, Finish
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.build import internals
@@ -66,7 +67,7 @@ class DeviceWriter(Writer):
     def _limits_buffers(self) -> bool:
         return False
 
-    def describe(self, report: Report, text: Text) -> None:
+    def describe(self, report: Report, text: Callable[[], str]) -> None:
         super().describe(report, text)
         report.host_copies = self._copies
 
