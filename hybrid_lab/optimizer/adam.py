@@ -50,27 +50,6 @@ class Adam(Optimizer):
             beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon, clip_gradient=self._limit()
         )
 
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
-    ) -> None:
-        w -= self._direction(g, states, rates, scratch)
-
-    def _direction(self, g: np.ndarray, states: Sequence[np.ndarray], rate: float, scratch: Scratch) -> np.ndarray:
-        """rate * m / (sqrt(v) + epsilon), after updating m and v."""
-        mean, variance = states
-        temporary = scratch(0)
-        mean *= self.beta1
-        mean += np.multiply(g, 1.0 - self.beta1, out=temporary)
-        variance *= self.beta2
-        g *= g
-        g *= 1.0 - self.beta2
-        variance += g
-        np.sqrt(variance, out=temporary)
-        temporary += self.epsilon
-        np.divide(mean, temporary, out=g)
-        g *= rate
-        return g
-
 
 @register
 class AdamW(Adam):
@@ -118,9 +97,7 @@ class AdamW(Adam):
         self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
         lr, corrected = rates
-        if wd:
-            w *= 1.0 - lr * wd
-        w -= self._direction(g, states, corrected, scratch)
+        super().element_update(w, g, states, corrected, lr * wd, scratch)
 
 
 @register

@@ -131,36 +131,6 @@ class RMSProp(Optimizer):
             return get("rmspropalex_update").bind(gamma2=self.gamma2, **settings)
         return get("rmsprop_update").bind(**settings)
 
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
-    ) -> None:
-        squares = states[0]
-        temporary = scratch(0)
-        squares *= self.gamma1
-        np.multiply(g, g, out=temporary)
-        temporary *= 1.0 - self.gamma1
-        squares += temporary
-        if self.centered:
-            mean, delta = states[1:]
-            mean *= self.gamma1
-            mean += np.multiply(g, 1.0 - self.gamma1, out=temporary)
-            np.multiply(mean, mean, out=temporary)
-            np.subtract(squares, temporary, out=temporary)
-        else:
-            np.copyto(temporary, squares)
-        temporary += self.epsilon
-        np.sqrt(temporary, out=temporary)
-        g /= temporary
-        g *= rates
-        if self.centered:
-            delta *= self.gamma2
-            delta -= g
-            w += delta
-        else:
-            w -= g
-        if self.clip_weights:
-            np.clip(w, -self.clip_weights, self.clip_weights, out=w)
-
 
 @register
 class Ftrl(Optimizer):
@@ -181,25 +151,3 @@ class Ftrl(Optimizer):
 
     def operator(self) -> Operator:
         return get("ftrl_update").bind(lamda1=self.lamda1, beta=self.beta, clip_gradient=self._limit())
-
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
-    ) -> None:
-        z, squares = states
-        root, temporary = scratch(0), scratch(1)
-        z += g
-        np.sqrt(squares, out=root)
-        g *= g
-        squares += g
-        np.sqrt(squares, out=temporary)
-        np.subtract(temporary, root, out=root)
-        root *= w
-        root /= rates
-        z -= root
-        temporary += self.beta
-        temporary /= rates
-        temporary += wd
-        # sign(z) * lamda1 - z is zero or of the wrong sign exactly where |z| <= lamda1: clipping z there gives 0.
-        np.clip(z, -self.lamda1, self.lamda1, out=w)
-        w -= z
-        w /= temporary

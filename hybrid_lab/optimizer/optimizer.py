@@ -1,7 +1,7 @@
 """Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
 
-An optimizer is one class: the names of its `states` and an `element_update`, which changes weights and states in
-place. It gets them in pieces that fit the processor's cache, and allocates no memory after the first step.
+An optimizer is one class: the names of its `states` and its update operator, or an `element_update`, which changes
+weights and states in place. It gets them in pieces that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
+from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.run import narrow, widen
@@ -46,7 +47,7 @@ class Optimizer:
     param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
     begin_num_update : where counting starts
 
-    A subclass sets `states` and `element_update`, or, as in MXNet, overrides `create_state` and `update`.
+    A subclass sets `operator`, or `states` and `element_update`, or, as in MXNet, `create_state` and `update`.
     """
 
     states: ClassVar[tuple[str, ...]] = ()
@@ -259,15 +260,20 @@ class Optimizer:
         return lr
 
     def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
+        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
     ) -> None:
-        """Update a piece in place.
+        """Update a piece in place; by default with the step of `operator()`.
 
         w, states : pieces of the weight and of its states
         g : the gradient, rescaled and clipped, with wd * w in it if `decay_in_gradient`; may be overwritten
         rates : what `rates()` gave; scratch : `scratch(0)`, `scratch(1)` ... are temporaries of the same size
         """
-        raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
+        op = self.operator()
+        if op is None:
+            raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
+        numbers = {"lr": rates, "wd": 0.0 if self.decay_in_gradient else wd}
+        for old, new in zip((w, *states), self.graph_step(F, op, w, g, states, numbers), strict=True):
+            old[...] = new
 
     # -- the same as a graph ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.ops.framework.operator import Operator, get
 
-from .optimizer import Optimizer, Scratch, register
+from .optimizer import Optimizer, register
 
 _LEAST = 2.0**-16
 """Smaller factors might bring numbers out of the range of float32."""
@@ -55,20 +54,6 @@ class SGD(_Momentum):
 
     scaled_numbers = _Momentum.absorbed
 
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
-    ) -> None:
-        if wd:
-            g += np.multiply(w, wd, out=scratch(0))
-        g *= rates
-        if states:
-            m = states[0]
-            m *= self.momentum
-            m -= g
-            w += m
-        else:
-            w -= g
-
 
 @register
 class NAG(_Momentum):
@@ -81,26 +66,6 @@ class NAG(_Momentum):
         if self.momentum:
             return get("nag_mom_update").bind(momentum=self.momentum, clip_gradient=self._limit())
         return get("sgd_update").bind(clip_gradient=self._limit())
-
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
-    ) -> None:
-        decay = np.multiply(w, rates * wd, out=scratch(0))
-        g *= rates
-        if not states:
-            g += decay
-            w -= g
-            return
-        m = states[0]
-        m *= self.momentum
-        m -= g
-        g += decay
-        w -= g
-        np.subtract(m, decay, out=decay)
-        decay *= self.momentum
-        w += decay
-        if wd:
-            m -= np.multiply(w, rates * wd, out=decay)
 
 
 @register
@@ -122,25 +87,3 @@ class Signum(_Momentum):
         if self.momentum:
             return get("signum_update").bind(momentum=self.momentum, clip_gradient=self._limit(), wd_lh=self.wd_lh)
         return get("signsgd_update").bind(clip_gradient=self._limit())
-
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
-    ) -> None:
-        if not states:
-            if wd:
-                w *= 1 - rates * wd
-            np.sign(g, out=g)
-            g *= rates
-            w -= g
-            return
-        if wd:
-            g += np.multiply(w, wd, out=scratch(0))
-        g *= 1 - self.momentum
-        m = states[0]
-        m *= self.momentum
-        m -= g
-        if self.wd_lh:
-            w *= 1 - rates * self.wd_lh
-        np.sign(m, out=g)
-        g *= rates
-        w += g
