@@ -17,6 +17,7 @@ from hybrid_lab.ndarray.gradients import stand_in
 from hybrid_lab.ndarray.invoke import N
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import FLOATING, is_floating
+from hybrid_lab.ops.framework.namespace import F, Namespace
 
 
 def getitem(array: NDArray, key: Any) -> NDArray:
@@ -194,23 +195,18 @@ class AssignEntry(tape.Entry):
         self._like = stand_in(value.shape, value.host_view.dtype)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        part = np.asarray(douts[0][self._key])
-        shape = self._like.shape
-        if part.shape != shape:
-            lead = part.ndim - len(shape)
-            if lead > 0:
-                part = part.sum(axis=tuple(range(lead)))
-            part = part.reshape((1,) * (len(shape) - part.ndim) + part.shape)
-            axes = tuple(axis for axis, size in enumerate(shape) if size == 1 and part.shape[axis] != 1)
-            part = part.sum(axis=axes, keepdims=True) if axes else part
-        return (part.astype(self._like.dtype, copy=False),)
+        return (self._summed(F, np.asarray(douts[0][self._key]), self._like),)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        part = getitem(douts[0], self._key)
-        like = NDArray.wrap(self._like)
-        if part.shape != like.shape:
-            part = N._sum_like(part, like) if part.ndim >= like.ndim else part.reshape(like.shape)
-        return (part.astype(like.dtype, copy=False),)
+        return (self._summed(N, getitem(douts[0], self._key), NDArray.wrap(self._like)),)
+
+    @staticmethod
+    def _summed(F: Namespace, part: Any, like: Any) -> Any:
+        """The gradient of x from the gradient of y[key], to whose shape x was broadcast."""
+        if part.ndim < like.ndim:  # NumPy drops leading axes of size 1
+            part = part.reshape((1,) * (like.ndim - part.ndim) + part.shape)
+        part = part if part.shape == like.shape else F._sum_like(part, like)
+        return part.astype(like.dtype, copy=False)
 
 
 calls.getitem, calls.setitem = getitem, setitem

@@ -560,3 +560,15 @@ def test_a_constant_gradient_has_a_gradient_of_zeros(function):
         gradients = autograd.grad(x * w, [x, w], create_graph=True)
         rows = [autograd.grad(gradient, [x, w], retain_graph=True) for gradient in gradients]
     np.testing.assert_array_equal([[item.asnumpy()[0] for item in row] for row in rows], [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize(("key", "shape"), [(slice(None), (4,)), (1, (1, 1)), (1, (1, 4)), ((slice(None), 1), (1,))])
+def test_a_broadcast_value_that_was_written_gets_a_sum(key, shape, create_graph):
+    x, y = nd.ones(shape), nd.zeros((3, 4))
+    x.attach_grad()
+    with autograd.record():
+        y[key] = x
+        z = (y * y).sum()
+        gradient = autograd.grad(z, x, create_graph=create_graph)[0]
+    assert gradient.shape == shape and gradient.sum().asscalar() == 2 * y.sum().asscalar()
