@@ -43,7 +43,8 @@ class Reduction(Operator):
         return tuple(size for index, size in enumerate(data) if index not in axes) or (1,)
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
-        axes, result = self.axes(data.ndim), contiguous(out, self.infer_shape(data.shape), data.dtype)
+        axes = self.axes(data.ndim)
+        result = contiguous(out, self.infer_shape(data.shape) if out is None else out.shape, data.dtype)
         self.reduce(data, axes, result.reshape(kept_shape(data.shape, axes)), scratch)
         return into(result, out)
 
