@@ -10,7 +10,7 @@ W' and b' depend on parameters alone, so that `hoist` takes them out of every ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hybrid_lab.graph.builder import Builder, Expr
@@ -67,17 +67,15 @@ def _scale_and_shift(F: Builder, node: Node, inputs: tuple[object, ...]) -> tupl
 def _folded(F: Builder, norm: Node, inputs: tuple[Any, ...], steady: set[Value]) -> Value | None:
     """The layer before `norm` with scaled weights, or None where there is no such layer."""
     layer: Node = inputs[0].node
-    rule = _LAYERS.get(layer.op.name)
-    rank = len(norm.inputs[0].shape)
-    channels = rank - 1 if layer.op.name == "FullyConnected" else 1
-    if rule is None or norm.op.axis % rank != channels or not all(item in steady for item in layer.inputs[1:]):  # type: ignore[attr-defined]
+    channels, rank = layer.op.channels, len(norm.inputs[0].shape)
+    if channels is None or (norm.op.axis - channels) % rank or not all(item in steady for item in layer.inputs[1:]):  # type: ignore[attr-defined]
         return None
     weight, *bias = map(F.expr, layer.inputs[1:])
     scale, shift = _scale_and_shift(F, norm, inputs)
-    weight = rule(F, layer, weight, scale)
+    scaled: Any = layer.op.scaled_weight(F, weight, scale)
     shift = bias[0] * scale + shift if bias else shift
     name = layer.inputs[1].node.name or layer.op.name.lower()
-    folded = (_named(weight.value, f"{name}_folded"), _named(shift.value, f"{name}_folded_bias"))
+    folded = (_named(scaled.value, f"{name}_folded"), _named(shift.value, f"{name}_folded_bias"))
     steady.update(folded)
     return layer.replace(op=layer.op.variant(no_bias=False), inputs=(layer.inputs[0], *folded)).outputs[0]
 
@@ -85,28 +83,6 @@ def _folded(F: Builder, norm: Node, inputs: tuple[Any, ...], steady: set[Value])
 def _named(value: Value, name: str) -> Value:
     """The same value under a name, which its input has once it is hoisted."""
     return value.node.replace(name=name).outputs[value.index]
-
-
-def _scale_filters(F: Builder, layer: Node, weight: object, scale: Expr) -> Any:
-    """Weights that begin with the output channel: (out, ...)."""
-    return weight * F._channel_like(scale, weight, axis=0)
-
-
-def _scale_transposed(F: Builder, layer: Node, weight: Any, scale: Expr) -> Any:
-    """Weights of Deconvolution: (in, out / groups, ...), a block of input channels per group."""
-    op: Any = layer.op
-    shape, groups, each = weight.value.shape, op.num_group, op.num_filter // op.num_group
-    blocks = F.Reshape(weight, shape=(groups, shape[0] // groups, each, -1))
-    scaled = blocks * F.Reshape(scale, shape=(groups, 1, each, 1))
-    return F.Reshape(scaled, shape=shape)
-
-
-#: Layers that can take a scale and shift of their output channels in: how each scales its weight.
-_LAYERS: dict[str, Callable[[Builder, Node, Any, Expr], Any]] = {
-    "Convolution": _scale_filters,
-    "FullyConnected": _scale_filters,
-    "Deconvolution": _scale_transposed,
-}
 
 
 def _computed(graph: Graph) -> set[Value]:

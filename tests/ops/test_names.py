@@ -9,7 +9,7 @@ import pytest
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.torch_kernels.rules import TABLE
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceGradient, WorkspaceLSTM
-from hybrid_lab.graph import decompose, fold_norm
+from hybrid_lab.graph import decompose
 from hybrid_lab.ops.framework.operator import records
 
 OPERATORS = {record.name for record in records()}
@@ -17,7 +17,6 @@ FAMILIES = {record.family for record in records()}
 
 TABLES = {
     "torch_kernels": set(TABLE) - {WorkspaceLSTM.name, WorkspaceGradient.name},
-    "fold_norm._LAYERS": fold_norm._LAYERS,
     "decompose.PRIMITIVES": list(itertools.chain(*decompose.PRIMITIVES.values())),
 }
 

@@ -26,6 +26,7 @@ SHAPES = [
     ),
     ("Pooling", {"kernel": (3, 3)}, [(1, 1, 2, 2)], "does not fit into (2, 2)"),
     ("BatchNorm", {}, [(2, 3), (4,), (3,), (3,), (3,)], "gamma has shape (4,); data (2, 3) needs (3,)"),
+    ("_batch_norm_grad", {}, [(2, 3), (2, 3), (3,), (1,), (3,)], "vectors (3,), (1,) and (3,)"),
     ("Reshape", {"shape": (5, -1)}, [(2, 3)], "has 6 elements"),
     ("Reshape", {"shape": (-1, -1)}, [(2, 3)], "more than one -1"),
     ("Reshape", {"shape": (0, 0, 0)}, [(2, 3)], "finds no dimension left"),

@@ -69,6 +69,8 @@ class Operator:
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
+    channels: ClassVar[int | None] = None
+    """The axis of the output's channels, of a layer that can scale them by its weight: see `scaled_weight`."""
     triton: ClassVar[Kernel | None] = None
     """The operator in a Triton kernel; a property where attributes decide."""
 
@@ -327,6 +329,10 @@ class Operator:
         (1,), that is 0 in the others. None: every call has it.
         """
         return None
+
+    def scaled_weight(self, F: Functions, weight: Tensor, scale: Tensor) -> Tensor:
+        """The weight with which a layer's outputs are `scale` times as large; `scale` has one number per channel."""
+        return weight * F._channel_like(scale, weight, axis=0)
 
     def lower(self, F: Functions, *inputs: Any) -> Any:
         """The operator in primitives."""

@@ -123,6 +123,7 @@ class Forward(Spatial):
     """Base of Convolution and Deconvolution themselves."""
 
     precision = "low"
+    channels = 1
 
     @cached_property
     def signature(self) -> Signature:

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Contraction, Product, contiguous, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import OnnxGraph, Scratch
+from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
@@ -114,6 +114,11 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
         if bias is not None:
             target += bias.reshape(-1, *(1,) * len(output))
         return into(target, out)
+
+    def scaled_weight(self, F: Functions, weight: Tensor, scale: Tensor) -> Tensor:
+        groups = F.Reshape(weight, shape=(-4, self.num_group, -1, 0, -1))
+        scaled = groups * F.Reshape(scale, shape=(self.num_group, 1, -1, 1))
+        return F.reshape_like(scaled, weight)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.elementwise.special import error_function
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, contiguous, into, kept_shape, sample
@@ -41,6 +42,8 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
     ]
 
     def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, inverse: Shape) -> list[Shape]:
+        if dy != data or any(vector != (data[self.axis],) for vector in (gamma, mean, inverse)):
+            raise ShapeError(f"{self.name}: data {data} and dy {dy} with vectors {gamma}, {mean} and {inverse}")
         return [data, gamma, gamma]
 
     def numpy(

@@ -346,6 +346,7 @@ class FullyConnected(Operator, name="FullyConnected"):
     """
 
     precision = "low"
+    channels = -1
     num_hidden: int
     no_bias: bool = False
     flatten: bool = True
