@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -99,8 +99,7 @@ class FusedKernel:
 
     def compiled_as(self, target: str, binary: Binary | None, problem: str = "") -> FusedKernel:
         """The same kernel with a target. binary : None compiles it when it is asked for; problem : why it has none"""
-        names = [name for name in self.__dataclass_fields__ if name not in ("target", "problem")]
-        kernel = FusedKernel(**{name: getattr(self, name) for name in names}, target=target, problem=problem)
+        kernel = replace(self, target=target, problem=problem)
         if binary is not None or problem:
             kernel.__dict__["binary"] = binary
         return kernel

@@ -248,17 +248,10 @@ def launch_line(
     return f"{run}({x}, {y}, {z}, {stream}, {function}, {metadata}, None, None, None, {', '.join(arguments)})"
 
 
-def launch(compiled: object, grid: Sequence[int], arguments: Sequence[object]) -> None:
-    """The same at once, on torch's current stream."""
-    run, function, metadata = handles(compiled)
-    x, y, z = [*grid, 1, 1][:3]
-    run(x, y, z, current_stream(), function, metadata, None, None, None, *arguments)
-
-
 def bound_launch(
     compiled: object, grid: Sequence[int], arguments: Sequence[object], alive: Sequence[object] = ()
 ) -> Callable[[int], None]:
-    """The same as a function of the stream. alive : arrays that it keeps alive, as addresses do not"""
+    """The same launch as a function of the stream. alive : arrays that it keeps alive, as addresses do not"""
     run, function, metadata = handles(compiled)
     x, y, z = [*grid, 1, 1][:3]
     bound = tuple(arguments)

@@ -24,7 +24,8 @@ _interpreter = forks.lock()
 class Kernel:
     """source : the generated text and its arguments; blocks : elements of a tile along each axis
 
-    Call it with tensors of the device - inputs, then outputs, contiguous and aligned to 16 bytes - and `numbers`.
+    `bound` gives launches. In the interpreter it is also called, with tensors - inputs, then outputs, contiguous and
+    aligned to 16 bytes - and `numbers`; on a GPU the lines of programs launch its `handle`.
     """
 
     def __init__(self, source: KernelSource):
@@ -55,14 +56,8 @@ class Kernel:
         return [*draws, *(source.sizes[name] for name in source.passed)]
 
     def __call__(self, tensors: Sequence[Any], numbers: Sequence[int]) -> None:
-        if self.interpreted:
-            with _interpreter, np.errstate(all="ignore"):  # of elements beside the data too, which nobody stores
-                self.function[self.grid()](*tensors, *numbers, **self.blocks)
-            return
-        from hybrid_lab.engines.triton.build.internals import launch
-
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        launch(self.handle, self.grid(), [*addresses, *numbers, *self.blocks.values()])
+        with _interpreter, np.errstate(all="ignore"):  # of elements beside the data too, which nobody stores
+            self.function[self.grid()](*tensors, *numbers, **self.blocks)
 
     def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:
         """A launch on these tensors, to be called with a stream as often as wanted. It keeps their memory."""
