@@ -149,7 +149,8 @@ class GraphCache:
                 self._reported = False
                 for spec, graphs in list(self.variants.items()):
                     self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
-            self.compiled = ProgramCache(self._lock)
+            if self.compiled.used:
+                self.compiled = ProgramCache(self._lock)
 
     @property
     def programs(self) -> Mapping[Any, Program]:
@@ -398,6 +399,7 @@ class GraphCache:
             self._drop_stale()
             neutral = self.neutral(spec, leaves)
             block, compiled = self.block, self.compiled
+            compiled.used = True
             for each in _below(block):
                 self._tell_of_hooks(each)
             if any(parameter._array is None for parameter in neutral.parameters):

@@ -43,10 +43,12 @@ class ProgramCache:
     heads : per neutral graph, the outputs that recent backward passes started from
     packed : the few programs whose engine keeps copies of the parameters; lock : held to change them and the prologues
     compiling : held while one of the programs is compiled: the lock of the GraphCache
+    used : whether a compilation has begun for it
     """
 
     def __init__(self, compiling: Any) -> None:
         self.compiling = compiling
+        self.used = False
         self.programs: OrderedDict[Signature, Program] = OrderedDict()
         self.latest: Program | None = None
         self.compilations: list[Compilation] = []
