@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.graph import Graph, input_node
@@ -422,3 +423,23 @@ def test_numbers_that_are_not_finite_or_not_small(function):
         expected = evaluate(graph, [SPECIAL])
     for got, wanted in zip(executable([SPECIAL]), expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(21600, 1), (21600, 2, 1), (300, 3, 72)])
+def test_statistics_of_many_rows_are_as_exact_as_in_numpy(shape):
+    """Equal elements round a running sum in the same direction again and again."""
+    x = mx.nd.array(np.resize([0.1, 0.7, 0.7, -1.3, 0.0], shape))
+    seen = []
+    for engine in (None, "torch"):
+        net = mx.gluon.nn.BatchNorm(momentum=0.0)
+        net.initialize()
+        if engine:
+            net.hybridize(engine=engine)
+        x.attach_grad()
+        with mx.autograd.record():
+            y = net(x)
+        y.backward(y.detach() ** 2)
+        seen.append([item.asnumpy() for item in (y, net.running_mean.data(), net.running_var.data())])
+        seen[-1] += [item.asnumpy() for item in (x.grad, net.gamma.grad(), net.beta.grad())]
+    for wanted, found in zip(*seen, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max(), rtol=0)

@@ -176,8 +176,12 @@ def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
     found, wanted = (run.seen[min(index, len(run.seen) - 1)] for run in (hybrid, eager))
     error = hybrid.said.get(index)
     step = _step_of(found)[0].partition(" ")[2]  # the number of observations before it stands first
-    if isinstance(error, MissingGraphError) and "run.replaced(" in text.partition(f"run.step({step!r})")[0]:
-        return "no graph for this call in an archive opened without its code"
+    before, _, after = text.partition(f"run.step({step!r})")
+    if isinstance(error, MissingGraphError):
+        if "run.replaced(" in before:
+            return "no graph for this call in an archive opened without its code"
+        if "run.pinned(" in before + after.partition("run.step(")[0]:
+            return "no graph for this call in an archive whose graphs win over the code"
     if str(found.value) == "DeferredInitializationError" or "not initialized" in (str(found.value), str(wanted.value)):
         if eager.errors and not any(seen.kind == "forward" for seen in eager.seen[:index]):  # no call came back
             return "initialized by calls that raised"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import Unmappable
@@ -200,12 +201,23 @@ def _spread_pool_grad(torch: ModuleType, node: Node, op: SpreadPoolGrad) -> Kern
 # -- normalization -------------------------------------------------------------------------------------------------
 
 
+#: Rows up to which a sum of float32, taken one after the other, is off by at most 1e-5 of itself.
+_MOST_ROWS = 256
+
+
+def _needs_exact_sums(shape: Sequence[int]) -> None:
+    """Where a channel has one element a row, torch adds the rows up one after the other in float32."""
+    few = shape[0] <= _MOST_ROWS or math.prod(shape[2:]) > 1
+    needs(few, f"more than {_MOST_ROWS} rows of one element a channel, whose sums torch rounds too often")
+
+
 @rule("BatchNorm")
 def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
     eps = op.eps
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
     if op.from_batch:
+        _needs_exact_sums(shape_of(node, 0))
         return lambda x, gamma, beta, mean, variance: normalize(
             x, None if fixed else gamma, beta, None, None, True, 0.0, eps
         )
@@ -241,6 +253,7 @@ def _layer_norm(torch: ModuleType, node: Node, op: LayerNorm) -> Kernel:
 def _batch_norm_grad(torch: ModuleType, node: Node, op: BatchNormGrad) -> Kernel:
     fixed = op.fix_gamma
     needs(op.axis % len(shape_of(node, 0)) == 1, "channels that are not axis 1")
+    _needs_exact_sums(shape_of(node, 0))
     backward = torch.ops.aten.native_batch_norm_backward
     return lambda dy, x, gamma, mean, inverse, need=(True, True, True): backward(
         dy, x, None if fixed else gamma, None, None, mean, inverse, True, 0.0, need
