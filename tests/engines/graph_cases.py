@@ -94,7 +94,7 @@ def gradients_eagerly(
         found[value] = found[value] + gradient if value in found else gradient
 
     for output, head in zip(case.graph.outputs, heads, strict=True):
-        add(output, head)
+        add(output, np.asarray(head, values[output].dtype))
     for op, node in reversed(tape):
         visible = node.outputs[: op.signature.visible]
         douts = [found.get(value) for value in visible]

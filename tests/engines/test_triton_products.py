@@ -253,7 +253,7 @@ def test_a_few_programs_at_least():
     """Tiles shrink with the product, down to 32 x 32; large float16 products have large ones."""
 
     def blocks(rows, columns, exact):
-        return tuple(tiles.for_product(rows, columns, 512, 1, exact).blocks.values())
+        return tuple(tiles.for_product(rows, columns, 512, 1, exact)[0].values())
 
     assert blocks(4096, 4096, False) == (128, 128, 32) and blocks(4096, 4096, True) == (64, 64, 16)
     assert blocks(256, 256, True) == (32, 32, 16) and blocks(4, 50000, True) == (16, 64, 16)
