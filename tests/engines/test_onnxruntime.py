@@ -209,6 +209,13 @@ def test_nan_is_not_lost(name, caplog):
     assert caplog.text.count("ONNX Runtime would lose NaN") == 1
 
 
+def test_slopes_that_are_not_finite_reach_zeros():
+    """0 times NaN is NaN, as eagerly; a diverged training leaves such slopes."""
+    graph = graph_of(lambda F, x, slope: F.LeakyReLU(x, slope, act_type="prelu"), (2, 4), (4,))
+    arrays = [np.float32([[0, 0, 0, 0], [-1, 1, -1, 0]]), np.float32([np.nan, np.nan, np.inf, 0.5])]
+    np.testing.assert_array_equal(ALWAYS.compile(graph)(arrays)[0], evaluate(graph, arrays)[0])
+
+
 def test_masks_of_infinities_stay_in_the_session(caplog):
     executable = ALWAYS.compile(graph_of(LOSE_NAN["topk"], (4, 8)))
     executable([np.full((4, 8), -np.inf, np.float32)])

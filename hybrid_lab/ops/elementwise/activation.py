@@ -310,8 +310,10 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         if self.act_type == "selu":
             return g.Selu(data, alpha=_SELU_ALPHA, gamma=_SELU_LAMBDA)
         if self.act_type == "prelu":
+            # Not PRelu, whose value at 0 is 0 for a slope of NaN, too.
             rank = len(g.shape(data))
-            return g.PRelu(data, g.Reshape(gamma, g.const([-1] + [1] * max(rank - 2, 0), "int64")))
+            slope = g.Reshape(gamma, g.const([-1] + [1] * max(rank - 2, 0), "int64"))
+            return g.Where(g.Greater(data, g.const(0, dtype)), data, g.Mul(data, slope))
         return g.LeakyRelu(data, alpha=self.slope)
 
 
