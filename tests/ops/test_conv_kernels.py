@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab.ops import F
 from hybrid_lab.ops.kernels import blas, conv_kernels
 
@@ -102,3 +103,17 @@ def test_every_item_is_done_once_and_errors_arrive():
     with pytest.raises(ValueError, match="of a part"):
         blas.share(range(9), [fail, fail])
     assert control is None or control[0]() == before
+
+
+@pytest.mark.parametrize("kernel, stride, groups", [(1, 1, 1), (3, 1, 1), (3, 2, 2), (1, 2, 1)])
+@pytest.mark.parametrize("name", ["Convolution", "Deconvolution"])
+def test_a_batch_without_images_has_gradients_of_zero(name, kernel, stride, groups):
+    x, w = mx.nd.ones((0, 4, 5, 5)), mx.nd.ones((4, 4 // groups, kernel, kernel))
+    for array in (x, w):
+        array.attach_grad()
+    with mx.autograd.record():
+        y = getattr(mx.nd, name)(
+            x, w, kernel=(kernel,) * 2, stride=(stride,) * 2, num_filter=4, num_group=groups, no_bias=True
+        )
+    y.backward()
+    assert x.grad.shape == x.shape and not w.grad.asnumpy().any()

@@ -336,8 +336,8 @@ def weight_gradient(dy: np.ndarray, x: np.ndarray, geometry: Geometry, out: np.n
     output, filters, groups, channels = dy.shape[2:], out.shape[0], geometry.groups, x.shape[1]
     target = out.reshape(groups, filters // groups, -1)
     if geometry.pointwise:
-        left: Any = dy.reshape(dy.shape[0], groups, filters // groups, -1)
-        right = x.reshape(x.shape[0], groups, channels // groups, -1).swapaxes(-1, -2)
+        left: Any = dy.reshape(dy.shape[0], groups, filters // groups, prod(dy.shape[2:]))
+        right = x.reshape(x.shape[0], groups, channels // groups, prod(x.shape[2:])).swapaxes(-1, -2)
         products = blas.matmul(left, right, out=scratch((dy.shape[0], *target.shape), dy.dtype))
         np.add.reduce(products, axis=0, out=target)
         return out
