@@ -152,7 +152,8 @@ def compare(text: str, engine: str) -> Verdict:
     for index, wanted in enumerate(eager.seen):
         found = hybrid.seen[index] if index < len(hybrid.seen) else Seen("nothing", "fact", None)
         gap = apart(found.value, wanted.value) if found.label == wanted.label else float("inf")
-        if gap <= _tolerance(wanted, largest[_step_of(wanted)]):
+        tolerance = _tolerance(wanted, largest[_step_of(wanted)])
+        if gap <= tolerance:
             continue
         if _is_another_of_several(eager.said.get(index), hybrid.said.get(index)):
             verdict.explained["another of several errors"] += 1
@@ -161,7 +162,7 @@ def compare(text: str, engine: str) -> Verdict:
         if found.label == wanted.label and arrays:
             if rounded.moves(index, wanted, gap):
                 verdict.explained["moved by other roundings"] += 1
-            elif wanted.kind == "gradient" and gap_to_zeros(index, found) <= _tolerance(wanted, largest[_step_of(wanted)]):
+            elif wanted.kind == "gradient" and gap_to_zeros(index, found) <= tolerance:
                 verdict.explained["zeros for what a loop or a branch does not use"] += 1
                 break  # a Trainer may have applied what the gradient was
             else:
