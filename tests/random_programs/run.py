@@ -53,15 +53,13 @@ class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
     rows : how many rows an empty batch has instead of none
-    cleared : set the gradients that a backward will write to zero at the beginning of each step
 
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
     """
 
-    def __init__(self, engine: str | None = None, late: str | None = None, rows: int = 0, cleared: bool = False):
-        self.engine, self.late, self.rows, self.cleared = engine, late, rows, cleared
-        self._arrays: list[Any] = []
+    def __init__(self, engine: str | None = None, late: str | None = None, rows: int = 0):
+        self.engine, self.late, self.rows = engine, late, rows
         self._writes: list[Any] = []
         self.seen: list[Seen] = []
         self.refused: Any = None
@@ -133,9 +131,7 @@ class Run:
 
     def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
         """The numbers of a seed as an array."""
-        array = nd.array(numbers(seed, tuple(size or self.rows for size in shape), kind), dtype=dtype)
-        self._arrays.append(array)
-        return array
+        return nd.array(numbers(seed, tuple(size or self.rows for size in shape), kind), dtype=dtype)
 
     def write(self, array: Any, value: float) -> None:
         """Write to an array between a call and its backward."""
@@ -204,11 +200,6 @@ class Run:
         self._label = f"{len(self.seen)} {label}"
         parameters = [parameter for net in self._nets for parameter in net.collect_params().values()]
         held = [(p, p.data().copy()) for p in parameters if p._array is not None]
-        if self.cleared:
-            written = [p.data() for p in parameters if p._array is not None and p.grad_req == "write"]
-            for array in (*written, *self._arrays):
-                if array.grad is not None:
-                    array.grad[:] = 0
         try:
             yield
         except Exception as error:
@@ -220,11 +211,6 @@ class Run:
             mx.random.seed(len(self.errors))
             for parameter, value in held:
                 parameter.set_data(value.astype(parameter.dtype))
-            known = {id(parameter) for parameter, _ in held}
-            for parameter in parameters:  # which only one run may have initialized before
-                statistic = parameter.name.endswith(("running_mean", "running_var"))
-                if statistic and id(parameter) not in known and parameter._array is not None:
-                    parameter.initialize(force_reinit=True)
         for array, value in self._writes:
             array[:] = value
         self._writes = []
@@ -287,9 +273,9 @@ class Run:
             parameter.set_data(value)
 
     def forked(self, call: Callable[[], Any]) -> None:
-        """A call in a forked process, which leaves this one as it is. An error in it ends the part."""
+        """The same call in a forked process, where the run is hybridized. An error in it ends the part."""
         numbers = mx.random.get_state()
-        result = _in_child(call)
+        result = arrays_in(call()) if self.engine is None else _in_child(call)
         mx.random.set_state(numbers)
         self.see("forked", result)
 
@@ -387,12 +373,7 @@ def _interrupted(at: int) -> Iterator[None]:
 
 
 def run_text(
-    text: str,
-    engine: str | None = None,
-    late: str | None = None,
-    name: str = "program",
-    rows: int = 0,
-    cleared: bool = False,
+    text: str, engine: str | None = None, late: str | None = None, name: str = "program", rows: int = 0
 ) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
@@ -400,7 +381,7 @@ def run_text(
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, late, rows, cleared)
+    run = Run(engine, late, rows)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         space["program"](run)
