@@ -60,7 +60,7 @@ def touch(size: int) -> None:
 
 
 class Times:
-    """What one case took in every round: seconds on the clock, and of all processors (its threads and `cp`)."""
+    """The times of one case, one per round: wall time, and processor time of all its threads and of `cp`."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -86,7 +86,7 @@ class Times:
 
 
 def least_save(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """What any writer of a zip file with SHA-256 digests does that is safe on the disk, and nothing else."""
+    """The least work of a safe save with digests: write a zip file, compute SHA-256 and CRC, force it to disk."""
     descriptor, piece, position, crc = os.open(path, os.O_RDWR | os.O_CREAT), 16 << 20, 0, 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = [pool.submit(hashlib.sha256, memoryview(array).cast("B")) for array in arrays.values()]
@@ -188,9 +188,9 @@ def main(rounds: int = 9, rounds_of_blocks: int = 5) -> None:
             "least",
         ],
         rows,
-        f"{WEIGHTS / 1e9:.2f} GB of weights; {rounds} rounds, {rounds_of_blocks} with {BLOCKS} Blocks, in each of "
-        "which every case runs once. Ratios are those of the least seconds. Processor seconds are those of all threads "
-        "and of `cp`; they are more reliable than wall time where other work runs on the same cores.\n\n"
+        f"{WEIGHTS / 1e9:.2f} GB of weights; {rounds} rounds, and {rounds_of_blocks} with {BLOCKS} Blocks; every case "
+        "runs once a round. Ratios compare the least seconds. Processor seconds include all threads "
+        "and `cp`; they are more reliable than wall time where other work runs on the same cores.\n\n"
         "safetensors has no digests, and neither `cp` nor its save forces anything to disk; `net.save` does, so it is "
         "compared with `cp` that is forced to disk as well. SHA-256 and the zip file's CRC of all bytes take more than "
         'twice the processor seconds of `cp`. The row "the least" does this work, the writing and the forcing in '

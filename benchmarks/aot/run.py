@@ -295,7 +295,8 @@ def _head() -> str:
     return (
         "# Kernels ahead of time\n\n"
         f"{machine()}. No GPU is in the machine: `make bench-aot` compiles.\n\n"
-        "Training steps: forward, backward, and an update by SGD with momentum. Views are not counted as operators. "
+        "Each training step has a forward, a backward and an SGD update with momentum. "
+        "The operator counts leave views out. "
         "Bytes: what kernels read and write in one run, and what is unavoidable between the cuts named in "
         "benchmarks/traffic.py (attention in one kernel does without one, so a ratio may be below 1). The "
         "estimate is the sum of max(bytes / bandwidth, operations / peak) by the data sheet of one chip of the kind; "

@@ -43,7 +43,7 @@ def archive_file(path: Path) -> Path:
 
 
 def block_in(archive: Path, root: Block, path: str) -> Block:
-    """The Block at a path of the model in an archive. Raises CommandError where there is none."""
+    """The Block at this path in an archive's model. Raises CommandError if the model has no such Block."""
     from ..gluon import access
 
     block = root

@@ -20,7 +20,7 @@ def first_line(error: Exception) -> str:
 
 
 def check_choice(what: str, value: object, choices: Sequence[str], error: type[Exception] = ValueError) -> None:
-    """Raise `error` where `value` is none of `choices`: "average must be 'macro' or 'micro', not 'mean'"."""
+    """Raise `error` unless `value` is among `choices`: "average must be 'macro' or 'micro', not 'mean'"."""
     if value not in choices:
         *first, last = map(repr, choices)
         raise error(f"{what} must be {', '.join(first)} or {last}, not {value!r}")

@@ -62,7 +62,7 @@ class Rule:
         return self._filled(self.message, tensor, facts)
 
     def rewrite_for(self, tensor: str | None = None, **facts: object) -> str:
-        """What to write instead in one place."""
+        """The code that a finding at one place suggests instead."""
         keys = (str(facts.get(fact)) for fact in ("call", "attribute", "construct"))
         template = next((self.rewrites[key] for key in keys if key in self.rewrites), self.rewrite)
         return self._filled(template, tensor, facts)
@@ -75,7 +75,7 @@ class Rule:
 
 @cache
 def get(code: str) -> Rule:
-    """The rule with a code such as "HL101"; KeyError if there is none."""
+    """The rule with this code, such as "HL101". Raises KeyError if no rule has it."""
     import tomllib  # most programs break no rule
 
     path = _PAGES / f"{code}.md"

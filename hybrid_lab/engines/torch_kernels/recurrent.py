@@ -88,13 +88,13 @@ def _lstm(torch: ModuleType, node: Node, op: RNN) -> Kernel:
 
 @dataclass(frozen=True)
 class LayerBackward:
-    """What the backward of one layer in one direction reads and writes. N : batch, H : hidden size, T : steps
+    """The operands and results of the backward of one layer in one direction. N : batch, H : hidden size, T : steps
 
     place : number of the layer and direction; reverse : from the last step to the first
     below, output : what the layer read, and its output in this direction, (T, N, H)
     h, c : the first states, (N, H)
     dy : the gradient of the output
-    dh, dc : gradients of the final states, to be overwritten by those of the first states
+    dh, dc : gradients of the final states; the backward overwrites them with the gradients of the first states
     weights, dweights : the weights wx, wh, bx and bh, and where their gradients go
     """
 

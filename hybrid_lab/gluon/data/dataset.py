@@ -11,7 +11,7 @@ from hybrid_lab.ndarray import NDArray
 
 
 class Samples(Protocol):
-    """What a loader takes: a Dataset, an array or a list."""
+    """The type of a loader's data: a Dataset, an array or a list."""
 
     def __getitem__(self, index: int, /) -> Any: ...
 

@@ -1,5 +1,4 @@
-"""What the forward of a recorded call saves for its backward: the values themselves instead of views of them, because
-a view that is saved is a copy.
+"""Save values instead of their views: a kernel that saves a view for the backward writes a copy of it.
 
 A kernel reads through a view at no cost. `graph.split` counts bytes only, and to it three views of a product weigh as
 much as the product. Here the backward gets the product, and views it as the forward does:

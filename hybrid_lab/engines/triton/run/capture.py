@@ -130,8 +130,9 @@ class Steady:
 
 
 class _Capturing:
-    """What captured programs have in common: memory for what they read, and when they give up. graphs : of the program,
-    the one that reads that memory first
+    """Base of captured programs: the memory that their launches read, and the rule when they give up capturing.
+
+    graphs : the graphs of the program; the first one reads that memory
     """
 
     def __init__(self, report: Report, *graphs: Graph):
@@ -171,7 +172,8 @@ class _Capturing:
     ) -> tuple[Callable[[], None] | None, list[Any]]:
         """The replay of a function's launches and the tensors that it writes to; (None, []) where it gives up.
 
-        expected : the results of a plain run, which those of the first replay must equal; what : "of the forward"
+        expected : the results of a run without capture; the first replay must give the same
+        what : the part of the program for messages, such as "of the forward"
         """
         assert self._recorder is not None
         try:
