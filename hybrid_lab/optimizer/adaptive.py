@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from hybrid_lab.log import logger
 from hybrid_lab.ops.framework.operator import Operator, get
 
-from .optimizer import Optimizer, Scratch, register
+from .optimizer import Optimizer, register
 
 
 @register
@@ -23,19 +20,8 @@ class AdaGrad(Optimizer):
         super().__init__(**kwargs)
         self.float_stable_eps = eps
 
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
-    ) -> None:
-        history = states[0]
-        temporary = scratch(0)
-        history += np.multiply(g, g, out=temporary)
-        np.add(history, self.float_stable_eps, out=temporary)
-        np.sqrt(temporary, out=temporary)
-        g /= temporary
-        if wd:
-            g += np.multiply(w, wd, out=temporary)
-        g *= rates
-        w -= g
+    def operator(self) -> Operator:
+        return get("_adagrad_update").bind(epsilon=self.float_stable_eps, clip_gradient=self._limit())
 
 
 @register
@@ -65,28 +51,11 @@ class AdaDelta(Optimizer):
             self._warned = True
             logger.warning(f"AdaDelta does not use {name}: its steps follow from rho and epsilon")
 
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: object, wd: float, scratch: Scratch
-    ) -> None:
-        squares, deltas = states
-        temporary = scratch(0)
-        squares *= self.rho
-        np.multiply(g, g, out=temporary)
-        temporary *= 1.0 - self.rho
-        squares += temporary
-        np.add(deltas, self.epsilon, out=temporary)
-        np.sqrt(temporary, out=temporary)
-        g *= temporary
-        np.add(squares, self.epsilon, out=temporary)
-        np.sqrt(temporary, out=temporary)
-        g /= temporary
-        deltas *= self.rho
-        np.multiply(g, g, out=temporary)
-        temporary *= 1.0 - self.rho
-        deltas += temporary
-        if wd:
-            g += np.multiply(w, wd, out=temporary)
-        w -= g
+    def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
+        return {"wd": wd}
+
+    def operator(self) -> Operator:
+        return get("_adadelta_update").bind(rho=self.rho, epsilon=self.epsilon, clip_gradient=self._limit())
 
 
 @register
@@ -98,7 +67,6 @@ class RMSProp(Optimizer):
     """
 
     default_learning_rate = 0.001
-    decay_in_gradient = True
 
     def __init__(
         self,

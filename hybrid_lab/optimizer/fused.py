@@ -41,15 +41,11 @@ if TYPE_CHECKING:
 
 
 def update_graph(
-    kind: type[Optimizer],
-    op: Operator,
-    dtype: np.dtype,
-    numbers: tuple[str, ...],
-    size: int = BLOCK,
-    half: np.dtype | None = None,
+    op: Any, dtype: np.dtype, numbers: tuple[str, ...], size: int = BLOCK, half: np.dtype | None = None
 ) -> Graph:
     """The graph of one step of one block: inputs weight, grad, states and the named numbers; effects on all but grad.
 
+    op : an update operator
     numbers : learning rate, decay and the like; decay and rescaling that are not among them are left out
     size : of the block, in values
     dtype : of the arrays; float16 and bfloat16 are updated in float32, with numbers of float32, and rounded
@@ -70,7 +66,8 @@ def update_graph(
     if narrow:
         old = [builder.Cast(each, dtype=wide.name) for each in old]
     gradient = builder.Cast(grad, dtype=wide.name) if narrow or half is not None else grad
-    new: tuple[Any, ...] = kind.graph_step(builder, op, old[0], gradient, old[1:], values)
+    settings = {"wd": 0.0, "rescale_grad": 1.0, **values}
+    new: tuple[Any, ...] = op.step(builder, old[0], gradient, *old[1:], *(settings[name] for name in op.scalars))
     if narrow:
         new = tuple(builder.Cast(each, dtype=np.dtype(dtype).name) for each in new)
     effects = [(old.value, updated.value) for old, updated in zip((weight, *states), new, strict=True)]
@@ -86,9 +83,9 @@ _cached_graph: Callable[..., Graph] = lru_cache(maxsize=256)(update_graph)
 
 
 @lru_cache(maxsize=256)
-def _program(kind: type[Optimizer], op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Blockwise:
+def _program(op: Operator, dtype: np.dtype, numbers: tuple[str, ...]) -> Blockwise:
     """The compiled step; Trainers with the same settings share it."""
-    return write_blockwise(update_graph(kind, op, dtype, numbers))
+    return write_blockwise(update_graph(op, dtype, numbers))
 
 
 @lru_cache(maxsize=256)
@@ -110,12 +107,7 @@ def _own_rules(kind: type[Optimizer]) -> str:
     for name in ("update", "update_multi_precision", "_get_lr", "_get_wd", "_update_count", "_multiplier"):
         if getattr(kind, name) is not getattr(Optimizer, name):
             return name
-    order = [vars(base) for base in kind.__mro__]
-    loop, operator, graph = (
-        next(level for level, members in enumerate(order) if name in members)
-        for name in ("element_update", "operator", "graph_step")
-    )
-    return "element_update" if loop < min(operator, graph) else ""
+    return ""
 
 
 class _Group:
@@ -206,10 +198,10 @@ class _Arrays:
         return self._blocks[position]
 
 
-def _group(kind: object, op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
+def _group(op: Operator, dtype: np.dtype, half: np.dtype | None, numbers: tuple[str, ...]) -> _Group:
     if half is not None or is_narrow(dtype):
-        return _Group(_cached_graph(kind, op, dtype, numbers, half=half), None)
-    program = _program(kind, op, dtype, numbers)
+        return _Group(_cached_graph(op, dtype, numbers, half=half), None)
+    program = _program(op, dtype, numbers)
     return _Group(program.graph, program)
 
 
@@ -396,9 +388,8 @@ class FusedUpdate:
         from hybrid_lab.engines.triton.run.availability import torch_device
 
         names = tuple(self.optimizer.scaled_numbers(1.0, 1.0, 1, np.dtype("float32")))
-        kind: Any = type(self.optimizer)
-        graphs = [_cached_graph(kind, arrays.op, SINGLE, names, half=half) for half in set(arrays.halves) - {None}]
-        graphs += [_cached_graph(kind, arrays.op, dtype, names, half=None) for dtype in arrays.narrow]
+        graphs = [_cached_graph(arrays.op, SINGLE, names, half=half) for half in set(arrays.halves) - {None}]
+        graphs += [_cached_graph(arrays.op, dtype, names, half=None) for dtype in arrays.narrow]
         return device == torch_device() and all(_device_update((graph,)) is not None for graph in graphs)
 
     def _count(self, indices: Sequence[int]) -> list[tuple[float, float, int]]:
@@ -434,10 +425,8 @@ class FusedUpdate:
             numbers_of.append({name: number for name, number in numbers.items() if name != "wd" or number})
         names = [tuple(numbers) for numbers in numbers_of]
         if arrays.partition != (partition, names):
-            kind: Any = type(self.optimizer)
             arrays.groups = [
-                _group(kind, arrays.op, dtype, half, each)
-                for (*_, dtype, half), each in zip(kinds, names, strict=True)
+                _group(arrays.op, dtype, half, each) for (*_, dtype, half), each in zip(kinds, names, strict=True)
             ]
             for position, number in enumerate(partition):
                 group = arrays.groups[number]

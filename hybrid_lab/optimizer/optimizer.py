@@ -1,7 +1,7 @@
-"""Optimizer: the base of all optimizers - learning rates, weight decay, update counts, and the loop over memory.
+"""Optimizer: the base of all optimizers - learning rates, weight decay, update counts.
 
-An optimizer is one class: the names of its `states` and its update operator, or an `element_update`, which changes
-weights and states in place. It gets them in pieces that fit the processor's cache.
+An optimizer is one class: its settings, the names of its `states`, and the update operator of `ops/updates/` that has
+its rule.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -19,16 +19,12 @@ from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
-from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
-from hybrid_lab.ops.framework.run import narrow, widen
+from hybrid_lab.ops.framework.run import run_kernel
 
-_PIECE = 32768  # elements; with gradient, states and two temporaries in float32 about half a megabyte
 _registry: dict[str, type[Optimizer]] = {}
 
 OptimizerClass = TypeVar("OptimizerClass", bound="type[Optimizer]")
-Scratch = Callable[[int], np.ndarray]
 
 
 class ScheduledRateError(HybridLabError, UserWarning):
@@ -47,14 +43,12 @@ class Optimizer:
     param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
     begin_num_update : where counting starts
 
-    A subclass sets `operator`, or `states` and `element_update`, or, as in MXNet, `create_state` and `update`.
+    A subclass defines `states` and `operator`; or, as in MXNet, `create_state` and `update`.
     """
 
     states: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays kept for each weight, zeros at first."""
     default_learning_rate: ClassVar[float] = 0.01
-    decay_in_gradient: ClassVar[bool] = False
-    """Whether weight decay is part of the gradient that is clipped (the Adam family, in MXNet)."""
 
     aggregate_num = 0
 
@@ -98,7 +92,6 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts[0]
         self.idx2name = dict(param_idx2name or {})
         self.param_dict: Mapping[int, Any] = param_dict or {}
-        self._scratch: dict[np.dtype, list[np.ndarray]] = {}
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         self.set_lr_mult({})
         self.set_wd_mult({})
@@ -212,101 +205,32 @@ class Optimizer:
 
     def update(self, index: int, weight: NDArray, grad: NDArray, state: object) -> None:
         """One step: change `weight` (NDArray) and its `state` in place from `grad`."""
-        self._update_count(index)
-        lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
-        arrays = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
-        flat = [array.raw().reshape(-1) for array in (weight, grad, *arrays)]  # arrays are always contiguous
-        wide = [widen(item) if is_narrow(item.dtype) else item for item in flat]
-        self._update_flat(wide[0], wide[1], wide[2:], lr, wd, count)
-        for old, new in zip(flat[:1] + flat[2:], wide[:1] + wide[2:], strict=True):
-            if new is not old:
-                narrow(new, old)
-        for array in (weight, *arrays):
-            array.written()
-
-    def _update_flat(
-        self, weight: np.ndarray, grad: np.ndarray, states: Sequence[np.ndarray], lr: float, wd: float, count: int
-    ) -> None:
-        rates = self.rates(lr, count)
-        limit = self.clip_gradient
-        for start in range(0, weight.size, _PIECE):
-            piece = slice(start, start + _PIECE)
-            w = weight[piece]
-            scratch = self._scratch_of(w)
-            g = scratch(0)
-            np.multiply(grad[piece], self.rescale_grad, out=g)
-            if self.decay_in_gradient and wd:
-                decay = scratch(1)
-                np.multiply(w, wd, out=decay)
-                g += decay
-            if limit:
-                np.clip(g, -limit, limit, out=g)
-            self.element_update(w, g, [state[piece] for state in states], rates, wd, self._scratch_of(w, 1))
-
-    def _scratch_of(self, like: np.ndarray, first: int = 0) -> Scratch:
-        """The function that gives temporaries of the size and dtype of `like`, counted from `first`."""
-        temporaries = self._scratch.setdefault(like.dtype, [])
-        size = like.size
-
-        def scratch(number: int) -> np.ndarray:
-            while len(temporaries) <= first + number:
-                temporaries.append(np.empty(_PIECE, like.dtype))
-            return temporaries[first + number][:size]
-
-        return scratch
-
-    def rates(self, lr: float, count: int) -> Any:
-        """The argument `rates` of `element_update`: the learning rate; some optimizers correct it for `count`."""
-        return lr
-
-    def element_update(
-        self, w: np.ndarray, g: np.ndarray, states: Sequence[np.ndarray], rates: Any, wd: float, scratch: Scratch
-    ) -> None:
-        """Update a piece in place; by default with the step of `operator()`.
-
-        w, states : pieces of the weight and of its states
-        g : the gradient, rescaled and clipped, with wd * w in it if `decay_in_gradient`; may be overwritten
-        rates : what `rates()` gave; scratch : `scratch(0)`, `scratch(1)` ... are temporaries of the same size
-        """
         op = self.operator()
         if op is None:
-            raise NotImplementedError(f"{type(self).__name__} defines neither element_update() nor update()")
-        numbers = {"lr": rates, "wd": 0.0 if self.decay_in_gradient else wd}
-        for old, new in zip((w, *states), self.graph_step(F, op, w, g, states, numbers), strict=True):
-            old[...] = new
-
-    # -- the same as a graph ---------------------------------------------------------------------------------------
+            raise NotImplementedError(f"{type(self).__name__} defines neither operator() nor update()")
+        self._update_count(index)
+        lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
+        numbers = {"rescale_grad": 1.0, **self.scaled_numbers(lr, wd, count, weight.host_view.dtype)}
+        states = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
+        # The states of a weight that was cast may have its former dtype.
+        arrays = [array.raw().astype(weight.dtype, copy=False) for array in (weight, grad, *states)]
+        updated = run_kernel(op, [*arrays, *(numbers[name] for name in op.scalars)])
+        for array, values in zip((weight, *states), updated, strict=True):
+            array.assign(values)
 
     def operator(self) -> Operator | None:
-        """The update operator that computes what `element_update` does with these settings, its states in the same
-        order; None where there is none. All weights of a Trainer are then updated by one program (see fused).
+        """The update operator with these settings, whose states are in the order of `states`. All weights of a Trainer
+        are updated by one program of its `step` (see fused). None in a subclass that overrides `update`.
         """
         return None
 
     def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
-        """The numbers that change from step to step, by name: inputs of `graph_step`, besides rescale_grad."""
-        return {"lr": self.rates(lr, count), "wd": wd}
+        """The operator's numbers that change from step to step, by name, besides rescale_grad."""
+        return {"lr": lr, "wd": wd}
 
     def scaled_numbers(self, lr: float, wd: float, count: int, dtype: np.dtype) -> dict[str, float]:
         """`numbers` and rescale_grad for weights of this dtype. Without rescale_grad the gradient is taken as it is."""
         return self.numbers(lr, wd, count) | {"rescale_grad": self.rescale_grad}
-
-    @classmethod
-    def graph_step(
-        cls,
-        F: Functions,
-        op: Any,
-        weight: Tensor,
-        grad: Tensor,
-        states: Sequence[Tensor],
-        numbers: Mapping[str, Number],
-    ) -> tuple[Tensor, ...]:
-        """The step in F: (new weight, new states ...).
-
-        numbers : values of one element by name; without wd there is no decay, without rescale_grad it is 1
-        """
-        values = {"wd": 0.0, "rescale_grad": 1.0, **numbers}
-        return op.step(F, weight, grad, *states, *(values[name] for name in op.scalars))
 
     def _limit(self) -> float:
         """clip_gradient as operators take it: negative for no limit."""
@@ -324,7 +248,7 @@ class Optimizer:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "param_dict": {}, "_scratch": {}}
+        return {**self.__dict__, "param_dict": {}}
 
 
 def create(name: str | Optimizer, **kwargs: Any) -> Optimizer:

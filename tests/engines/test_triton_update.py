@@ -170,7 +170,7 @@ def test_rates_are_filled_in_and_nothing_is_copied():
 
 def graphs(*numbers):
     sgd = optimizer.SGD(momentum=0.9)
-    return [update_graph(optimizer.SGD, sgd.operator(), np.dtype("float32"), names) for names in numbers]
+    return [update_graph(sgd.operator(), np.dtype("float32"), names) for names in numbers]
 
 
 def zeros(size):

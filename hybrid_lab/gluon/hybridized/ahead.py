@@ -124,5 +124,5 @@ def update_graphs(parameters: Sequence[Parameter]) -> dict[str, Graph]:
         numbers = optimizer.scaled_numbers(optimizer.learning_rate, optimizer.wd, 1, kind)
         names = tuple(name for name, number in numbers.items() if name != "wd" or number)
         label = "update" if len(sizes) == 1 else f"update of {dtype.name}"
-        graphs[label] = update_graph(type(optimizer), op, kind, names, size, half)
+        graphs[label] = update_graph(op, kind, names, size, half)
     return graphs

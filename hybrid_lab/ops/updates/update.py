@@ -1,4 +1,4 @@
-"""Update operators: one optimizer step of one weight - the SGD, Adam, RMSProp and LAMB families, FTRL, FTML, AdaGrad.
+"""Update operators: one optimizer step of one weight - the SGD, Adam, AdaGrad, RMSProp and LAMB families, FTRL, FTML.
 
 A record is a pure rule: `step(F, weight, grad, states ..., numbers ...)` gives the new weight and the new states, in F,
 so that the kernel, `lower()` and a fused update graph are one text. The new weight is the visible output; the new

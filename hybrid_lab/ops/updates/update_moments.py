@@ -1,4 +1,4 @@
-"""Update rules with running moments of the gradient: Adam, AdamW, RMSProp, LAMB. See update."""
+"""Update rules with running moments of the gradient: the Adam, AdaGrad, RMSProp and LAMB families. See update."""
 
 from __future__ import annotations
 
@@ -106,6 +106,99 @@ class MixedAdamWUpdate(Mixed, AdamWUpdate, name="_mp_adamw_update", aliases=("_c
             low=0.05,
         )
     ]
+
+
+class DecayedAdamUpdate(AdamUpdate, name="_decayed_adam_update"):
+    """adam_update of (1 - wd) * weight, without decay in the gradient: the step of the AdamW optimizer, which gives
+    lr * wd as wd.
+    """
+
+    mxnet = None
+    samples = [changing(3, 4, states=2), changing(5, states=2, numbers=(0.1, 0.0, 0.5), clip_gradient=0.2)]
+
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, lr: Number, wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        kept = weight if is_scalar(wd) and wd == 0 else weight * (1.0 - wd)
+        return super().step(F, kept, grad, mean, var, lr, 0.0, rescale_grad)
+
+
+class AdamaxUpdate(Descent, name="_adamax_update"):
+    """Adam with the maximum norm (arXiv 1412.6980): g = clip(rescale_grad * grad + wd * weight);
+    mean = beta1 * mean + (1 - beta1) * g; norm = max(beta2 * norm, |g|); returns : weight - lr * mean / norm.
+
+    The correction for the mean's start at zero is the caller's, in lr. Where the norm is 0 the weight stays.
+    """
+
+    mxnet = None
+    signature = updating("mean", "norm")
+    lr: Scalar
+    beta1: float = 0.9
+    beta2: float = 0.999
+    wd: Scalar = Scalar(0.0)
+    rescale_grad: Scalar = Scalar(1.0)
+    clip_gradient: float = -1.0
+    samples = [changing(3, 4, states=2), changing(5, states=2, beta1=0.5, clip_gradient=0.2)]
+
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, norm: Tensor, lr: Number, wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        g = self.regularized(F, weight, grad, wd, rescale_grad)
+        mean, norm = mean_of(mean, g, self.beta1), F.broadcast_maximum(norm * self.beta2, F.abs(g))
+        # Without any gradient so far both are 0, and 0 / 1 is 0.
+        return weight - mean / (norm + F.broadcast_equal(norm, 0.0)) * lr, mean, norm
+
+
+class AdaGradUpdate(Descent, name="_adagrad_update"):
+    """g = clip(rescale_grad * grad); history = history + g^2;
+    returns : weight - lr * (g / sqrt(history + epsilon) + wd * weight)  (Duchi et al., 2011).
+    """
+
+    mxnet = None
+    signature = updating("history")
+    lr: Scalar
+    epsilon: float = 1e-7
+    wd: Scalar = Scalar(0.0)
+    rescale_grad: Scalar = Scalar(1.0)
+    clip_gradient: float = -1.0
+    samples = [changing(3, 4, states=1), changing(5, states=1, clip_gradient=0.2)]
+
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, history: Tensor, lr: Number, wd: Number, rescale_grad: Number
+    ) -> tuple[Tensor, ...]:
+        g = self.gradient(F, grad, rescale_grad)
+        history = history + F.square(g)
+        return weight - decayed(g / F.sqrt(history + self.epsilon), weight, wd) * lr, history
+
+
+class AdaDeltaUpdate(Descent, name="_adadelta_update"):
+    """g = clip(rescale_grad * grad); squares = rho * squares + (1 - rho) * g^2;
+    d = sqrt(deltas + epsilon) / sqrt(squares + epsilon) * g; deltas = rho * deltas + (1 - rho) * d^2;
+    returns : weight - d - wd * weight  (arXiv 1212.5701).
+    """
+
+    mxnet = None
+    signature = updating("squares", "deltas")
+    rho: float = 0.9
+    epsilon: float = 1e-5
+    wd: Scalar = Scalar(0.0)
+    rescale_grad: Scalar = Scalar(1.0)
+    clip_gradient: float = -1.0
+    samples = [
+        changing(3, 4, states=2, numbers=(0.01, 0.5)),
+        changing(5, states=2, numbers=(0.0, 1.0), rho=0.5, clip_gradient=0.2),
+    ]
+
+    def step(
+        self, F: Functions, weight: Tensor, grad: Tensor, squares: Tensor, deltas: Tensor, wd: Number,
+        rescale_grad: Number,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        g = self.gradient(F, grad, rescale_grad)
+        squares = mean_of(squares, F.square(g), self.rho)
+        delta = g * F.sqrt(deltas + self.epsilon) / F.sqrt(squares + self.epsilon)
+        return weight - decayed(delta, weight, wd), squares, mean_of(deltas, F.square(delta), self.rho)
 
 
 class RMSPropUpdate(Descent, name="rmsprop_update"):
