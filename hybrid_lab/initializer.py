@@ -20,7 +20,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.errors import AttributeSpecError
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.ops.kernels.philox import generator
 
@@ -493,5 +493,4 @@ class Load:
             _logger.info("Initialized %s by %s", name, "default" if value is None else "loading")
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "init")
+_suggest_names(__name__, "init")

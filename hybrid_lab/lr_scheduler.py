@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice
 
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
@@ -143,5 +143,4 @@ class CosineScheduler(_FinalScheduler):
         return (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "lr_scheduler")
+_suggest_names(__name__)

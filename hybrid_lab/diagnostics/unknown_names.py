@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from .errors import UnknownNameError
 from .location import Location
@@ -86,11 +85,17 @@ def unknown_name(
     return UnknownNameError(where, name, known, advice, location=location, block=block)
 
 
-def suggesting(module: str, where: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that users know as `where`: raises UnknownNameError with the nearest names."""
+def suggest_names(module: str, where: str = "") -> None:
+    """Let a wrong name of a public module raise UnknownNameError with the nearest names.
+
+    It sets the module's `__getattr__` at run time, so that a wrong name stays an error for type checkers.
+
+    module : its `__name__`; where : what users call it, by default its name behind `hybrid_lab.`
+    """
+    there = sys.modules[module]
 
     def missing(name: str) -> object:
-        there = sys.modules[module]
-        raise unknown_name(where, name, getattr(there, "__all__", None) or vars(there))
+        known = getattr(there, "__all__", None) or vars(there)
+        raise unknown_name(where or module.removeprefix("hybrid_lab."), name, known)
 
-    return missing
+    vars(there)["__getattr__"] = missing

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.provided import Provided as _Provided
 
 from . import contrib, data, loss, model_zoo, nn, rnn, utils
@@ -46,5 +46,4 @@ def load(path: str | PathLike[str], **options: object) -> Block:
     return _load_archive(path, **options)
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon")
+_suggest_names(__name__)

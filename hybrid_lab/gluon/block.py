@@ -8,11 +8,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
+from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
@@ -22,11 +24,6 @@ from .loading import load_parameters, plain_name, read_arrays
 from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.initializer import InitializerLike
 
 __all__ = ["Block"]
 

@@ -7,9 +7,10 @@ import functools
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
@@ -22,6 +23,7 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, pl
 from hybrid_lab.gluon.hybridized.passed import Passed
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
+from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.log import logger
@@ -31,15 +33,10 @@ from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import is_narrow
+from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.ops.framework.protocols import Functions
 
 compile_for: Provided[..., Any] = Provided("compile_for")
 

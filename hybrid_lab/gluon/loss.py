@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Unpack, cast
 
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..diagnostics.words import check_choice
 from .hybrid import HybridBlock
 from .nn.registry import layer
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "CTCLoss",
@@ -445,5 +441,4 @@ class SDMLLoss(Loss):
         return self.kl_loss(F.log_softmax(-distances, axis=1), labels)
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.loss")
+_suggest_names(__name__)

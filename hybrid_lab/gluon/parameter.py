@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab import autograd, initializer
 from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
 from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
@@ -21,11 +23,6 @@ from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import STORAGE_TYPES
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.initializer import InitializerLike
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]
 

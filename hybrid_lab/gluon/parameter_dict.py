@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab import initializer
+from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
 from .loading import load_parameters, plain_name, read_arrays
 from .parameter import Constant, Parameter, _normalized, merged_shape
-
-if TYPE_CHECKING:
-    from hybrid_lab.initializer import InitializerLike
 
 __all__ = ["ParameterDict"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
 from hybrid_lab.graph.node import Value
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.symbol import Group, Symbol
@@ -21,11 +23,6 @@ from .hybridized.structure import LEAF
 from .loading import read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.ndarray.context import Context
 
 __all__ = ["SymbolBlock"]
 

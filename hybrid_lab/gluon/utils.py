@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import is_narrow
@@ -80,5 +79,4 @@ def _squared_norm(values: np.ndarray) -> float:
     return float(np.vdot(flat, flat))
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.utils")
+_suggest_names(__name__)

@@ -1,8 +1,6 @@
 """Metrics: how good predictions are, accumulated over batches."""
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.metric.base import (
     CompositeEvalMetric,
     CustomMetric,
@@ -55,6 +53,4 @@ __all__ = [
     "register",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "metric")
+_suggest_names(__name__)

@@ -7,9 +7,10 @@ random numbers are the same in eager and hybrid calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import invoke as invoking
@@ -20,9 +21,6 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.precision import SINGLE
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 symbolic: Any = None
 """The same three functions on Symbols; registered by symbol/."""

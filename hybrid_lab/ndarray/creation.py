@@ -7,9 +7,10 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ndarray.context import Context, resolve
@@ -18,9 +19,6 @@ from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.framework.dtypes import BFLOAT16
 from hybrid_lab.ops.framework.operator import get
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 Shape = int | Sequence[int]
 

@@ -7,19 +7,16 @@ for each element of the parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import Operator, get
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.ndarray.context import Context
 
 ShapeLike = int | Sequence[int] | None
 #: NDArray or Symbol.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
@@ -17,9 +18,6 @@ from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 class NDArray(Overloads):

@@ -6,7 +6,9 @@ The same seed gives the same numbers eagerly, in compiled graphs and on GPUs; th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray.context import Context, resolve
@@ -17,9 +19,6 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import Operator, get
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = [
     "exponential",

@@ -1,8 +1,6 @@
 """Optimizers: how weights change from their gradients. `optimizer.create("sgd", momentum=0.9)`."""
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from .adam import Adam, Adamax, AdamW
 from .adaptive import AdaDelta, AdaGrad, Ftrl, RMSProp
@@ -29,6 +27,4 @@ __all__ = [
     "register",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "optimizer")
+_suggest_names(__name__)

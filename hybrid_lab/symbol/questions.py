@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.infer import PartialShapes, infer, is_complete
 from hybrid_lab.graph.node import Input, Node, Value
-
-if TYPE_CHECKING:
-    from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.context import Context
 
 
 class GraphQuestions:

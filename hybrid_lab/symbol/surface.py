@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray.composed import split_v2_operator
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.ndarray.context import Context
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:

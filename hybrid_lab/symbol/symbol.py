@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
@@ -19,9 +20,6 @@ from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
 from hybrid_lab.symbol.trace_types import known_type, note_types
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""

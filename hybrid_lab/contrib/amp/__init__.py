@@ -18,9 +18,7 @@ With `amp.init("bfloat16")` gradients stay in range as they are: no `init_traine
 The names are MXNet's. Eager calls and compiled graphs convert the same values in the same places.
 """
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from .convert import convert_hybrid_block, convert_model, convert_symbol
 from .lists import (
@@ -55,6 +53,4 @@ __all__ = [
     "unscale",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "contrib.amp")
+_suggest_names(__name__)

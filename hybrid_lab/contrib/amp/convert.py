@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.precision import SINGLE, Precision
 from hybrid_lab.symbol import Group, Symbol
 
 from .mode import low_dtype
-
-if TYPE_CHECKING:
-    from hybrid_lab.ndarray.context import Context
 
 
 def convert_hybrid_block(

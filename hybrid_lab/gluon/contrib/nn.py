@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "Concurrent",

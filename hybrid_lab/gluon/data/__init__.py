@@ -1,8 +1,6 @@
 """Data sets, samplers and the loader that makes batches of them."""
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from . import vision
 from .batchify import default_batchify_fn, default_mp_batchify_fn
@@ -26,6 +24,4 @@ __all__ = [
     "vision",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.data")
+_suggest_names(__name__)

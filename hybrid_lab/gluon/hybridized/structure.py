@@ -171,4 +171,3 @@ def describe(spec: Spec) -> str:
     if kind == "dict":
         return "{" + ", ".join(f"{key!r}: {describe(part)}" for key, part in spec[1]) + "}"
     return repr(spec[2])
-

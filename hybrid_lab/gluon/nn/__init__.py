@@ -1,8 +1,6 @@
 """Layers of neural networks, with MXNet's names and arguments."""
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
@@ -80,6 +78,4 @@ __all__ = [
     "registry",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.nn")
+_suggest_names(__name__)

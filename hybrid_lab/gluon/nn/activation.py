@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from hybrid_lab import initializer
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.initializer import InitializerLike
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
 from .registry import layer
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from .registry import layer
-
-if TYPE_CHECKING:
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Stack(Block):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Unpack
+
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.initializer import InitializerLike
 
 from .conv import Size, _Conv, window
 from .registry import layer
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.initializer import InitializerLike
 
 
 class _ConvTranspose(_Conv):

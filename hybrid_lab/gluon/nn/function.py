@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hybrid_lab import ndarray as nd
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from .registry import layer
-
-if TYPE_CHECKING:
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Unpack, cast
 
+from numpy.typing import DTypeLike
+
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
 from ..parameter import Parameter
 from .registry import layer
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Norm(HybridBlock):

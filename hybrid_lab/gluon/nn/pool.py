@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
+
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
 from .conv import LAYOUTS, Size, checked_layout, window
 from .registry import layer
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Pool(HybridBlock):

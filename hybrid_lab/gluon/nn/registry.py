@@ -9,15 +9,13 @@ import functools
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon.block import Block
 from hybrid_lab.initializer import Initializer
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.block import Block
 
 __all__ = ["build", "classes", "layer"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
 from .registry import layer
-
-if TYPE_CHECKING:
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

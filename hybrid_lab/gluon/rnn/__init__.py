@@ -1,8 +1,6 @@
 """Recurrent layers over whole sequences, and cells that make one step at a time and unroll into a graph."""
 
-from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from .cell import GRUCell, HybridRecurrentCell, LSTMCell, RecurrentCell, RNNCell
 from .layer import GRU, LSTM, RNN
@@ -27,6 +25,4 @@ __all__ = [
     "ZoneoutCell",
 ]
 
-
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.rnn")
+_suggest_names(__name__)

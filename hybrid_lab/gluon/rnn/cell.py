@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.gluon.rnn.types import Step, Tensors
+from hybrid_lab.initializer import InitializerLike
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
 from .sequence import last_states, masked, merged, steps_of, zeros_for
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.gluon.rnn.types import Step, Tensors
-    from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 StateInfo = dict[str, Any]
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Unpack, cast
+
+from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.gluon.rnn.types import Step
+from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
@@ -18,16 +24,6 @@ from .cell import GRUCell, LSTMCell, RecurrentCell, RNNCell, StateInfo
 from .modifier import BidirectionalCell, DropoutCell
 from .sequence import axes_of, is_tensor, zeros_for
 from .stack import HybridSequentialRNNCell
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from numpy.typing import DTypeLike
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.gluon.rnn.types import Step
-    from hybrid_lab.initializer import InitializerLike
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Layer(HybridBlock):

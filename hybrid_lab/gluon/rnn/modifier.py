@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.gluon.rnn.types import Step
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.symbol import tracing
 
 from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo, Unrolling
 from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.parameter_dict import ParameterDict
-    from hybrid_lab.gluon.rnn.types import Step
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 @layer

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from hybrid_lab.gluon.rnn.types import Step
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, Unrolling
 from .sequence import steps_of
-
-if TYPE_CHECKING:
-    from hybrid_lab.gluon.rnn.types import Step
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 class _Stack(CellOfCells):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
-from hybrid_lab.diagnostics.unknown_names import suggesting as _suggesting
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 
 from ...block import Block
 from ...nn import Sequential
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 __all__ = ["Cast", "Compose", "Normalize", "ToTensor"]
 
@@ -92,5 +90,4 @@ def _array(x: object) -> NDArray:
     return x if isinstance(x, NDArray) else nd.array(x, dtype=np.asarray(x).dtype)
 
 
-if not TYPE_CHECKING:  # so that a wrong name stays an error for type checkers
-    __getattr__ = _suggesting(__name__, "gluon.data.vision.transforms")
+_suggest_names(__name__)

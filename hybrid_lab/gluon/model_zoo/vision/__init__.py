@@ -8,10 +8,9 @@ Every network has `features` (a HybridSequential) and `output`. Images are (batc
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Any
 
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.model_zoo.classifier import MODELS
 
 from .alexnet import AlexNet, alexnet
 from .densenet import DenseNet, densenet121, densenet161, densenet169, densenet201
@@ -51,44 +50,6 @@ from .resnet import (
 )
 from .squeezenet import SqueezeNet, squeezenet1_0, squeezenet1_1
 from .vgg import VGG, get_vgg, vgg11, vgg11_bn, vgg13, vgg13_bn, vgg16, vgg16_bn, vgg19, vgg19_bn
-
-MODELS: dict[str, Callable[..., HybridBlock]] = {
-    "alexnet": alexnet,
-    "densenet121": densenet121,
-    "densenet161": densenet161,
-    "densenet169": densenet169,
-    "densenet201": densenet201,
-    "inceptionv3": inception_v3,
-    "mobilenet1.0": mobilenet1_0,
-    "mobilenet0.75": mobilenet0_75,
-    "mobilenet0.5": mobilenet0_5,
-    "mobilenet0.25": mobilenet0_25,
-    "mobilenetv2_1.0": mobilenet_v2_1_0,
-    "mobilenetv2_0.75": mobilenet_v2_0_75,
-    "mobilenetv2_0.5": mobilenet_v2_0_5,
-    "mobilenetv2_0.25": mobilenet_v2_0_25,
-    "resnet18_v1": resnet18_v1,
-    "resnet34_v1": resnet34_v1,
-    "resnet50_v1": resnet50_v1,
-    "resnet101_v1": resnet101_v1,
-    "resnet152_v1": resnet152_v1,
-    "resnet18_v2": resnet18_v2,
-    "resnet34_v2": resnet34_v2,
-    "resnet50_v2": resnet50_v2,
-    "resnet101_v2": resnet101_v2,
-    "resnet152_v2": resnet152_v2,
-    "squeezenet1.0": squeezenet1_0,
-    "squeezenet1.1": squeezenet1_1,
-    "vgg11": vgg11,
-    "vgg13": vgg13,
-    "vgg16": vgg16,
-    "vgg19": vgg19,
-    "vgg11_bn": vgg11_bn,
-    "vgg13_bn": vgg13_bn,
-    "vgg16_bn": vgg16_bn,
-    "vgg19_bn": vgg19_bn,
-}
-"""Every network by the name `get_model` takes."""
 
 
 def get_model(name: str, **options: object) -> HybridBlock:

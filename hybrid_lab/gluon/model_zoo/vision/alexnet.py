@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create
 
 
-class AlexNet(HybridBlock):
+class AlexNet(Classifier):
     """Five convolutions and three dense layers; images of 224 x 224.
 
     classes : number of outputs
@@ -41,10 +35,10 @@ class AlexNet(HybridBlock):
                     self.features.add(nn.Dense(4096, activation="relu"), nn.Dropout(0.5))
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def alexnet(*weights: Any, **options: Any) -> AlexNet:
-    """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), arguments of the network"""
+    """AlexNet. weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), arguments of the network"""
     return create("alexnet", AlexNet, (), *weights, **options)
+
+
+MODELS["alexnet"] = alexnet

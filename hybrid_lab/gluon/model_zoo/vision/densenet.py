@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent, Identity
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
 
 #: Depth -> (first channels, growth rate, layers per stage).
 _VARIANTS = {
@@ -54,7 +47,7 @@ def _transition(channels: int) -> nn.HybridSequential:
     return unit
 
 
-class DenseNet(HybridBlock):
+class DenseNet(Classifier):
     """Every layer of a stage sees the outputs of all layers before it; images of 224 x 224.
 
     num_init_features : channels of the first convolution
@@ -92,14 +85,11 @@ class DenseNet(HybridBlock):
             self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(pool_size=7), nn.Flatten())
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def get_densenet(num_layers: int, *weights: Any, **options: Any) -> DenseNet:
     """DenseNet with 121, 161, 169 or 201 layers.
 
-    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     if num_layers not in _VARIANTS:
         raise ValueError(
@@ -108,7 +98,7 @@ def get_densenet(num_layers: int, *weights: Any, **options: Any) -> DenseNet:
     return create(f"densenet{num_layers}", DenseNet, _VARIANTS[num_layers], *weights, **options)
 
 
-densenet121 = partial(get_densenet, 121)
-densenet161 = partial(get_densenet, 161)
-densenet169 = partial(get_densenet, 169)
-densenet201 = partial(get_densenet, 201)
+densenet121 = model("densenet121", get_densenet, 121)
+densenet161 = model("densenet161", get_densenet, 161)
+densenet169 = model("densenet169", get_densenet, 169)
+densenet201 = model("densenet201", get_densenet, 201)

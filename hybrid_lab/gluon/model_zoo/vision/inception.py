@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.model_zoo.classifier import MODELS, Classifier, create
 
 Size = int | tuple[int, int]
 #: A convolution of a branch: (channels, kernel), then stride and padding where they are not 1 and 0.
@@ -104,7 +98,7 @@ def _module_e(prefix: str) -> HybridConcurrent:
     return module
 
 
-class Inception3(HybridBlock):
+class Inception3(Classifier):
     """Branches of different receptive fields side by side; images of 299 x 299."""
 
     def __init__(self, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
@@ -126,10 +120,10 @@ class Inception3(HybridBlock):
             )  # fmt: skip
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def inception_v3(*weights: Any, **options: Any) -> Inception3:
     """Inception v3; options as for `alexnet`."""
     return create("inceptionv3", Inception3, (), *weights, **options)
+
+
+MODELS["inceptionv3"] = inception_v3

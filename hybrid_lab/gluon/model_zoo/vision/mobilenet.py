@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: MobileNet's depthwise separable convolutions: (input channels, output channels, stride).
 _SEPARABLE = (
@@ -70,7 +65,7 @@ class LinearBottleneck(HybridBlock):
         return F.elemwise_add(out, x) if self.use_shortcut else out
 
 
-class MobileNet(HybridBlock):
+class MobileNet(Classifier):
     """Depthwise separable convolutions. multiplier : factor on the width of every layer."""
 
     def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
@@ -86,11 +81,8 @@ class MobileNet(HybridBlock):
                 self.features.add(nn.GlobalAvgPool2D(), nn.Flatten())
             self.output = nn.Dense(classes)
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
 
-
-class MobileNetV2(HybridBlock):
+class MobileNetV2(Classifier):
     """Inverted residuals with linear bottlenecks. multiplier : factor on the width of every layer."""
 
     def __init__(self, multiplier: float = 1.0, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
@@ -113,9 +105,6 @@ class MobileNetV2(HybridBlock):
             with self.output.name_scope():
                 self.output.add(nn.Conv2D(classes, 1, use_bias=False, prefix="pred_"), nn.Flatten())
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def _text(multiplier: float) -> str:
     """As in the names of weight files: 1.0, 0.75, 0.5, 0.25."""
@@ -126,7 +115,7 @@ def _text(multiplier: float) -> str:
 def get_mobilenet(multiplier: float, *weights: Any, **options: Any) -> MobileNet:
     """MobileNet with all widths times `multiplier`.
 
-    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     return create(f"mobilenet{_text(multiplier)}", MobileNet, (multiplier,), *weights, **options)
 
@@ -136,11 +125,11 @@ def get_mobilenet_v2(multiplier: float, *weights: Any, **options: Any) -> Mobile
     return create(f"mobilenetv2_{_text(multiplier)}", MobileNetV2, (multiplier,), *weights, **options)
 
 
-mobilenet1_0 = partial(get_mobilenet, 1.0)
-mobilenet0_75 = partial(get_mobilenet, 0.75)
-mobilenet0_5 = partial(get_mobilenet, 0.5)
-mobilenet0_25 = partial(get_mobilenet, 0.25)
-mobilenet_v2_1_0 = partial(get_mobilenet_v2, 1.0)
-mobilenet_v2_0_75 = partial(get_mobilenet_v2, 0.75)
-mobilenet_v2_0_5 = partial(get_mobilenet_v2, 0.5)
-mobilenet_v2_0_25 = partial(get_mobilenet_v2, 0.25)
+mobilenet1_0 = model("mobilenet1.0", get_mobilenet, 1.0)
+mobilenet0_75 = model("mobilenet0.75", get_mobilenet, 0.75)
+mobilenet0_5 = model("mobilenet0.5", get_mobilenet, 0.5)
+mobilenet0_25 = model("mobilenet0.25", get_mobilenet, 0.25)
+mobilenet_v2_1_0 = model("mobilenetv2_1.0", get_mobilenet_v2, 1.0)
+mobilenet_v2_0_75 = model("mobilenetv2_0.75", get_mobilenet_v2, 0.75)
+mobilenet_v2_0_5 = model("mobilenetv2_0.5", get_mobilenet_v2, 0.5)
+mobilenet_v2_0_25 = model("mobilenetv2_0.25", get_mobilenet_v2, 0.25)

@@ -5,18 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 #: Depth -> (kind of block, blocks per stage, channels of the stem and of the stages).
 _DEPTHS: dict[int, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
@@ -32,10 +27,10 @@ def _conv3x3(channels: int, stride: int, in_channels: int) -> nn.Conv2D:
     return nn.Conv2D(channels, kernel_size=3, strides=stride, padding=1, use_bias=False, in_channels=in_channels)
 
 
-class BasicBlockV1(HybridBlock):
-    """relu(x + two 3 x 3 convolutions of x), for 18 and 34 layers.
+class _Residual(HybridBlock):
+    """Base of the blocks: layers, and a way past them.
 
-    downsample : bring x to the new shape by a 1 x 1 convolution
+    downsample : bring x to the new shape by a 1 x 1 convolution, on the way past the layers
     """
 
     def __init__(
@@ -47,67 +42,60 @@ class BasicBlockV1(HybridBlock):
         **keywords: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**keywords)
+        self._add_layers(channels, stride, in_channels)
+        self.downsample = self._projection(channels, stride, in_channels) if downsample else None
+
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
+        """Make the layers, which `hybrid_forward` calls."""
+        raise NotImplementedError
+
+    def _projection(self, channels: int, stride: int, in_channels: int) -> HybridBlock:
+        return nn.Conv2D(channels, kernel_size=1, strides=stride, use_bias=False, in_channels=in_channels)
+
+
+class _ResidualV1(_Residual):
+    def _projection(self, channels: int, stride: int, in_channels: int) -> HybridBlock:
+        unit = nn.HybridSequential(prefix="")
+        unit.add(super()._projection(channels, stride, in_channels), nn.BatchNorm())
+        return unit
+
+
+class BasicBlockV1(_ResidualV1):
+    """relu(x + two 3 x 3 convolutions of x), for 18 and 34 layers."""
+
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
         self.body = nn.HybridSequential(prefix="")
         self.body.add(_conv3x3(channels, stride, in_channels), nn.BatchNorm(), nn.Activation("relu"))
         self.body.add(_conv3x3(channels, 1, channels), nn.BatchNorm())
-        self.downsample = _projection(channels, stride, in_channels) if downsample else None
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(residual + self.body(x), act_type="relu")
 
 
-class BottleneckV1(HybridBlock):
+class BottleneckV1(_ResidualV1):
     """relu(x + three convolutions of x, the middle one 3 x 3 on a quarter of the channels), for 50 layers and more."""
 
-    def __init__(
-        self,
-        channels: int,
-        stride: int,
-        downsample: bool = False,
-        in_channels: int = 0,
-        **keywords: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**keywords)
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
         inner = channels // 4
         self.body = nn.HybridSequential(prefix="")
         self.body.add(nn.Conv2D(inner, kernel_size=1, strides=stride), nn.BatchNorm(), nn.Activation("relu"))
         self.body.add(_conv3x3(inner, 1, inner), nn.BatchNorm(), nn.Activation("relu"))
         self.body.add(nn.Conv2D(channels, kernel_size=1, strides=1), nn.BatchNorm())
-        self.downsample = _projection(channels, stride, in_channels) if downsample else None
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(self.body(x) + residual, act_type="relu")
 
 
-def _projection(channels: int, stride: int, in_channels: int) -> nn.HybridSequential:
-    unit = nn.HybridSequential(prefix="")
-    unit.add(
-        nn.Conv2D(channels, kernel_size=1, strides=stride, use_bias=False, in_channels=in_channels), nn.BatchNorm()
-    )
-    return unit
-
-
-class BasicBlockV2(HybridBlock):
+class BasicBlockV2(_Residual):
     """x + two 3 x 3 convolutions, BatchNorm and relu before each."""
 
-    def __init__(
-        self,
-        channels: int,
-        stride: int,
-        downsample: bool = False,
-        in_channels: int = 0,
-        **keywords: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**keywords)
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
         self.bn1 = nn.BatchNorm()
         self.conv1 = _conv3x3(channels, stride, in_channels)
         self.bn2 = nn.BatchNorm()
         self.conv2 = _conv3x3(channels, 1, channels)
-        self.downsample = (
-            nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels) if downsample else None
-        )
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         active = F.Activation(self.bn1(x), act_type="relu")
@@ -116,18 +104,10 @@ class BasicBlockV2(HybridBlock):
         return self.conv2(x) + residual
 
 
-class BottleneckV2(HybridBlock):
+class BottleneckV2(_Residual):
     """x + three convolutions, the middle one 3 x 3 on a quarter of the channels, BatchNorm and relu before each."""
 
-    def __init__(
-        self,
-        channels: int,
-        stride: int,
-        downsample: bool = False,
-        in_channels: int = 0,
-        **keywords: Unpack[BlockOptions],
-    ) -> None:
-        super().__init__(**keywords)
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
         inner = channels // 4
         self.bn1 = nn.BatchNorm()
         self.conv1 = nn.Conv2D(inner, kernel_size=1, strides=1, use_bias=False)
@@ -135,9 +115,6 @@ class BottleneckV2(HybridBlock):
         self.conv2 = _conv3x3(inner, stride, inner)
         self.bn3 = nn.BatchNorm()
         self.conv3 = nn.Conv2D(channels, kernel_size=1, strides=1, use_bias=False)
-        self.downsample = (
-            nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels) if downsample else None
-        )
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         active = F.Activation(self.bn1(x), act_type="relu")
@@ -147,7 +124,7 @@ class BottleneckV2(HybridBlock):
         return self.conv3(x) + residual
 
 
-class _ResNet(HybridBlock):
+class _ResNet(Classifier):
     """What both versions share: stem, four stages, a dense layer."""
 
     def __init__(
@@ -194,9 +171,6 @@ class _ResNet(HybridBlock):
                 stage.add(block(channels, 1, downsample=False, in_channels=channels, prefix=""))
         return stage
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 class ResNetV1(_ResNet):
     """ResNet with the activation behind the addition; images of 224 x 224, or of 32 x 32 with `thumbnail`.
@@ -230,7 +204,7 @@ _VERSIONS: dict[int, tuple[type[_ResNet], dict[str, Callable[..., HybridBlock]]]
 def get_resnet(version: int, num_layers: int, *weights: Any, **options: Any) -> _ResNet:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
-    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     if num_layers not in _DEPTHS:
         raise ValueError(f"there is no ResNet of {num_layers} layers; the depths are {', '.join(map(str, _DEPTHS))}")
@@ -242,13 +216,13 @@ def get_resnet(version: int, num_layers: int, *weights: Any, **options: Any) -> 
     return create(name, network, (blocks[kind], layers, channels), *weights, **options)
 
 
-resnet18_v1 = partial(get_resnet, 1, 18)
-resnet34_v1 = partial(get_resnet, 1, 34)
-resnet50_v1 = partial(get_resnet, 1, 50)
-resnet101_v1 = partial(get_resnet, 1, 101)
-resnet152_v1 = partial(get_resnet, 1, 152)
-resnet18_v2 = partial(get_resnet, 2, 18)
-resnet34_v2 = partial(get_resnet, 2, 34)
-resnet50_v2 = partial(get_resnet, 2, 50)
-resnet101_v2 = partial(get_resnet, 2, 101)
-resnet152_v2 = partial(get_resnet, 2, 152)
+resnet18_v1 = model("resnet18_v1", get_resnet, 1, 18)
+resnet34_v1 = model("resnet34_v1", get_resnet, 1, 34)
+resnet50_v1 = model("resnet50_v1", get_resnet, 1, 50)
+resnet101_v1 = model("resnet101_v1", get_resnet, 1, 101)
+resnet152_v1 = model("resnet152_v1", get_resnet, 1, 152)
+resnet18_v2 = model("resnet18_v2", get_resnet, 2, 18)
+resnet34_v2 = model("resnet34_v2", get_resnet, 2, 34)
+resnet50_v2 = model("resnet50_v2", get_resnet, 2, 50)
+resnet101_v2 = model("resnet101_v2", get_resnet, 2, 101)
+resnet152_v2 = model("resnet152_v2", get_resnet, 2, 152)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.contrib.nn import HybridConcurrent
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
 
 _POOL = None
 #: Version -> (channels, kernel of the first convolution, then fire modules by their squeeze width, None a pooling).
@@ -40,7 +33,7 @@ def _fire(squeeze: int) -> nn.HybridSequential:
     return unit
 
 
-class SqueezeNet(HybridBlock):
+class SqueezeNet(Classifier):
     """Convolutions only; images of 224 x 224. version : "1.0" or "1.1" (2.4 times less work, the same accuracy)."""
 
     def __init__(self, version: str, classes: int = 1000, **keywords: Unpack[BlockOptions]) -> None:
@@ -63,17 +56,14 @@ class SqueezeNet(HybridBlock):
                 self.output.add(nn.Conv2D(classes, kernel_size=1), nn.Activation("relu"))
                 self.output.add(nn.AvgPool2D(13), nn.Flatten())
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def get_squeezenet(version: str, *weights: Any, **options: Any) -> SqueezeNet:
     """SqueezeNet of a version, "1.0" or "1.1".
 
-    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     return create(f"squeezenet{version}", SqueezeNet, (version,), *weights, **options)
 
 
-squeezenet1_0 = partial(get_squeezenet, "1.0")
-squeezenet1_1 = partial(get_squeezenet, "1.1")
+squeezenet1_0 = model("squeezenet1.0", get_squeezenet, "1.0")
+squeezenet1_1 = model("squeezenet1.1", get_squeezenet, "1.1")

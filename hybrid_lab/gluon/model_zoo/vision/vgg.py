@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from hybrid_lab import initializer
 from hybrid_lab.gluon import nn
-from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.model_zoo.pretrained import create
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from hybrid_lab.gluon.block import BlockOptions
-    from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.gluon.block import BlockOptions
+from hybrid_lab.gluon.model_zoo.classifier import Classifier, create, model
 
 #: Depth -> convolutions per stage; the stages' widths are the same for all.
 _LAYERS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 _FILTERS = (64, 128, 256, 512, 512)
 
 
-class VGG(HybridBlock):
+class VGG(Classifier):
     """Stages of 3 x 3 convolutions, each halved by a pooling, then three dense layers; images of 224 x 224.
 
     layers : convolutions per stage; filters : their channels; batch_norm : a BatchNorm behind each
@@ -60,14 +53,11 @@ class VGG(HybridBlock):
             self.features.add(nn.BatchNorm())
         self.features.add(nn.Activation("relu"))
 
-    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
-        return self.output(self.features(x))
-
 
 def get_vgg(num_layers: int, *weights: Any, **options: Any) -> VGG:
     """VGG with 11, 13, 16 or 19 layers; `batch_norm=True` for the variants with BatchNorm.
 
-    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.pretrained), and arguments of the network
+    weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     if num_layers not in _LAYERS:
         raise ValueError(f"there is no VGG of {num_layers} layers; the depths are {', '.join(map(str, _LAYERS))}")
@@ -75,11 +65,11 @@ def get_vgg(num_layers: int, *weights: Any, **options: Any) -> VGG:
     return create(name, VGG, (_LAYERS[num_layers], _FILTERS), *weights, **options)
 
 
-vgg11 = partial(get_vgg, 11)
-vgg13 = partial(get_vgg, 13)
-vgg16 = partial(get_vgg, 16)
-vgg19 = partial(get_vgg, 19)
-vgg11_bn = partial(get_vgg, 11, batch_norm=True)
-vgg13_bn = partial(get_vgg, 13, batch_norm=True)
-vgg16_bn = partial(get_vgg, 16, batch_norm=True)
-vgg19_bn = partial(get_vgg, 19, batch_norm=True)
+vgg11 = model("vgg11", get_vgg, 11)
+vgg13 = model("vgg13", get_vgg, 13)
+vgg16 = model("vgg16", get_vgg, 16)
+vgg19 = model("vgg19", get_vgg, 19)
+vgg11_bn = model("vgg11_bn", get_vgg, 11, batch_norm=True)
+vgg13_bn = model("vgg13_bn", get_vgg, 13, batch_norm=True)
+vgg16_bn = model("vgg16_bn", get_vgg, 16, batch_norm=True)
+vgg19_bn = model("vgg19_bn", get_vgg, 19, batch_norm=True)

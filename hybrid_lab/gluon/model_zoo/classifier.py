@@ -1,23 +1,40 @@
-"""Weights on disk for a network of the zoo. Nothing is downloaded."""
+"""The base of the image classifiers, their table, and weights on disk for them. Nothing is downloaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from hybrid_lab.gluon.block import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hybrid_lab.ndarray.context import Context
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 ROOT = "~/.mxnet/models"
 """The folder of MXNet's downloads, with names `<name>-<first eight digits of the file's SHA-1>.params`."""
 
-Network = TypeVar("Network", bound=Block)
+Network = TypeVar("Network", bound=HybridBlock)
+
+MODELS: dict[str, Callable[..., HybridBlock]] = {}
+"""Every network by the name `get_model` takes."""
+
+
+class Classifier(HybridBlock):
+    """Base of the networks: `features`, then `output`, which a subclass makes."""
+
+    features: Any
+    output: Any
+
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        return self.output(self.features(x))
+
+
+def model(name: str, make: Callable[..., Network], *arguments: object, **options: Any) -> partial[Network]:
+    """The function that makes a network, `make` with these arguments; `get_model` knows it by its name."""
+    MODELS[name] = function = partial(make, *arguments, **options)
+    return function
 
 
 def create(
