@@ -6,43 +6,34 @@ import html
 import logging
 import sys
 import threading
-from typing import TextIO
+from types import SimpleNamespace
+from typing import Any
 
 logger = logging.getLogger("hybrid_lab")
 
 
-class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to whatever sys.stderr is at the time: notebooks replace it for every cell.
+_FORMAT = logging.Formatter("%(message)s")
+#: Writes to whatever sys.stderr is at the time: notebooks replace it for every cell.
+_STANDARD_ERROR: Any = SimpleNamespace(write=lambda text: sys.stderr.write(text), flush=lambda: sys.stderr.flush())
 
-    A notebook shows standard error as if something had gone wrong, in red. So what is for information only becomes an
-    output of the cell there; a standard error that somebody catches, and threads, have it as ever.
+
+def _goes_to_standard_error(record: logging.LogRecord) -> bool:
+    """Whether a record goes there. A notebook shows standard error as if something had gone wrong, in red. So what
+    is for information only becomes an output of the cell.
     """
+    return record.levelno >= logging.WARNING or not (_in_cell() and displayed(_FORMAT.format(record)))
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING or not (_in_cell() and self._display(self.format(record))):
-            super().emit(record)
+def displayed(text: str) -> bool:
+    """Whether the text could be shown as an output of the cell."""
+    from IPython.display import display
 
-    @staticmethod
-    def _display(text: str) -> bool:
-        from IPython.display import display
-
-        style = "margin:0;padding:0;background:none;color:inherit;opacity:.7;white-space:pre-wrap"
-        try:
-            display({"text/plain": text, "text/html": f'<pre style="{style}">{html.escape(text)}</pre>'}, raw=True)
-        except Exception:  # IPython's publisher may be replaced by anything; a line of the log never fails a cell
-            return False
-        return True
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: object) -> None:
-        pass
+    style = "margin:0;padding:0;background:none;color:inherit;opacity:.7;white-space:pre-wrap"
+    try:
+        display({"text/plain": text, "text/html": f'<pre style="{style}">{html.escape(text)}</pre>'}, raw=True)
+    except Exception:  # IPython's publisher may be replaced by anything; a line of the log never fails a cell
+        return False
+    return True
 
 
 def _in_cell() -> bool:
@@ -54,8 +45,9 @@ def _in_cell() -> bool:
 def install() -> None:
     """Show messages of level INFO on standard error, unless the application set up this logger itself."""
     if not logger.handlers:
-        handler = _StandardError()
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler = logging.StreamHandler(_STANDARD_ERROR)
+        handler.setFormatter(_FORMAT)
+        handler.addFilter(_goes_to_standard_error)
         logger.addHandler(handler)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)

@@ -1,7 +1,7 @@
 """Specializations of a graph for its calls; another batch reuses the graphs of an earlier one, without the passes.
 
-    specializations.specialize(graph, shapes with a batch of 64, ...)      runs the passes, on symbolic sizes
-    specializations.specialize(graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
+    specialize_call(specializations, graph, shapes with a batch of 64, ...)      runs the passes, on symbolic sizes
+    specialize_call(specializations, graph, shapes with a batch of 37, ...)      the same graphs, with 37 in the shapes
 
 The first two sizes of each data input (batch and time, in either layout) are symbols. While the passes run, every
 comparison of symbols is recorded as a guard (ops/framework/sizes.py). A later call whose sizes satisfy the guards gets
@@ -38,62 +38,57 @@ LEADING = 2
 Axis = tuple[int, int]
 
 
-class Specializations:
-    """The specializations of a Block's calls, by kind of call.
+#: By the kind of call (graph, mode, dtypes, wanted gradients, shapes of the parameters): the graphs, of which those
+#: used last come first, and, for each leading size that a rule needs as a number, (data input, axis) -> the reason.
+Specializations = dict[Hashable, tuple[list[Specialized], dict[Axis, str]]]
 
-    The kind of a call is its graph, mode, dtypes, wanted gradients, and the shapes of its parameters.
+
+def specialize_call(
+    specializations: Specializations,
+    graph: Graph,
+    shapes: Sequence[Shape],
+    dtypes: Sequence[np.dtype],
+    train: bool,
+    wrt: Sequence[int] = (),
+    num_data: int = 0,
+    precision: Precision | None = None,
+    heads: Collection[int] | None = None,
+) -> Specialized:
+    """As `specialize.specialize`, with the graphs of earlier calls where their guards hold.
+
+    specializations : of earlier calls; gets those of this call
+    num_data : the number of data inputs, which come first; the other inputs are parameters
     """
-
-    def __init__(self) -> None:
-        #: By the kind of call: the graphs, of which those used last come first, and, for each leading size that a rule
-        #: needs as a number, (data input, axis) -> the reason.
-        self._kinds: dict[Hashable, tuple[list[Specialized], dict[Axis, str]]] = {}
-
-    def specialize(
-        self,
-        graph: Graph,
-        shapes: Sequence[Shape],
-        dtypes: Sequence[np.dtype],
-        train: bool,
-        wrt: Sequence[int] = (),
-        num_data: int = 0,
-        precision: Precision | None = None,
-        heads: Collection[int] | None = None,
-    ) -> Specialized:
-        """As `specialize.specialize`, with known graphs where their guards hold.
-
-        num_data : the number of data inputs, which come first; the other inputs are parameters
-        """
-        ranks = tuple(map(len, shapes[:num_data]))
-        wanted = None if heads is None else frozenset(heads)
-        key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
-        known, numbers = self._kinds.setdefault(key, ([], {}))
-        if len(self._kinds) > MAX_KINDS:
-            del self._kinds[next(iter(self._kinds))]
-        for each in known:
-            special = None if is_dumping() else each.bind(shapes)
-            if special is not None:
-                known.remove(each)
-                known.insert(0, each)
-                return special
-        axes = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
-        # Printed passes show the sizes of each call.
-        while symbols := [axis for axis in axes if axis not in numbers and not is_dumping()]:
-            try:
-                marked = _with_symbols(shapes, symbols)
-                latest = specialize(graph, marked, dtypes, train, wrt, num_data, precision=precision, heads=heads)
-            except NeedsNumber as need:
-                numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
-            except HybridLabError:  # the call is wrong: without symbols below, the error names the sizes
-                break
-            else:
-                known.insert(0, replace(latest, needs_numbers=tuple(dict.fromkeys(numbers.values()))))
-                del known[MAX_SPECIALIZATIONS:]
-                special = known[0].bind(shapes)
-                assert special is not None
-                return special
-        special = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)
-        return replace(special, needs_numbers=tuple(dict.fromkeys(numbers.values())))
+    ranks = tuple(map(len, shapes[:num_data]))
+    wanted = None if heads is None else frozenset(heads)
+    key = graph, ranks, tuple(shapes[num_data:]), tuple(dtypes), train, tuple(wrt), num_data, precision, wanted
+    known, numbers = specializations.setdefault(key, ([], {}))
+    if len(specializations) > MAX_KINDS:
+        del specializations[next(iter(specializations))]
+    for each in known:
+        special = None if is_dumping() else each.bind(shapes)
+        if special is not None:
+            known.remove(each)
+            known.insert(0, each)
+            return special
+    axes = [(index, axis) for index in range(num_data) for axis in range(len(shapes[index][:LEADING]))]
+    # Printed passes show the sizes of each call.
+    while symbols := [axis for axis in axes if axis not in numbers and not is_dumping()]:
+        try:
+            marked = _with_symbols(shapes, symbols)
+            latest = specialize(graph, marked, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+        except NeedsNumber as need:
+            numbers.update({symbols[number]: _reason(need, *symbols[number]) for number in need.symbols})
+        except HybridLabError:  # the call is wrong: without symbols below, the error names the sizes
+            break
+        else:
+            known.insert(0, replace(latest, needs_numbers=tuple(dict.fromkeys(numbers.values()))))
+            del known[MAX_SPECIALIZATIONS:]
+            special = known[0].bind(shapes)
+            assert special is not None
+            return special
+    special = specialize(graph, shapes, dtypes, train, wrt, num_data, precision=precision, heads=heads)
+    return replace(special, needs_numbers=tuple(dict.fromkeys(numbers.values())))
 
 
 def _with_symbols(shapes: Sequence[Shape], symbols: Sequence[Axis]) -> list[Shape]:

@@ -315,8 +315,8 @@ def explain(net: Block, *inputs: object) -> Explanation:
             row.programs = [program for program, _ in compiled]
             recipes.update({(path, number): recipe for number, (_, recipe) in enumerate(compiled)})
             row.recompiled = cache.compiled.recompiles
-            triton_programs = [item.program for item in tuple(cache.compilations) if item.program.engine == "triton"]
-            on_triton += [(program.special, bool(access.flags(block).get("tf32"))) for program in triton_programs[-1:]]
+            specials = [item.special for item in tuple(cache.compilations) if item.engine == "triton"]
+            on_triton += [(special, bool(access.flags(block).get("tf32"))) for special in specials[-1:]]
         rows.append(row)
     explanation = Explanation(net.name, rows, copies.snapshot(), error, _updates(net))
     explanation.recipes = recipes
@@ -351,27 +351,26 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
 
 def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramRow, Callable[[], Passes]]:
     """The row of a program, and a function that runs its passes again."""
-    program = compilation.program
-    special, neutral = program.special, program.neutral
+    special, neutral, precision = compilation.special, compilation.neutral, compilation.precision
     data = special.forward.inputs[: neutral.num_data]
-    executables = [item for item in (program.forward, program.backward) if item is not None]
-    reports = [executable.report for executable in executables]
+    forward, backward = compilation.forward, compilation.backward
+    reports = [forward] if backward is None else [forward, backward]
     fallbacks = [item for report in reports for item in report.fallbacks]
-    recorded = ", recorded" if program.backward is not None else ""
-    mixed = "" if program.precision is None else f", in {program.precision.target.name} and float32"
+    recorded = ", recorded" if backward is not None else ""
+    mixed = "" if precision is None else f", in {precision.target.name} and float32"
     row = ProgramRow(
         inputs=", ".join(format_type(value.shape, value.dtype) for value in data),
-        mode=("training" if program.training else "prediction") + recorded + mixed,
-        engine=program.engine,
-        where=program.where,
+        mode=("training" if compilation.training else "prediction") + recorded + mixed,
+        engine=compilation.engine,
+        where=compilation.where,
         reason=compilation.reason,
         seconds=compilation.seconds,
-        forward=program.forward.report.text(choice=False, fallbacks=False),
-        backward=program.backward.report.text(choice=False, fallbacks=False) if program.backward is not None else "",
+        forward=forward.text(choice=False, fallbacks=False),
+        backward="" if backward is None else backward.text(choice=False, fallbacks=False),
         fallbacks=[replace(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
-        choice=_choice(program.engine, access.flags(block).get("engine"), reports[0]),
+        choice=_choice(compilation.engine, access.flags(block).get("engine"), forward),
         plan="\n\n".join(report.plan for report in reports if report.plan),
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
@@ -379,8 +378,8 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         needs_numbers=_needs_numbers(special),
     )
     shapes, dtypes = [value.shape for value in special.inputs], [value.dtype for value in special.inputs]
-    arguments = (neutral.graph, shapes, dtypes, program.training, special.wrt, neutral.num_data)
-    options: dict[str, Any] = {"bound": neutral.bound, "precision": program.precision, "heads": special.heads}
+    arguments = (neutral.graph, shapes, dtypes, compilation.training, special.wrt, neutral.num_data)
+    options: dict[str, Any] = {"bound": neutral.bound, "precision": precision, "heads": special.heads}
     return row, lambda: Passes(specialize(*arguments, keep=True, **options).stages)
 
 

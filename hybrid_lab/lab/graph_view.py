@@ -11,8 +11,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.recompiles import Retired
+from hybrid_lab.gluon.hybridized.recompiles import Compilation
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
@@ -39,7 +38,8 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
         if isinstance(traced, str):
             return _reply(path, form, missing=traced)
         graphs = [traced]
-    compiled = cache.compilations[-1].program if cache.compilations else None
+    latest = cache.compilations[-1] if cache.compilations else None
+    compiled = latest.program if latest is not None else None
     if form == "compiled" and compiled is not None:
         units, neutral = units_of(compiled.forward, compiled.engine), compiled.neutral
         graph, prologue = units.graph, compiled.special.prologue
@@ -55,7 +55,7 @@ def graph_view(net: Block, path: str, form: Form) -> GraphReply:
         summary = f"{count(len(graph.operators), 'operator')}, {several}{once}{compiled.where}"
     else:
         form, neutral = "neutral", graphs[0]
-        graph = with_shapes(neutral.graph, compiled)
+        graph = with_shapes(neutral.graph, latest)
         picture = Picture(graph, neutral.num_data, block, path, root_scope(net, path, graph))
         summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
     return _reply(path, form, picture, repr(graph), summary, len(graphs), compiled is not None)
@@ -87,11 +87,11 @@ def _reply(
     }
 
 
-def with_shapes(graph: Graph, compiled: Program | Retired | None) -> Graph:
+def with_shapes(graph: Graph, latest: Compilation | None) -> Graph:
     """A neutral graph with the shapes of the last compile; unchanged if they do not fit."""
-    if compiled is None:
+    if latest is None:
         return graph
-    known = {value.node.name: value for value in compiled.special.inputs}
+    known = {value.node.name: value for value in latest.special.inputs}
     compiled_inputs = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
     shapes = {value: same.shape for value, same in compiled_inputs.items()}
     if len(compiled_inputs) < len(graph.inputs) or None in shapes.values():

@@ -149,11 +149,11 @@ def model_data(entry: LiveModel, findings: int) -> Model:
     compiled = [item for cache in caches for item in tuple(cache.compilations)]
     summary = ""
     if compiled:
-        programs = [cache.compilations[0].program for cache in caches if cache.compilations]
-        operators = sum(program.num_operators for program in programs)
+        graphs = [cache.compilations[0].neutral.graph for cache in caches if cache.compilations]
+        operators = sum(len(graph.operators) for graph in graphs)
         seconds = sum(item.seconds for item in compiled)
-        summary = f"{count(len(programs), 'graph')}, {count(operators, 'operator')}, "
-        summary += f"{compiled[-1].program.where}, {seconds:.1f} s"
+        summary = f"{count(len(graphs), 'graph')}, {count(operators, 'operator')}, "
+        summary += f"{compiled[-1].where}, {seconds:.1f} s"
     return {
         "id": entry.id,
         "name": entry.name,
@@ -165,7 +165,7 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "graphs": sum(len(cache.graphs()) for cache in caches),
         "findings": findings,
         "parameters": count_parameters(net),
-        "engine": compiled[-1].program.engine if compiled else "",
+        "engine": compiled[-1].engine if compiled else "",
         "file": entry.proposed_file,
         "undo": entry.undo_token,
         "revision": entry.revision,

@@ -81,12 +81,13 @@ def test_weight_gradients_of_large_kernels_are_a_few_nodes(node: Node):
     ids=["im2col", "window sum"],
 )
 def test_forms_with_too_large_constants_are_refused(node: Node, reason: str):
-    assert reason in str(model.refusal(node))
+    assert reason in str(model.refusal_of_form(node))
 
 
 def test_a_form_of_too_many_nodes_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(model, "MOST_NODES", -8)
-    assert "nodes, over which ONNX Runtime would take too long" in str(model.refusal(node_of("softmax", (2, 3))))
+    reason = str(model.refusal_of_form(node_of("softmax", (2, 3))))
+    assert "nodes, over which ONNX Runtime would take too long" in reason
 
 
 # -- waiting -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from hybrid_lab.engines.triton.write.reuse import Writing, choice, shown, writin
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specializations import Specializations
+from hybrid_lab.graph.specializations import specialize_call
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ops.framework.sizes import Binding, BoundSize, Guards
 from tests.engines import test_random_graphs
@@ -63,9 +63,9 @@ class Batches:
         return Batches(None).with_graph(graph)
 
     def with_graph(self, graph):
-        self.specializations = Specializations()
-        self.specialize = lambda shapes: self.specializations.specialize(
-            graph, shapes, [np.dtype("float32")] * len(shapes), False, (), len(shapes)
+        known = {}
+        self.specialize = lambda shapes: specialize_call(
+            known, graph, shapes, [np.dtype("float32")] * len(shapes), False, (), len(shapes)
         )
         return self
 
@@ -75,7 +75,7 @@ class Batches:
             parts = self.specialize(list(shapes))
         else:
             given = [*shapes, *self.call.shapes[self.call.num_data :]]
-            parts = self.call.specializations.specialize(self.call.graph, given, *self.call.rest)
+            parts = specialize_call(self.call.specializations, self.call.graph, given, *self.call.rest)
         if parts.backward is None:
             return [kernels_of(parts.forward)[1]]
         pair = training_pair(parts.forward, parts.backward, parts.sources, len(self.call.graph.outputs))
@@ -474,12 +474,12 @@ def test_random_graphs_at_other_sizes(first, monkeypatch):
     monkeypatch.setattr(plans, "_with_arguments", lambda *given: with_arguments.append(given[0]) or inner(*given))
     for seed in range(first, first + 16):
         case, num_data = with_data_first(random_case(seed))
-        specializations = Specializations()
+        specializations = {}
         with monkeypatch.context() as patch:
             patch.setattr(
                 test_random_graphs,
                 "specialize",
-                lambda *call, num_data=num_data, known=specializations: known.specialize(*call, num_data),
+                lambda *call, num_data=num_data, known=specializations: specialize_call(known, *call, num_data),
             )
             patch.setattr(plans, "LITERAL", 1)
             if seed % 2:

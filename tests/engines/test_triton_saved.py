@@ -16,7 +16,7 @@ from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.graph.builder import make_node  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
-from hybrid_lab.graph.specializations import Specializations  # noqa: E402
+from hybrid_lab.graph.specializations import specialize_call  # noqa: E402
 from hybrid_lab.graph.split import Split  # noqa: E402
 from hybrid_lab.ops.framework.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
@@ -113,13 +113,13 @@ def test_it_is_found_out_once_for_all_batches(monkeypatch):
         "hybrid_lab.engines.triton.plan.training.without_views",
         lambda pair, count: counted.append(pair) or without_views(pair, count),
     )
-    family, x = Specializations(), input_node("data")
+    specializations, x = {}, input_node("data")
     w = input_node("w", "param")
     y = op("FullyConnected", x, w, num_hidden=6, no_bias=True, flatten=False)
     left, right = (op("transpose", op("slice_axis", y, axis=2, begin=at, end=at + 3), axes=(0, 2, 1)) for at in (0, 3))
     graph = Graph([x, w], [op("batch_dot", left, right, transpose_b=True)])
     for batch in (5, 8, 2):
-        special = family.specialize(graph, [(batch, 7, 6), (6, 6)], ["float32"] * 2, True, [0, 1], 1)
+        special = specialize_call(specializations, graph, [(batch, 7, 6), (6, 6)], ["float32"] * 2, True, [0, 1], 1)
         pair = training_pair(special.forward, special.backward, special.sources, 1)
         assert pair.forward.outputs[1].shape == (batch, 7, 6)
     assert len(counted) == 1

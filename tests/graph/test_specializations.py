@@ -18,7 +18,7 @@ from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, input_node
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.graph.specializations import Specializations
+from hybrid_lab.graph.specializations import Specializations, specialize_call
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.symbolic import derived
 from hybrid_lab.ndarray import tape
@@ -65,13 +65,13 @@ class Call:
     def __init__(self, graph, shapes, dtypes, train, wrt, num_data):
         self.graph, self.shapes, self.num_data = graph, shapes, num_data
         self.rest = (dtypes, train, wrt, num_data)
-        self.specializations = Specializations()
+        self.specializations: Specializations = {}
         self.seen: Counter[str] = Counter()
 
     def check(self, shapes):
         """Both ways agree, in errors too. Returns the second."""
         one = outcome(specialize, self.graph, shapes, *self.rest)
-        two = outcome(self.specializations.specialize, self.graph, shapes, *self.rest)
+        two = outcome(specialize_call, self.specializations, self.graph, shapes, *self.rest)
         if isinstance(one, Exception):
             assert (type(one), str(one)) == (type(two), str(two)), shapes
             self.seen["errors"] += 1
@@ -229,7 +229,7 @@ def checked(function, shapes, batches, num_data=1, train=True, recorded=True):
     for batch in batches:
         call.check([tuple(batch if size is None else size for size in shape) for shape in shapes])
     assert not call.seen["numbers"]
-    return sum([len(known) for known, _ in call.specializations._kinds.values()])
+    return sum([len(known) for known, _ in call.specializations.values()])
 
 
 def test_a_batch_of_one_is_a_broadcast():

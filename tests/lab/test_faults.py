@@ -55,7 +55,7 @@ def test_a_shell_without_events_leaves_the_import_working(monkeypatch, caplog):
 
 def test_a_line_that_cannot_be_displayed_goes_to_the_stream(monkeypatch):
     monkeypatch.setattr("IPython.display.display", fault)
-    assert log._StandardError._display("text") is False
+    assert log.displayed("text") is False
 
 
 @pytest.mark.parametrize(("name", "item"), [("default", "default engine"), ("get", "engine numpy")])

@@ -15,7 +15,7 @@ from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong
-from hybrid_lab.engines.onnxruntime.model import build_model, refusal
+from hybrid_lab.engines.onnxruntime.model import build_model, refusal, refusal_of_form
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.engine import PlannedEngine
@@ -153,14 +153,12 @@ class OnnxRuntimeEngine(PlannedEngine):
         started = time.perf_counter()
         total = len(graph.operators)
         graph = simplify(lower_random(graph))
-        sessions, refused = self._sessions(graph)
+        sessions, refused = self._sessions(graph, strict)
         report = Report(self.name, graph.name)
         report_partition(report, graph, list(sessions), refused)
         if strict:
             # Work that is merely too small may stay in NumPy.
-            wrong = {
-                node: why for node, why in refused.items() if why != cost.TOO_SMALL and not node.op.random
-            }
+            wrong = {node: why for node, why in refused.items() if why != cost.TOO_SMALL and not node.op.random}
             refuse(wrong, f"{len(wrong)} of {total} operators cannot run in ONNX Runtime")
         contracted = contract(graph, list(sessions), lambda region: SessionOperator(region, sessions[region]))
         dump("partition", contracted)
@@ -168,19 +166,18 @@ class OnnxRuntimeEngine(PlannedEngine):
         report.seconds = time.perf_counter() - started
         return executable
 
-    def _sessions(self, graph: Graph) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
-        """The session of each region, and the refused nodes with reasons; those that onnxruntime turns down are taken
-        out one by one.
+    def _sessions(self, graph: Graph, strict: bool) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
+        """The session of each region, and the refused nodes with reasons; those without an ONNX form, and those that
+        onnxruntime turns down, are taken out as they are found.
+
+        strict : write the form of every node, also of those that are not worth a session
         """
         turned_down: dict[Node, str] = {}
-        refusals: dict[Any, str | None] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}
 
         def supported(node: Node) -> str | None:
-            key = _signature(node)
-            if key not in refusals:
-                refusals[key] = _turned_down.get(key) or refusal(node)
-            return turned_down.get(node) or refusals[key]
+            known = turned_down.get(node) or _turned_down.get(_signature(node)) or refusal(node)
+            return known or (refusal_of_form(node) if strict else None)
 
         while True:
             regions, refused = partition(graph, supported, self.worth)
@@ -211,8 +208,12 @@ def _try(region: Region) -> BoundSession | EngineError | Unmappable:
 
 
 def _culprits(region: Region) -> dict[Node, str]:
-    """The nodes of a failing region that fail alone too, with the reason; remembered, as every node costs a session."""
-    found: dict[Node, str] = {}
+    """The nodes of a failing region that fail alone too, with the reason. What onnxruntime turned down is remembered,
+    as every node costs a session.
+    """
+    found = {node: reason for node in region.nodes if (reason := refusal_of_form(node)) is not None}
+    if found:
+        return found
     tried: dict[Any, str] = {}
     for node in region.nodes:
         key = _signature(node)

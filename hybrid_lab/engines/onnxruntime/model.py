@@ -149,7 +149,7 @@ class RegionEmitter(OnnxEmitter):
 
 
 def refusal(node: Node) -> str | None:
-    """Why the node cannot become part of a model, or None. What only onnxruntime dislikes shows later."""
+    """Why the node cannot become part of a model, or None: as far as it shows without writing the node's ONNX form."""
     op = node.op
     if op.random:
         return "random numbers come from the counter-based generator that all engines share"
@@ -164,27 +164,24 @@ def refusal(node: Node) -> str | None:
             return "bfloat16: ONNX Runtime does not compute in it on a CPU"
         if value.dtype.name not in DATA_TYPES:
             return f"ONNX has no {value.dtype.name}"
-    emitter = RegionEmitter()
+    return None
+
+
+def refusal_of_form(node: Node) -> str | None:
+    """Why a node that `refusal` lets through has no ONNX form that ONNX Runtime can use, or None."""
     try:
-        emit(emitter, node, {})
+        emit(RegionEmitter(), node, {})
     except Unmappable as error:
         return str(error)
-    return _too_large(emitter, node)
-
-
-def _too_large(emitter: OnnxEmitter, node: Node) -> str | None:
-    """Why ONNX Runtime would take too long over the node's form, or too much memory; None where it does not."""
-    values = {*node.values_in, *node.outputs}
-    if len(emitter.nodes) > MOST_NODES + 4 * len(values):
-        return f"its ONNX form has {len(emitter.nodes)} nodes, over which ONNX Runtime would take too long"
-    constants = sum(array.nbytes for array in emitter.initializers.values())
-    if constants > MOST_BYTES + 4 * sum(value.nbytes for value in values):
-        return f"its ONNX form has {constants >> 20} MB of constants"
     return None
 
 
 def emit(emitter: OnnxEmitter, node: Node, names: dict[Value, str]) -> None:
-    """Emit one node; unknown inputs are declared under fresh names. Adds the names of its outputs to `names`."""
+    """Emit one node; unknown inputs are declared under fresh names. Adds the names of its outputs to `names`.
+
+    Raises Unmappable where the node has no ONNX form, or one over which ONNX Runtime would take too long.
+    """
+    num_nodes, num_constants = len(emitter.nodes), len(emitter.initializers)
     operands: list[Any] = []
     for index, item in enumerate(node.inputs):
         if not isinstance(item, Value):
@@ -200,6 +197,13 @@ def emit(emitter: OnnxEmitter, node: Node, names: dict[Value, str]) -> None:
     if len(results) < len(node.outputs):
         raise Unmappable(f"{node.op.name}: its ONNX form lacks hidden outputs")
     names.update(zip(node.outputs, results, strict=False))
+    values = {*node.values_in, *node.outputs}
+    num_nodes = len(emitter.nodes) - num_nodes
+    if num_nodes > MOST_NODES + 4 * len(values):
+        raise Unmappable(f"its ONNX form has {num_nodes} nodes, over which ONNX Runtime would take too long")
+    nbytes = sum(array.nbytes for array in list(emitter.initializers.values())[num_constants:])
+    if nbytes > MOST_BYTES + 4 * sum(value.nbytes for value in values):
+        raise Unmappable(f"its ONNX form has {nbytes >> 20} MB of constants")
 
 
 def build_model(region: Region) -> Model:

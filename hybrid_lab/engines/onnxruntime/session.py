@@ -150,9 +150,7 @@ class Session:
 
     def differing(self, model: Model) -> frozenset[str]:
         """The small constants of a model with the same skeleton that have other values here."""
-        return frozenset(
-            name for name, array in model.small.items() if array.tobytes() != self.small[name].tobytes()
-        )
+        return frozenset(name for name, array in model.small.items() if array.tobytes() != self.small[name].tobytes())
 
 
 #: The sessions that have threads besides the caller's.

@@ -1,4 +1,4 @@
-"""Arenas and frames: the memory of one running program, kept between calls or borrowed from a pool."""
+"""Arenas: the memory of one running program, kept between calls or borrowed from a pool."""
 
 from __future__ import annotations
 
@@ -22,20 +22,59 @@ KEEP_BYTES = 1 << 18
 IDLE_BYTES = 1 << 26
 #: How many free arenas the pool holds on to.
 POOL_LIMIT = 4
+#: The arrays of a program that lie at fixed places of one arena.
+Frame = tuple[Any, ...]
 
 
 class Arena:
-    """Aligned memory, with the frames that programs have laid over it. memory : an array, or a tensor on a device"""
+    """The memory of one running program: planned values lie at its beginning, temporary memory of kernels behind them.
 
-    __slots__ = ("__weakref__", "frames", "memory")
+    memory : its bytes, an array, or a tensor on a device; nbytes : how many
+    frame : the arrays of the program that runs in it, each at its place; backward_frame : those of the backward that
+        runs in it besides, once it has
+    frames : the arrays of all programs that have run in it
+
+    `arena.scratch(start)` is the arena with all temporary memory from byte `start` on free again; `arena(shape, dtype)`
+    takes a piece of it. What does not fit is allocated, and `peak` says how large an arena would have been enough.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_first", "_start", "_top", "backward_frame", "frame", "frames", "memory", "nbytes"),
+        "peak",
+    )
 
     def __init__(self, memory: np.ndarray):
-        self.memory = memory
+        self.memory, self.nbytes, self.peak = memory, int(memory.nbytes), 0
+        self.frame: Frame = ()
+        self.backward_frame: Frame | None = None
         self.frames: weakref.WeakKeyDictionary[Frames, Frame] = weakref.WeakKeyDictionary()
+        self._start = self._top = 0
+        self._first: dict[Hashable, tuple[np.ndarray, int]] = {}  # the first pieces behind a start, with their ends
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.memory.nbytes)
+    def scratch(self, start: int) -> Arena:
+        self._start = self._top = start
+        return self
+
+    def __call__(self, shape: int | tuple[int, ...] | list[int], dtype: DTypeLike = np.float32) -> np.ndarray:
+        begin = self._top
+        is_first = begin == self._start and type(shape) is tuple
+        if is_first:
+            key = (begin, shape, dtype)
+            known = self._first.get(key)
+            if known is not None:
+                self._top = known[1]
+                return known[0]
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) if isinstance(shape, (tuple, list)) else shape
+        self._top = begin + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        if self._top > self.peak:
+            self.peak = self._top
+        if self._top > self.nbytes:
+            return np.empty(shape, dtype)
+        array = np.ndarray(shape, dtype, self.memory, begin)
+        if is_first:
+            self._first[key] = array, self._top
+        return array
 
 
 def host_memory(nbytes: int) -> np.ndarray:
@@ -115,96 +154,42 @@ def _c_library() -> ctypes.CDLL | None:
         return None
 
 
-class Scratch:
-    """Temporary memory of kernels at the end of an arena: `scratch(shape, dtype)` until the kernel returns.
-
-    What does not fit is allocated, and `peak` remembers how much would have been enough.
-    size : bytes that there are
-    """
-
-    __slots__ = ("_first", "memory", "peak", "size", "top")
-
-    def __init__(self, memory: np.ndarray):
-        self.memory, self.size, self.peak, self.top = memory, memory.nbytes, 0, 0
-        self._first: dict[Hashable, tuple[np.ndarray, int]] = {}  # what lay at the beginning before, with its end
-
-    def fresh(self) -> Scratch:
-        """Everything handed out before may be overwritten from now on."""
-        self.top = 0
-        return self
-
-    def __call__(self, shape: int | tuple[int, ...] | list[int], dtype: DTypeLike = np.float32) -> np.ndarray:
-        start, key = self.top, (shape, dtype)
-        if not start and type(shape) is tuple:
-            known = self._first.get(key)
-            if known is not None:
-                self.top = known[1]
-                return known[0]
-        dtype = np.dtype(dtype)
-        size = math.prod(shape) if isinstance(shape, (tuple, list)) else shape
-        self.top = start + -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-        if self.top > self.peak:
-            self.peak = self.top
-        if self.top > self.size:
-            return np.empty(shape, dtype)
-        array = np.ndarray(shape, dtype, self.memory, start)
-        if not start and type(shape) is tuple:
-            self._first[key] = array, self.top
-        return array
-
-
-#: (scratch, array, array, ...): everything of a program that lies at fixed places of one arena.
-Frame = tuple[Any, ...]
-#: An arena nobody else uses for now, the frame of the program that took it, and the frame of the backward that runs in
-#: the same arena, once there is one.
-Lease = list[Any]
-
-
 class Frames:
-    """The frames of one program.
+    """The arenas in which one program runs, and its arrays there.
 
     layout : (memory) -> the arrays
+    nbytes : size of a new arena: planned values, and as much temporary memory as kernels were seen to take
     keep : whether arenas stay with the program; else one is borrowed from the pool per call
+    idle : those that stay, while no call runs in them
     """
 
-    __slots__ = ("__weakref__", "arena_bytes", "idle", "keep", "layout", "pool", "scratch_bytes")
+    __slots__ = ("__weakref__", "idle", "keep", "layout", "nbytes", "pool")
 
-    def __init__(self, layout: Callable[[Any], Frame], arena_bytes: int, keep: bool, pool: ArenaPool = POOL):
-        self.layout, self.arena_bytes, self.keep, self.pool = layout, arena_bytes, keep, pool
-        self.scratch_bytes = 0
-        self.idle: deque[Lease] = deque(maxlen=max(4, IDLE_BYTES // max(arena_bytes, 1)))
+    def __init__(self, layout: Callable[[Any], Frame], nbytes: int, keep: bool, pool: ArenaPool = POOL):
+        self.layout, self.nbytes, self.keep, self.pool = layout, nbytes, keep, pool
+        self.idle: deque[Arena] = deque(maxlen=max(4, IDLE_BYTES // max(nbytes, 1)))
 
-    def take(self) -> Lease:
-        """A frame for one call; hand it back with `give`, or drop it after an error."""
+    def take(self) -> Arena:
+        """An arena for one call, with the program's frame; hand it back with `give`, or drop it after an error."""
         try:
             return self.idle.pop()
         except IndexError:
             pass
         arena = Arena(self.pool.allocate(self.nbytes)) if self.keep else self.pool.take(self.nbytes)
-        return [arena, self.over(arena), None]
+        arena.frame, arena.backward_frame, arena.peak = self.over(arena), None, 0
+        return arena
 
     def over(self, arena: Arena) -> Frame:
-        """The program's frame on an arena that is taken already."""
+        """The program's frame in an arena that is taken already."""
         frame = arena.frames.get(self)
-        if frame is None or frame[0].memory.nbytes < min(self.scratch_bytes, arena.nbytes - self.arena_bytes):
-            scratch = Scratch(arena.memory[self.arena_bytes :])
-            frame = arena.frames[self] = (scratch, *self.layout(arena.memory))
+        if frame is None:
+            frame = arena.frames[self] = self.layout(arena.memory)
         return frame
 
-    @property
-    def nbytes(self) -> int:
-        return self.arena_bytes + self.scratch_bytes
-
-    def give(self, lease: Lease) -> None:
-        """A frame whose scratch memory was too small is replaced at the next call."""
-        scratch: Scratch = lease[1][0]
-        self.wants(scratch.peak)
+    def give(self, arena: Arena) -> None:
+        """Take an arena back. One that was too small for the temporary memory is replaced at the next call."""
+        self.nbytes = max(self.nbytes, arena.peak)
         if not self.keep:
-            self.pool.give(lease[0])
-        elif scratch.memory.nbytes >= self.scratch_bytes:
-            self.idle.append(lease)
-
-    def wants(self, scratch_bytes: int) -> None:
-        """Arenas made from now on have room for that much scratch memory."""
-        if scratch_bytes > self.scratch_bytes:
-            self.scratch_bytes = scratch_bytes
+            self.pool.give(arena)
+        elif arena.nbytes >= self.nbytes:
+            self.idle.append(arena)

@@ -30,8 +30,8 @@ Size = int | tuple[int, ...]
 _BUFFER_ELEMENTS = 512
 #: Names the program uses itself, so that no operator's kernel is called the same.
 _RESERVED = (
-    *("idle", "acquire", "release", "explain", "inputs", "rng", "lease", "scratch", "error", "program", "before"),
-    *("keep", "over", "frame", "given"),
+    *("idle", "acquire", "release", "explain", "inputs", "rng", "arena", "error", "program", "before"),
+    *("keep", "over", "frame", "given", "look"),
 )
 
 
@@ -80,7 +80,10 @@ def note_operator(file: str, nodes: dict[int, Node], error: BaseException) -> No
 
 
 class Writer:
-    """Writes the program of one plan; writers for other memory than NumPy's take its place method by method."""
+    """Writes the program of one plan; writers for other memory than NumPy's take its place method by method.
+
+    watched : call `look`, a global of the program, after each step (see watch.py)
+    """
 
     #: Where the program's arenas come from.
     pool = POOL
@@ -89,8 +92,8 @@ class Writer:
     #: Whether every Value lies in C order.
     contiguous = False
 
-    def __init__(self, plan: MemoryPlan, static_alloc: bool):
-        self.plan, self.static_alloc = plan, static_alloc
+    def __init__(self, plan: MemoryPlan, static_alloc: bool, watched: bool = False):
+        self.plan, self.static_alloc, self.watched = plan, static_alloc, watched
         self.names: dict[Value, str] = {}
         self.bound: dict[str, Any] = {"empty": np.empty, "array": np.array}
         self.bound |= dict.fromkeys(_RESERVED)
@@ -133,6 +136,11 @@ class Writer:
         number = self._counters[kind] = self._counters.get(kind, -1) + 1
         return f"{kind}{number}"
 
+    @functools.cached_property
+    def _scratch_start(self) -> str:
+        """The name of the place in the arena from which on kernels take temporary memory."""
+        return self._size(self.plan.arena_bytes)
+
     # -- the program ---------------------------------------------------------------------------------------
 
     def finish(self) -> tuple[Program, Callable[[], str]]:
@@ -145,6 +153,8 @@ class Writer:
                 name += "_"
             taken.add(name)
             self.names[value] = f"x_{name}"
+        if self.watched:
+            self._emit("look(-1, ())")
         for index, node in enumerate(plan.steps):
             self._step(index, node)
 
@@ -209,23 +219,26 @@ class Writer:
         """The lines that take a frame before the steps, and those that give it back after them."""
         if not (self.fixed or self.uses_scratch):
             return [], []
-        arena_bytes = self.plan.arena_bytes
-        keep = self.static_alloc or arena_bytes <= KEEP_BYTES
-        frames = Frames(self._layout, arena_bytes, keep, self.pool)
+        frames = self._frames()
         self.bound["acquire"], self.bound["release"] = frames.take, frames.give
-        take, give = ["lease = acquire()"], ["release(lease)"]
+        take, give = ["arena = acquire()"], ["release(arena)"]
         if frames.keep:
-            # Spares two Python calls: there is nothing to decide when a frame comes back whose scratch memory sufficed.
+            # Spares two Python calls: there is nothing to decide when an arena comes back that was large enough.
             self.bound["idle"] = frames.idle
-            take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
-            give = ["idle.append(lease)"]
+            take = ["try:", "    arena = idle.pop()", "except IndexError:", "    arena = acquire()"]
+            give = ["idle.append(arena)"]
             if self.uses_scratch:
-                give = ["if scratch.peak > scratch.size:", "    release(lease)", "else:", "    idle.append(lease)"]
-        return [*take, f"{self._frame()} = lease[1]"], give
+                give = ["if arena.peak > arena.nbytes:", "    release(arena)", "else:", "    idle.append(arena)"]
+        return [*take, *self._unpacked("arena.frame")], give
 
-    def _frame(self) -> str:
-        """The names of a frame's arrays, as the target of an assignment."""
-        return f"{', '.join(['scratch', *(name for name, _ in self.fixed)])},"
+    def _frames(self) -> Frames:
+        keep = self.static_alloc or self.plan.arena_bytes <= KEEP_BYTES
+        return Frames(self._layout, self.plan.arena_bytes, keep, self.pool)
+
+    def _unpacked(self, frame: str) -> list[str]:
+        """The line that gives the arrays of a frame their names; none where there are no arrays."""
+        names = "".join([f"{name}, " for name, _ in self.fixed])
+        return [f"{names}= {frame}"] if names else []
 
     def _returned(self, results: list[str]) -> str:
         return f"[{', '.join(results)}]"
@@ -282,6 +295,8 @@ class Writer:
         else:
             targets = [self._target(value) for value in node.outputs]
             self._call(node, targets)
+        if self.watched:
+            self._emit(f"look({index}, ({', '.join(self.names.get(value, 'None') for value in node.outputs)},))")
         for value in dict.fromkeys(node.values_in):
             if self.plan.kinds[value] == "own" and self.plan.last_use[value] == index:
                 self._emit(f"del {self.names[value]}")
@@ -357,7 +372,7 @@ class Writer:
             arguments.append(f"need={self.plan.needs[node]!r}")
         if "scratch" in wanted:
             self.uses_scratch = True
-            arguments.append("scratch=scratch.fresh()")
+            arguments.append(f"scratch=arena.scratch({self._scratch_start})")
         call = f"{kernel}({', '.join(arguments)})"
         if all(target is None for target in targets):
             call = f"{self._received(node)} = {call}"

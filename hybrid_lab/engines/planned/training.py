@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, Kept, Training
-from hybrid_lab.engines.planned.arena import KEEP_BYTES, Frame, Frames, Lease
+from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.build import Later
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump, dump_text
@@ -20,37 +20,32 @@ from hybrid_lab.graph.plan import MemoryPlan
 
 
 class Begin(Writer):
-    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the lease."""
+    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the arena."""
 
     def __init__(self, plan: MemoryPlan, static_alloc: bool, num_outputs: int, num_saved: int):
         super().__init__(plan, static_alloc)
         self.num_outputs, self.num_saved = num_outputs, num_saved
-        keep = static_alloc or plan.arena_bytes <= KEEP_BYTES
-        self.frames = Frames(self._layout, plan.arena_bytes, keep, self.pool)
+        self.frames = self._frames()
 
     def _memory(self) -> tuple[list[str], list[str]]:
         frames = self.frames
         self.bound["keep"], self.bound["release"] = Kept, frames.give
         if not (self.plan.arena_bytes or self.fixed or self.uses_scratch):
-            return ["lease = None"], []
+            return ["arena = None"], []
         self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
-        take = ["try:", "    lease = idle.pop()", "except IndexError:", "    lease = acquire()"]
-        return [*take, f"{self._frame()} = lease[1]"], []
+        take = ["try:", "    arena = idle.pop()", "except IndexError:", "    arena = acquire()"]
+        return [*take, *self._unpacked("arena.frame")], []
 
     def _returned(self, results: list[str]) -> str:
         first, last = self.num_outputs, self.num_outputs + self.num_saved
         handed_out = ", ".join(results[:first] + results[last:])
-        return f"[{handed_out}], keep([{', '.join(results[first:last])}], lease, release)"
+        return f"[{handed_out}], keep([{', '.join(results[first:last])}], arena, release)"
 
 
 class Finish(Writer):
     """The backward over the arena that the forward took; it overwrites what was kept."""
 
-    parameters = "inputs, rng, lease, given"
-
-    def __init__(self, plan: MemoryPlan, static_alloc: bool, forward: Frames):
-        super().__init__(plan, static_alloc)
-        self.forward = forward
+    parameters = "inputs, rng, arena, given"
 
     def _emit_output(self, name: str, position: int, value: Value) -> None:
         self._emit(f"{name} = None if given is None else given[{position}]")
@@ -58,21 +53,17 @@ class Finish(Writer):
         self._emit(f"    {name} = {self._fresh(value)}")
 
     def _memory(self) -> tuple[list[str], list[str]]:
-        if not (self.fixed or self.uses_scratch):
+        if not self.fixed:
             return [], []
-        frames, forward = Frames(self._layout, self.plan.arena_bytes, False, self.pool), self.forward
+        frames = self._frames()
 
-        def over(lease: Lease) -> Frame:
-            frame = frames.over(lease[0])
-            if self.uses_scratch:
-                frames.wants(frame[0].peak)
-                forward.wants(frame[0].peak)
-            else:
-                lease[2] = frame
+        def over(arena: Arena) -> Frame:
+            arena.backward_frame = frame = frames.over(arena)
             return frame
 
         self.bound["over"] = over
-        return ["frame = lease[2]", "if frame is None:", "    frame = over(lease)", f"{self._frame()} = frame"], []
+        take = ["frame = arena.backward_frame", "if frame is None:", "    frame = over(arena)"]
+        return [*take, *self._unpacked("frame")], []
 
 
 class JointTraining(Training):
@@ -80,7 +71,7 @@ class JointTraining(Training):
 
     forward, backward : executables that share nothing; they are written when somebody runs them
     begin, finish : write the two programs
-    run_backward : the backward in a forward's arena: (operands, rng, lease, out) -> gradients
+    run_backward : the backward in a forward's arena: (operands, rng, arena, out) -> gradients
     """
 
     def __init__(
@@ -102,7 +93,7 @@ class JointTraining(Training):
         self.begin: Any = run
         between = time.perf_counter()
         self._frames = writer.frames
-        ending = finish(joint.backward, static_alloc, writer.frames)
+        ending = finish(joint.backward, static_alloc)
         self.run_backward: Any
         self.run_backward, ending_text = ending.finish()
         # There is nothing to decide about an arena that stays with the program and has no scratch memory.

@@ -9,44 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.engine import Program
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.graph.plan import plan
 
 #: Called after each step: the step's number, and its outputs where they lie (None for what nobody reads). The next step
 #: may overwrite them. Called once before the first step, with -1.
 Look = Callable[[int, tuple[object, ...]], None]
-
-
-class Watched:
-    """Beside a Writer: adds a line after each step, views included, that calls `look`."""
-
-    def __init__(self, memory: MemoryPlan, static_alloc: bool):
-        super().__init__(memory, static_alloc)  # type: ignore[call-arg]
-        self.number = {node: index for index, node in enumerate(memory.steps)}
-        self.bound["look"] = None  # type: ignore[attr-defined]
-
-    def finish(self) -> tuple[Program, Callable[[], str]]:
-        self.lines.append("look(-1, ())")  # type: ignore[attr-defined]
-        return super().finish()  # type: ignore[misc]
-
-    def _view(self, node: Node) -> None:
-        super()._view(node)  # type: ignore[misc]
-        self._look(node)
-
-    def _call(self, node: Node, targets: list[str | None]) -> None:
-        super()._call(node, targets)  # type: ignore[misc]
-        self._look(node)
-
-    def _look(self, node: Node) -> None:
-        names = ", ".join(self.names.get(value, "None") for value in node.outputs)  # type: ignore[attr-defined]
-        self.lines.append(f"look({self.number[node]}, ({names},))")  # type: ignore[attr-defined]
-
-
-class _WatchedWriter(Watched, Writer):
-    """Of programs on arrays."""
 
 
 class WatchedProgram:
@@ -55,12 +25,12 @@ class WatchedProgram:
     steps : the nodes in the order in which they run
     """
 
-    writer: ClassVar[type[Any]] = _WatchedWriter
+    writer: ClassVar[type[Writer]] = Writer
 
     def __init__(self, graph: Graph, static_alloc: bool = False):
         memory = plan(graph, contiguous=self.writer.contiguous)
         self.steps: tuple[Node, ...] = memory.steps
-        self._run = self.writer(memory, static_alloc).finish()[0]
+        self._run: Any = self.writer(memory, static_alloc, watched=True).finish()[0]
         self._lock = forks.lock()
 
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:

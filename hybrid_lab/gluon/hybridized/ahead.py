@@ -14,7 +14,7 @@ from hybrid_lab.engines.triton.plan.training import training_pair
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.specializations import Specializations
+from hybrid_lab.graph.specializations import specialize_call
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
@@ -51,7 +51,7 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
     if neutral.bound:
         special = specialize(*call, bound=True, precision=invoking.precision)
     else:  # as a call does, so that kernels have the same text
-        special = Specializations().specialize(*call, invoking.precision)
+        special = specialize_call({}, *call, invoking.precision)
     forward, backward = special.forward, special.backward
     if backward is not None:
         pair = training_pair(forward, backward, special.sources, len(neutral.graph.outputs))

@@ -23,9 +23,9 @@ from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.program import Program
-from hybrid_lab.gluon.hybridized.program_cache import Call, ProgramCache
+from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
-from hybrid_lab.gluon.hybridized.recompiles import Compilation
+from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import tape
@@ -153,7 +153,7 @@ class GraphCache:
                 self.compiled = ProgramCache(self._lock)
 
     @property
-    def programs(self) -> Mapping[Any, Program]:
+    def programs(self) -> Mapping[Signature, Program]:
         """The compiled programs by Signature, the one called last at the end."""
         return self.compiled.programs
 

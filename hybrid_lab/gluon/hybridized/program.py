@@ -20,6 +20,7 @@ from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, unflatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.graph.differentiate import leading_to, led_to
 from hybrid_lab.graph.graph import values_read
+from hybrid_lab.graph.specializations import specialize_call
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.ndarray import invoke as invoking
@@ -118,7 +119,7 @@ class Program:
         arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
             return specialize(*arguments, bound=True, **options)
-        return self.cache.specializations.specialize(*arguments, **options)
+        return specialize_call(self.cache.specializations, *arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         engine = engines.get(flags.get("engine"))
@@ -236,12 +237,6 @@ class Program:
             parameter._array is array or any(array is other for other in parameter._data or ())
             for parameter, array in zip(self._parameters, self._arrays, strict=True)
         )
-
-    def companions(self) -> list[Program]:
-        """The programs of this very call: for other outputs that are differentiated, and for gradients of gradients."""
-        gradients = [program for program, _ in tuple(self.gradients.values())]
-        sets = [program.head_sets for program in (self, *gradients) if program is not None]
-        return [program for each in sets if each is not None for program in each.programs.values()]
 
     def retire(self) -> None:
         """Nobody calls it any more: give up what others hold of it."""
@@ -484,13 +479,9 @@ class Program:
         """(shape, dtype) of each output."""
         return tuple((value.shape, value.dtype) for value in self.forward.graph.outputs[: self._num_outputs])
 
-    @property
-    def num_operators(self) -> int:
-        return len(self.neutral.graph.operators)
-
     def headline(self, seconds: float) -> str:
         """The one line that the first hybrid call says."""
-        count = self.num_operators
+        count = len(self.neutral.graph.operators)
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
         return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"

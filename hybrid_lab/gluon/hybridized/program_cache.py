@@ -13,7 +13,7 @@ import numpy as np
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon.hybridized import recompiles
-from hybrid_lab.gluon.hybridized.recompiles import REMEDIES, Compilation, Retired, Signature, reason_for
+from hybrid_lab.gluon.hybridized.recompiles import REMEDIES, Call, Compilation, Signature, reason_for
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specializations import Specializations
 from hybrid_lab.log import logger
@@ -30,8 +30,6 @@ _NO_DRAWS = (0, 0)
 
 #: How many programs of one Block are kept; the least recently called one is dropped first.
 MAX_PROGRAMS = 64
-#: A Signature without its `requests`, which change when the grad_req of a parameter does.
-Call = tuple[Any, ...]
 
 
 class ProgramCache:
@@ -56,7 +54,7 @@ class ProgramCache:
         self._warn_at = recompiles.MANY
         self._current: dict[Call, Signature] = {}  # of the program for such calls as things are now
         self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
-        self.specializations = Specializations()
+        self.specializations: Specializations = {}
         self.heads: weakref.WeakKeyDictionary[NeutralGraph, frozenset[int]] = weakref.WeakKeyDictionary()
         self.serial = next(_serial)
         self.lock = forks.rlock()
@@ -74,7 +72,7 @@ class ProgramCache:
         if signature is None or program is None:
             return None
         if not program.still_valid():
-            signature = Signature(*call)._replace(requests=program.requests_now())
+            signature = call, program.requests_now()
             program = self.programs.get(signature)
             if program is None or not program.still_valid():
                 return None
@@ -88,7 +86,7 @@ class ProgramCache:
 
     def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
         """Keep a new program for calls like this one; drop the least recently called program if there are too many."""
-        signature = Signature(*call)._replace(requests=program.requests)
+        signature = call, program.requests
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)
         self._outdated.discard(signature)
@@ -100,18 +98,13 @@ class ProgramCache:
         self._current[call] = signature
         if len(self.programs) > MAX_PROGRAMS:
             self._retire(next(iter(self.programs)))
-        self.note(Compilation(signature, reason, seconds, program, place, kind))
+        self._note(Compilation(program, kind, reason, seconds, place, signature))
 
     def _retire(self, signature: Signature) -> None:
-        """Drop a program. Its compilations keep a summary of it for `mx.explain`."""
-        program = self.programs.pop(signature)
-        program.retire()
-        gone = [program, *program.companions()]
-        for item in self.compilations:
-            if any(item.program is each for each in gone):
-                item.program = Retired.of(item.program)  # type: ignore[arg-type]
-        if self._current.get(signature[:-1]) == signature:
-            del self._current[signature[:-1]]
+        """Drop a program. Its Compilation stays for `mx.explain`."""
+        self.programs.pop(signature).retire()
+        if self._current.get(signature[0]) == signature:
+            del self._current[signature[0]]
 
     def switch(self, old: Program, new: Program) -> None:
         """Replace a program by another one of the same signature."""
@@ -133,9 +126,9 @@ class ProgramCache:
 
     def note_further(self, program: Program, seconds: float, kind: str, reason: str) -> None:
         """Count a program that another program compiled."""
-        self.note(Compilation(None, reason, seconds, program, capture(), kind))
+        self._note(Compilation(program, kind, reason, seconds, capture()))
 
-    def note(self, item: Compilation) -> None:
+    def _note(self, item: Compilation) -> None:
         """Count a compile, and warn if there have been many. Compiles for other modes or recording do not count."""
         self.compilations.append(item)
         if len(self.compilations) > recompiles.KEPT:
@@ -145,7 +138,7 @@ class ProgramCache:
         if avoidable >= self._warn_at:
             self._warn_at *= 2
             kind = max(REMEDIES, key=lambda kind: self.kinds[kind])
-            name = item.program.block_name
+            name = item.block_name
             logger.warning(f"{name} was compiled again {avoidable} times, now because of {item}. {REMEDIES[kind]}")
 
     @property

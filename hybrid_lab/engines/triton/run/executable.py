@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.engines import memory
 from hybrid_lab.engines.engine import Executable, Program
-from hybrid_lab.engines.planned.watch import Look, Watched, WatchedProgram
+from hybrid_lab.engines.planned.watch import Look, WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.program import DeviceWriter
@@ -19,10 +19,6 @@ from hybrid_lab.graph.graph import Graph
 #: Cycles that a GPU waits for each step before a timed run, about 20 microseconds: longer than a launch takes here.
 _HEAD_START = 30_000
 _LONGEST = 200_000_000
-
-
-class _WatchedWriter(Watched, DeviceWriter):
-    """Of programs on tensors."""
 
 
 class DeviceExecutable(Executable):
@@ -52,7 +48,7 @@ class WatchedDeviceProgram(WatchedProgram):
     Takes NumPy arrays, which are copied to the device once for all runs with the same list of them.
     """
 
-    writer = _WatchedWriter
+    writer = DeviceWriter
     _given: tuple[Any, list[Any]] = (None, [])
 
     def run(self, inputs: Sequence[np.ndarray], rng: tuple[int, int], look: Look) -> list[np.ndarray]:

@@ -45,8 +45,8 @@ class DeviceWriter(Writer):
     explain = staticmethod(explain)
     contiguous = True
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
         device = availability.torch_device()
         self.direct = not availability.device().interpreted
         self._pointers: dict[str, str] = {}
