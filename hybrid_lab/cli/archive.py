@@ -97,10 +97,10 @@ def describe(archive: Container, with_tensors: bool = False) -> Iterator[str]:
 def _block(path: str, block: BlockRecord, shared: bool) -> str:
     name = path.rpartition(".")[2] or block.prefix.rstrip("_") or "the model"
     notes = [{"plain": "not hybrid", "hybrid": "hybrid", "symbol": "from a graph"}[block.kind]]
-    notes += ["hybridized"] if block.active else []
+    notes += ["hybridized"] if block.hybridized else []
     notes += [f"shared with {block.path or 'the root'}"] if shared else []
     notes += [count(len(block.graphs), "graph")] if block.graphs else []
-    return f"{name}: {block.class_name} ({', '.join(notes)})"
+    return f"{name}: {block.class_} ({', '.join(notes)})"
 
 
 def run_verify(arguments: Namespace) -> int:

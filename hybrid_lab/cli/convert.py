@@ -88,10 +88,7 @@ def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
     from ..formats.archive.container import Container
 
     archive = Container.open(path)
-    if layout.WEIGHTS not in archive:
-        return {}
-    tensors = archive.tensors(layout.WEIGHTS)
-    return archive.check_tensors(tensors, list(tensors))
+    return archive.read_tensors(layout.WEIGHTS) if layout.WEIGHTS in archive else {}
 
 
 def _archive_to_mxnet(arguments: Namespace) -> list[str]:

@@ -70,10 +70,10 @@ class TensorInfo(NamedTuple):
 
 
 class SafetensorsFile:
-    """A safetensors file whose header was read; tensors are read when asked for.
+    """A safetensors file whose header was read; tensors are read when asked for, and then compared with their digests.
 
     infos : dict of name -> TensorInfo, in the file's order. metadata : dict of str -> str. header : the bytes before
-    the tensors.
+    the tensors. digests : name -> SHA-256 of the tensor, where it is known
     """
 
     def __init__(
@@ -82,9 +82,11 @@ class SafetensorsFile:
         *,
         path: str | PathLike[str] | None = None,
         member: str | None = None,
+        digests: Mapping[str, str] | None = None,
     ) -> None:
         self.path = None if path is None else fspath(path)
         self.member = member
+        self.digests = digests
         self._source = data if isinstance(data, Source) else Source(data)
         self.header = self._read_header()
         self.infos, self.metadata = self._parse()
@@ -108,20 +110,19 @@ class SafetensorsFile:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """The tensor as an array of its own in native byte order; KeyError if there is none of that name."""
-        return self._read(name)[0]
+        return self.read(name)[0]
 
-    def with_digest(self, name: str) -> tuple[np.ndarray, memoryview, str]:
-        """The tensor, its bytes in the file, and the SHA-256 of its dtype, shape and bytes in hexadecimal."""
-        array, raw = self._read(name)
-        return array, raw, tensor_digest(array.dtype, array.shape, raw)
-
-    def _read(self, name: str) -> tuple[np.ndarray, memoryview]:
+    def read(self, name: str) -> tuple[np.ndarray, memoryview]:
+        """The tensor and its bytes in the file. Raises ArchiveError where they do not match their digest."""
         info = self.infos[name]
         array = np.empty(info.shape, info.dtype)
         raw = _bytes(array)
         self._source.read_into(raw, len(self.header) + info.start)
         if info.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise self._error(f"tensor {name!r} has bool elements other than 0 and 1")
+        if self.digests is not None and tensor_digest(info.dtype, info.shape, raw) != self.digests[name]:
+            message = f"damaged archive: tensor {name!r} does not match its digest"
+            raise ArchiveError(message, path=self.path, member=self.member)
         return array if info.dtype.isnative else array.astype(info.dtype.newbyteorder("=")), raw
 
     @property

@@ -5,10 +5,13 @@ Files are not mapped into memory: when another process shortens a mapped file, r
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import weakref
+from copy import copy
 from os import PathLike, fspath
+from typing import BinaryIO
 
 import numpy as np
 
@@ -18,28 +21,15 @@ _WORTH_A_CALL = 1 << 16
 """So many bytes go from the operating system straight to their array; fewer come through the file's buffer."""
 
 
-class _Memory:
-    """Bytes in memory."""
-
-    path = None
-
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._data = memoryview(data).cast("B")
-        self.size = len(self._data)
-
-    def read_into(self, buffer: memoryview, position: int) -> None:
-        buffer[:] = self._data[position : position + len(buffer)]
-
-
 class _File:
-    """An open file, of which several threads may read."""
+    """An open file, or bytes in memory, of which several threads may read."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._stream = open(path, "rb")  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, self._stream.close)
+    def __init__(self, stream: BinaryIO, path: str | None = None) -> None:
+        self.path, self._stream = path, stream
+        weakref.finalize(self, stream.close)
         self._lock = threading.Lock()
-        self.size = self._stream.seek(0, os.SEEK_END)
+        self._direct = path is not None and hasattr(os, "preadv")
+        self.size = stream.seek(0, os.SEEK_END)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
         while buffer:
@@ -52,11 +42,11 @@ class _File:
             buffer, position = buffer[count:], position + count
 
     def _read(self, buffer: memoryview, position: int) -> int:
-        if len(buffer) >= _WORTH_A_CALL and hasattr(os, "preadv"):
+        if self._direct and len(buffer) >= _WORTH_A_CALL:
             return os.preadv(self._stream.fileno(), [buffer], position)
         with self._lock:
             self._stream.seek(position)
-            return self._stream.readinto(buffer)
+            return self._stream.readinto(buffer)  # type: ignore[attr-defined]
 
 
 class Source:
@@ -66,24 +56,22 @@ class Source:
     """
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._file: _File | _Memory = _Memory(data)
+        self._file = _File(io.BytesIO(data))
         self._start, self._size = 0, self._file.size
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Source:
         """The file at `path`, open for as long as a Source of it lives. Raises OSError."""
-        file = _File(fspath(path))
-        return cls._of(file, 0, file.size)
-
-    @classmethod
-    def _of(cls, file: _File | _Memory, start: int, size: int) -> Source:
-        source = object.__new__(cls)
-        source._file, source._start, source._size = file, start, size
+        source = cls(b"")
+        source._file = _File(open(path, "rb"), fspath(path))  # noqa: SIM115 - closed with this object
+        source._size = source._file.size
         return source
 
     def part(self, start: int, stop: int) -> Source:
         """The bytes from `start` to `stop`."""
-        return Source._of(self._file, self._start + start, stop - start)
+        part: Source = copy(self)
+        part._start, part._size = self._start + start, stop - start
+        return part
 
     def __len__(self) -> int:
         return self._size

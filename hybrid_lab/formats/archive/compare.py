@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import merged_shape
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import name_of
 
 from . import layout
@@ -98,16 +99,12 @@ def _match_blocks(
         if block is None:
             if origin == "" or path.rpartition(".")[0] in live:
                 hint = _near(path, [name for name in live if name not in wanted], "the model has")
-                found.differences.append(
-                    f"missing block: {_shown(path)} ({record.class_name}) is not in the model{hint}"
-                )
+                found.differences.append(f"missing block: {_shown(path)} ({record.class_}) is not in the model{hint}")
             continue
         found.blocks.append((path, record, block))
-        name = getattr(block, "archived_class", None) or type(block).__name__
-        if name != record.class_name:
-            found.differences.append(
-                f"class: {_shown(path)} is a {record.class_name} in the file, a {name} in the model"
-            )
+        name = class_name(block)
+        if name != record.class_:
+            found.differences.append(f"class: {_shown(path)} is a {record.class_} in the file, a {name} in the model")
         elif record.forward is not None:
             digest = getattr(block, "archived_forward", None) or forward_digest(type(block))
             if digest not in (None, record.forward):

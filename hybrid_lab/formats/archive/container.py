@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any, BinaryIO
 
@@ -25,7 +25,7 @@ from ..background import WORTH_THREADS, in_threads
 from ..kinds import other_kind
 from ..safetensors import SafetensorsFile, digest_of, encode
 from ..source import Source
-from .zip_layout import ZIP64, Entry, LayoutError, check_name, directory, local_header, read_layout
+from .zip_layout import ZIP64, Entry, check_name, directory, local_header, read_layout
 
 MANIFEST = "manifest.json"
 FORMAT = "hlab"
@@ -96,10 +96,7 @@ class ContainerWriter:
         }
         content = strict_json.render(manifest)
         self._write(MANIFEST, content)
-        try:
-            self._file.write(directory(self._entries, _COMMENT + hashlib.sha256(content).hexdigest().encode()))
-        except LayoutError as error:
-            raise ArchiveError(str(error)) from None
+        self._file.write(directory(self._entries, _COMMENT + hashlib.sha256(content).hexdigest().encode()))
 
     def _write(self, name: str, content: bytes) -> None:
         entry = self._entry(name, zlib.crc32(content), len(content))
@@ -110,10 +107,7 @@ class ContainerWriter:
         """The next member. Raises ArchiveError for a bad or repeated name."""
         if name in self._records:
             raise ArchiveError("a member of this name was already written", member=name)
-        try:
-            return Entry(check_name(name), crc, size, self._entries[-1].stop if self._entries else 0)
-        except LayoutError as error:
-            raise ArchiveError(str(error), member=error.member) from None
+        return Entry(check_name(name), crc, size, self._entries[-1].stop if self._entries else 0)
 
 
 class Container:
@@ -128,11 +122,11 @@ class Container:
         self._source = data if isinstance(data, Source) else Source(data)
         try:
             entries, comment = read_layout(self._source, _COMMENT_SIZE)
-        except LayoutError as error:
+        except ArchiveError as error:
             other = other_kind(self._source, ".hlab")
             if other is not None:
                 raise self.error(f"not a .hlab archive but {other}") from None
-            raise self.error(f"damaged archive: {error}", error.member) from None
+            raise self.error(f"damaged archive: {error.reason}", error.member) from None
         self._entries = {entry.name: entry for entry in entries}
         self.manifest = self._read_manifest(comment)
         self._records: dict[str, dict[str, Any]] = self.manifest["members"]
@@ -165,8 +159,7 @@ class Container:
         """A member's contents, checked against its digest and CRC. Raises ArchiveError if it is missing or damaged."""
         content = self._part(name)[:]
         if self.holds_tensors(name):
-            file = self._safetensors(name, Source(content))
-            self.check_tensors(file, file)
+            deque(map(self.tensors(name, Source(content)).read, self._records[name]["tensors"]), maxlen=0)
         elif hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
             raise self.error("damaged archive: the contents do not match their digest", name)
         self._check_crc(name, zlib.crc32(content))
@@ -176,22 +169,21 @@ class Container:
         """A member's JSON value, checked against its digest."""
         return strict_json.parse(self.read(name), path=self.path, member=name)
 
-    def tensors(self, name: str) -> SafetensorsFile:
-        """A safetensors member, of which the header was read and checked."""
-        return self._safetensors(name, self._part(name))
+    def tensors(self, name: str, content: Source | None = None) -> SafetensorsFile:
+        """A safetensors member, of which the header was checked; each tensor is checked when it is read.
 
-    def _safetensors(self, name: str, content: Source) -> SafetensorsFile:
-        digests = self._digests(name)
-        file = SafetensorsFile(content, path=self.path, member=name)
+        content : its bytes, where they were read already
+        """
+        content = self._part(name) if content is None else content
+        digests = self._records[name].get("tensors")
+        if not isinstance(digests, dict):
+            raise self.error("damaged archive: the manifest lists no tensors for it", name)
+        file = SafetensorsFile(content, path=self.path, member=name, digests=digests)
         if hashlib.sha256(file.header).hexdigest() != self._records[name].get("header"):
             raise self.error("damaged archive: the tensors' header does not match its digest", name)
         if file.infos.keys() != digests.keys():
             raise self.error("damaged archive: the manifest lists other tensors", name)
         return file
-
-    def check_tensors(self, file: SafetensorsFile, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Some tensors of `tensors(...)` as arrays of their own, checked against their digests."""
-        return {name: array for name, array, _ in self._checked(file, names)}
 
     def read_tensors(self, name: str) -> dict[str, np.ndarray]:
         """All tensors of a member as arrays of their own, checked against their digests and the member's CRC."""
@@ -209,36 +201,20 @@ class Container:
         content = self._part(name)
         if len(content) < WORTH_THREADS:
             content = Source(content[:])  # one read instead of one for each tensor
-        file = self._safetensors(name, content)
+        file = self.tensors(name, content)
         crc = zlib.crc32(file.header)
-        for tensor, array, raw in self._checked(file, file):
-            crc = zlib.crc32(raw, crc)
-            yield tensor, array
+        sizes = [info.stop - info.start for info in file.infos.values()]
+        with in_threads(file.read, file.infos, sizes) as results:
+            for tensor, (array, raw) in zip(file.infos, results, strict=True):
+                crc = zlib.crc32(raw, crc)
+                yield tensor, array
         self._check_crc(name, crc)
-
-    def _checked(
-        self, file: SafetensorsFile, names: Iterable[str]
-    ) -> Iterator[tuple[str, np.ndarray, memoryview | bytes]]:
-        """Tensors in the given order and their bytes, read and compared with their digests."""
-        names, digests = list(names), self._digests(file.member or "")
-        sizes = [file.infos[name].stop - file.infos[name].start for name in names]
-        with in_threads(file.with_digest, names, sizes) as results:
-            for name, (array, raw, digest) in zip(names, results, strict=True):
-                if digest != digests.get(name):
-                    raise self.error(f"damaged archive: tensor {name!r} does not match its digest", file.member)
-                yield name, array, raw
 
     def _part(self, name: str) -> Source:
         if name not in self._records:
             raise self.error("the archive has no such member", name)
         entry = self._entries[name]
         return self._source.part(entry.start, entry.stop)
-
-    def _digests(self, name: str) -> dict[str, str]:
-        digests = self._records[name].get("tensors") if name in self._records else None
-        if not isinstance(digests, dict):
-            raise self.error("damaged archive: the manifest lists no tensors for it", name)
-        return digests
 
     def _check_crc(self, name: str, crc: int) -> None:
         if crc != self._entries[name].crc:

@@ -86,8 +86,7 @@ def _tensors(first: Container, second: Container, member: str) -> Iterator[Diffe
         if name not in one or name not in two:
             yield Difference("tensor", prefix + name, _only(name in one))
             continue
-        old = first.check_tensors(one, [name])[name]
-        new = second.check_tensors(two, [name])[name]
+        old, new = one[name], two[name]
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             text = f"{old.dtype}{list(old.shape)} became {new.dtype}{list(new.shape)}"
             yield Difference("tensor", prefix + name, text)

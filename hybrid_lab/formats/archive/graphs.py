@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
 from hybrid_lab.ops.framework.operator import get
 
-from .. import strict_json
+from .. import schema, strict_json
 from ..mxnet import symbol_json
 from ..mxnet.graph_reader import read_graph
 from ..mxnet.graph_writer import in_order_of_use
@@ -35,8 +34,36 @@ STRUCTURE = "hybrid_lab"
 """Key of the structure among the graph's attributes, where MXNet's reader takes any text."""
 
 DEPTH_LIMIT = 100
-Types = tuple[tuple[tuple[int, ...], str], ...]
+Types = tuple[tuple[tuple[schema.Size, ...], str], ...]
 """(shape, dtype name) of each data tensor."""
+
+
+@dataclass
+class Guard:
+    """The condition under which a graph is valid, as an Observation has it."""
+
+    types: Types | None
+    training: bool | None
+    recording: bool | None = None
+
+
+@dataclass
+class Structure:
+    """The JSON around a graph.
+
+    in_, out : structure of arguments and results; inputs : names of the data variables
+    parameters : variable -> id in the tree; draws : how many random draws a call takes; others as in SavedGraph
+    """
+
+    in_: Any
+    out: Any
+    inputs: list[str]
+    parameters: dict[str, str]
+    draws: int
+    nested: bool = False
+    named: bool = False
+    types: Types | None = None
+    guard: Guard | None = None
 
 
 @dataclass
@@ -89,27 +116,21 @@ def write(
     inputs = [value.node.name for value in neutral.graph.inputs]
     data, variables = inputs[: neutral.num_data], inputs[neutral.num_data :]
     owners = [ids[id(parameter)] for parameter in neutral.parameters]
-    structure: dict[str, Any] = {
-        "in": to_json(neutral.in_spec),
-        "out": to_json(neutral.out_spec),
-        "inputs": data,
-        "parameters": dict(zip(variables, owners, strict=True)),
-        "draws": neutral.graph.draws,
-    }
-    if neutral.origin is not None:
-        structure["nested"] = True
-    if plain(neutral.in_spec) != neutral.in_spec:
-        structure["named"] = True
-    if types is not None:
-        structure["types"] = [[list(shape), dtype] for shape, dtype in types]
     observation = neutral.observation
-    if (observation.types, observation.training, observation.recording) != (None, None, None):
-        held = None if observation.types is None else [[list(shape), dtype] for shape, dtype in observation.types]
-        structure["guard"] = {"types": held, "training": observation.training}
-        if observation.recording is not None:
-            structure["guard"]["recording"] = observation.recording
+    guard = Guard(observation.types, observation.training, observation.recording)
+    structure = Structure(
+        to_json(neutral.in_spec),
+        to_json(neutral.out_spec),
+        data,
+        dict(zip(variables, owners, strict=True)),
+        neutral.graph.draws,
+        neutral.origin is not None,
+        plain(neutral.in_spec) != neutral.in_spec,
+        types,
+        None if guard == Guard(None, None) else guard,
+    )
     constants: dict[str, np.ndarray] = {}
-    attrs = {STRUCTURE: ["str", json.dumps(structure, ensure_ascii=False, allow_nan=False)]}
+    attrs = {STRUCTURE: ["str", json.dumps(schema.write(structure), ensure_ascii=False, allow_nan=False)]}
     text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
     tensors |= {f"{member}:{name}": array for name, array in constants.items()}
     return text.encode("utf-8")
@@ -134,36 +155,32 @@ def parse(
         raise error("the graph comes without its structure") from None
     if kind != "str" or not isinstance(text, str):
         raise error("the graph comes without its structure")
-    structure = strict_json.parse(text.encode("utf-8"), path=path, member=member)
-    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(structure) > DEPTH_LIMIT:
+    members = strict_json.parse(text.encode("utf-8"), path=path, member=member)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and _depth(members) > DEPTH_LIMIT:
         raise error(f"the graph's structure is nested more than {DEPTH_LIMIT} deep")
     try:
-        in_spec, out_spec = from_json(structure["in"]), from_json(structure["out"])
-        names, owners, draws = structure["inputs"], structure["parameters"], structure["draws"]
-        types = _types(structure.get("types"))
-        observation = _observation(structure["guard"]) if structure.get("guard") else NOTHING_OBSERVED
+        structure = schema.read(Structure, members)
+        in_spec, out_spec = from_json(structure.in_), from_json(structure.out)
+        types, observation = _known(structure.types), _observation(structure.guard)
         variables = {value.node.name: value for value in graph.inputs}
-        ordered: list[Value] = [variables.pop(name) for name in [*names, *owners]]
+        ordered: list[Value] = [variables.pop(name) for name in [*structure.inputs, *structure.parameters]]
         good = (
-            type(draws) is int
-            and draws >= graph.draws
-            and {type(observation.training), type(observation.recording)} <= {NoneType, bool}
-            and len(names) == count_leaves(in_spec)
+            structure.draws >= graph.draws
+            and len(structure.inputs) == count_leaves(in_spec)
             and len(graph.outputs) == count_leaves(out_spec)
-            and (types is None or len(types) == len(names))
+            and (types is None or len(types) == len(structure.inputs))
             and not variables
-            and {*map(type, owners.values())} <= {str}
         )
     except (HybridLabError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         raise error(f"the graph's structure does not fit it: {str(problem)[:200] or type(problem).__name__}") from None
     if not good:
         raise error("the graph's structure does not fit it")
-    unknown = [key for key in owners.values() if key not in known]
+    owners = list(structure.parameters.values())
+    unknown = [key for key in owners if key not in known]
     if unknown:
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
-    whole = Graph(ordered, graph.outputs, draws=draws, name=member)
-    nested, named = structure.get("nested") is True, structure.get("named") is True
-    return SavedGraph(member, whole, in_spec, out_spec, list(owners.values()), observation, types, nested, named)
+    whole = Graph(ordered, graph.outputs, draws=structure.draws, name=member)
+    return SavedGraph(member, whole, in_spec, out_spec, owners, observation, types, structure.nested, structure.named)
 
 
 def count_operators(container: Container, member: str) -> int:
@@ -188,22 +205,18 @@ def _depth(data: object) -> int:
     return depth
 
 
-def _observation(data: dict[str, Any]) -> Observation:
-    types, training, recording = _types(data.get("types")), data.get("training"), data.get("recording")
-    observed = (("shape", types), ("mode", training), ("recording", recording))
+def _observation(guard: Guard | None) -> Observation:
+    if guard is None:
+        return NOTHING_OBSERVED
+    types = _known(guard.types)
+    observed = (("shape", types), ("mode", guard.training), ("recording", guard.recording))
     places = tuple([(what, None) for what, value in observed if value is not None])
-    return Observation(types, training, places, recording)
+    return Observation(types, guard.training, places, guard.recording)
 
 
-def _types(data: Sequence[tuple[list[int], str]] | None) -> Types | None:
-    if data is None:
-        return None
-    types = []
-    for shape, dtype in data:
-        if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
-            raise ValueError("a bad shape")
-        types.append((tuple(shape), name_of(dtype_of(dtype))))
-    return tuple(types)
+def _known(types: Types | None) -> Types | None:
+    """The types with the names of dtypes as this version has them. Raises DTypeError for an unknown dtype."""
+    return types and tuple([(shape, name_of(dtype_of(dtype))) for shape, dtype in types])
 
 
 def listing(graph: Graph, num_data: int, owners: list[str]) -> list[str]:

@@ -72,8 +72,7 @@ class ArchivedBlock(SymbolBlock):
 class BlockStub(Block):
     """A Block from an archive that cannot run without its class; its children and parameters are there and work.
 
-    A plain Block's forward is Python code, which an archive does not hold; a HybridBlock that was never called has no
-    graph.
+    A plain Block's forward is Python code, which an archive does not hold.
     """
 
     archived_class: str
@@ -102,19 +101,8 @@ def _shown(block: Block, title: str) -> str:
     return "\n".join([f"{title}(", *inner, ")"]) if inner else f"{title}()"
 
 
-class _StubParent(HybridBlock):
-    """A HybridBlock that was never called, inside a hybrid parent, which takes HybridBlocks only."""
-
-    def __init__(self, prefix: str, class_name: str, reason: str) -> None:
-        super().__init__(prefix=prefix)
-        object.__setattr__(self, "archived_class", class_name)
-        object.__setattr__(self, "_reason", reason)
-
-    def hybrid_forward(self, F: object, x: object, *args: Any, **params: Any) -> NoReturn:
-        """Raises MissingCodeError."""
-        BlockStub.forward(self)  # type: ignore[arg-type]
-
-    __repr__ = BlockStub.__repr__
+class HybridStub(BlockStub, HybridBlock):
+    """The same for a HybridBlock that was never called, so that hybrid parents can hold it."""
 
 
 def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None) -> Block:
@@ -149,12 +137,12 @@ class _Builder:
         self.blocks: dict[int, Block] = {}
         self.parameters: dict[str, Parameter] = {}
 
-    def build(self, number: int, existing: Block | None = None, hybrid_parent: bool = False) -> Block:
+    def build(self, number: int, existing: Block | None = None) -> Block:
         """The block of this id. existing : the one that a registered parent made itself in its place."""
         if number in self.blocks:
             return self.blocks[number]
         record = self.archive.tree.blocks[number]
-        block = existing if existing is not None and _fits(existing, record) else self._make(record, hybrid_parent)
+        block = existing if existing is not None and _fits(existing, record) else self._make(record)
         self.blocks[number] = block
         for name, key in record.parameters.items():
             self._place(block, name, key)
@@ -162,33 +150,32 @@ class _Builder:
             block.params.add(self._parameter(key))
         for name, child in record.children:
             before = access.children(block).get(name)
-            made = self.build(child, before, isinstance(block, HybridBlock))
+            made = self.build(child, before)
             if made is not before:
                 self._attach(block, name, made)
-        if isinstance(block, HybridBlock) and record.active:
+        if isinstance(block, HybridBlock) and record.hybridized:
             self._hybridize(block, record)
         return block
 
-    def _make(self, record: BlockRecord, hybrid_parent: bool) -> Block:
-        if record.layer is not None and record.config is not None:
+    def _make(self, record: BlockRecord) -> Block:
+        if record.layer is not None:
             try:
                 _check_function(record.config)
                 return registry.build(record.layer, record.config, record.prefix)
             except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
                 logger.warning(
-                    f"{record.path or record.class_name}: {record.layer} could not be constructed again: {error}"
+                    f"{record.path or record.class_}: {record.layer} could not be constructed again: {error}"
                 )
         if record.graphs:
-            return ArchivedBlock(record.prefix, record.class_name)
+            return ArchivedBlock(record.prefix, record.class_)
         if record.kind == "plain":
             reason = "It is a plain Block, and its forward is Python code, which an archive does not hold."
-            return BlockStub(record.prefix, record.class_name, reason, record.forward)
+            return BlockStub(record.prefix, record.class_, reason, record.forward)
         reason = (
             "The archive holds no graph of it: it was not called before the model was saved, or its code could not be "
             "traced, as a warning said then."
         )
-        kind = _StubParent if hybrid_parent else BlockStub
-        return kind(record.prefix, record.class_name, reason)
+        return HybridStub(record.prefix, record.class_, reason)
 
     def _attach(self, block: Block, name: str, child: Block) -> None:
         """As a child and as an attribute, where the name can be one and means nothing else."""
@@ -292,4 +279,4 @@ def _is_as_saved(parameter: Parameter, record: ParameterRecord) -> bool:
 
 def _fits(block: Block, record: BlockRecord) -> bool:
     """Whether a registered parent's own child is what the file has in its place."""
-    return record.layer is not None and type(block).__name__ == record.class_name and block.prefix == record.prefix
+    return record.layer is not None and type(block).__name__ == record.class_ and block.prefix == record.prefix

@@ -183,7 +183,7 @@ class _Contents:
             writer.add_tensors(layout.EXAMPLE_ARRAYS, self.examples)
         if self.binaries:
             write_binaries(writer, self.binaries)
-        writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_name})
+        writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_})
 
 
 def _values_of(parameter: Parameter) -> np.ndarray:

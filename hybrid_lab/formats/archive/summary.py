@@ -21,7 +21,7 @@ def inspect(path: str | PathLike[str]) -> dict[str, Any]:
     hybrid = [block for block in found.blocks if block.kind != "plain"]
     record = container.manifest["members"].get(layout.WEIGHTS, {})
     return {
-        "class": found.blocks[0].class_name,
+        "class": found.blocks[0].class_,
         "schema": container.manifest["schema"],
         "writer": str(container.manifest.get("writer", "")),
         "blocks": len(found.blocks),

@@ -11,6 +11,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import Spec
+from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
@@ -19,22 +20,10 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
 
 
-def hybrid_blocks(net: Block) -> list[HybridBlock]:
-    """Every HybridBlock of a model once, parents first."""
-    found: dict[int, Block] = {}
-    stack: list[Block] = [net]
-    while stack:
-        block = stack.pop()
-        if id(block) not in found:
-            found[id(block)] = block
-            stack.extend(reversed(access.children(block).values()))
-    return [block for block in found.values() if isinstance(block, HybridBlock)]
-
-
 @contextlib.contextmanager
 def passing(net: Block) -> Iterator[list[HybridBlock]]:
     """The HybridBlocks of `net`; those that are not hybridized and had no graph have none again at the end."""
-    blocks = hybrid_blocks(net)
+    blocks = [block for _, block in hybrid_blocks(net)]
     without = [block for block in blocks if not access.is_active(block) and not access.graphs(block).graphs()]
     try:
         with random_state.preserved():

@@ -10,15 +10,16 @@ import textwrap
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.gluon import access
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import DTYPES
 
+from .. import schema
 from . import layout
 
 if TYPE_CHECKING:
@@ -31,23 +32,23 @@ DEPTH_LIMIT = 200
 class ParameterRecord:
     """One Parameter, once, however many blocks share it.
 
-    id : path of its first place, "features.0.weight"; also its tensor's name
     shape : None inside for unknown sizes, or None where not even their number is known
-    state : "initialized", "deferred" (initialize() was called, the shape is open) or "uninitialized"
+    state : "deferred": initialize() was called, and the shape is open
     init : MXNet's text for its initializer, or None
+    id : path of its first place, "features.0.weight"; also its tensor's name
     """
 
-    id: str
     name: str
-    shape: tuple[int | None, ...] | None
+    shape: tuple[schema.Size | None, ...] | None
     dtype: str
-    state: str
-    grad_req: str = "write"
-    lr_mult: float = 1.0
-    wd_mult: float = 1.0
+    state: Literal["initialized", "deferred", "uninitialized"]
+    grad_req: Literal["write", "add", "null"]
+    lr_mult: float | int = 1.0
+    wd_mult: float | int = 1.0
     init: str | None = None
     constant: bool = False
     differentiable: bool = True
+    id: str = ""
 
 
 @dataclass
@@ -64,16 +65,16 @@ class BlockRecord:
 
     id: int
     path: str
-    class_name: str
+    class_: str
     prefix: str
-    kind: str
-    children: list[tuple[str, int]] = field(default_factory=list)
+    kind: Literal["plain", "hybrid", "symbol"]
+    children: list[tuple[str, int]]
     parameters: dict[str, str] = field(default_factory=dict)
     loose: dict[str, str] = field(default_factory=dict)
     layer: str | None = None
-    config: dict[str, Any] | None = None
+    config: dict[str, Any] = field(default_factory=dict)
     forward: str | None = None
-    active: bool = False
+    hybridized: bool = False
     flags: dict[str, Any] = field(default_factory=dict)
     graphs: list[str] = field(default_factory=list)
 
@@ -129,16 +130,16 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
     from hybrid_lab.gluon import HybridBlock, SymbolBlock
     from hybrid_lab.gluon.nn import registry
 
-    kind = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
-    name = getattr(block, "archived_class", None) or type(block).__name__
-    record = BlockRecord(number, path, name, block.prefix, kind)
+    kind: Any = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
+    name = class_name(block)
+    record = BlockRecord(number, path, name, block.prefix, kind, [])
     config = registry.config(block)
-    if config is not None and registry.classes().get(record.class_name) is type(block) and _is_data(config):
-        record.layer, record.config = record.class_name, config
+    if config is not None and registry.classes().get(name) is type(block) and _is_data(config):
+        record.layer, record.config = name, config
     if kind == "plain" and record.layer is None:
         record.forward = getattr(block, "archived_forward", None) or forward_digest(type(block))
     if isinstance(block, HybridBlock):
-        record.active = bool(access.is_active(block))
+        record.hybridized = bool(access.is_active(block))
         record.flags = {str(key): value for key, value in access.flags(block).items() if _is_data(value)}
     return record
 
@@ -173,7 +174,7 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
     if parameter.shape_is_known:
         # The shape was completed since initialize(); the values follow from that.
         access.finish_deferred_init(parameter)
-    state = (
+    state: Any = (
         "initialized"
         if access.arrays(parameter) is not None
         else "deferred"
@@ -181,18 +182,19 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         else "uninitialized"
     )
     init: object = parameter.init
+    grad_req: Any = parameter.grad_req
     return ParameterRecord(
-        identity,
         parameter.name,
         parameter.partial_shape,
         np.dtype(parameter.dtype).name,
         state,
-        parameter.grad_req,
+        grad_req,
         float(parameter.lr_mult),
         float(parameter.wd_mult),
         init if isinstance(init, str) else dumps() if callable(dumps := getattr(init, "dumps", None)) else None,
         isinstance(parameter, Constant),
         parameter.differentiable,
+        identity,
     )
 
 
@@ -225,125 +227,40 @@ def _is_data(value: object) -> bool:
 
 def to_json(tree: Tree) -> dict[str, Any]:
     """The tree as JSON data; fields at their defaults are left out."""
-    return {
-        "blocks": [_block_json(block) for block in tree.blocks],
-        "parameters": {key: _parameter_json(record) for key, record in tree.parameters.items()},
-    }
-
-
-def _block_json(block: BlockRecord) -> dict[str, object]:
-    written: dict[str, Any] = {
-        "id": block.id,
-        "path": block.path,
-        "class": block.class_name,
-        "prefix": block.prefix,
-        "kind": block.kind,
-        "children": [[name, child] for name, child in block.children],
-    }
-    optional = {
-        "parameters": block.parameters,
-        "loose": block.loose,
-        "layer": block.layer,
-        "config": block.config or None,
-        "forward": block.forward,
-        "hybridized": block.active,
-        "flags": block.flags,
-        "graphs": block.graphs,
-    }
-    return written | {key: value for key, value in optional.items() if value not in (None, False, [], {})}
-
-
-def _parameter_json(record: ParameterRecord) -> dict[str, object]:
-    written = {
-        "name": record.name,
-        "shape": None if record.shape is None else list(record.shape),
-        "dtype": record.dtype,
-        "state": record.state,
-        "grad_req": record.grad_req,
-    }
-    defaults = {"lr_mult": 1.0, "wd_mult": 1.0, "init": None, "constant": False, "differentiable": True}
-    return written | {key: getattr(record, key) for key, usual in defaults.items() if getattr(record, key) != usual}
-
-
-Kinds = dict[str, tuple[type, ...]]
-"""Name of a field -> the types that its value may have."""
-
-_TREE: Kinds = {"blocks": (list,), "parameters": (dict,)}
-_NEEDED_OF_A_BLOCK: Kinds = {
-    "id": (int,),
-    "path": (str,),
-    "class": (str,),
-    "prefix": (str,),
-    "kind": (str,),
-    "children": (list,),
-}
-_BLOCK: Kinds = _NEEDED_OF_A_BLOCK | {
-    "parameters": (dict,),
-    "loose": (dict,),
-    "layer": (str, NoneType),
-    "config": (dict, NoneType),
-    "forward": (str, NoneType),
-    "hybridized": (bool,),
-    "flags": (dict,),
-    "graphs": (list,),
-}
-_NEEDED_OF_A_PARAMETER: Kinds = {
-    "name": (str,),
-    "shape": (list, NoneType),
-    "dtype": (str,),
-    "state": (str,),
-    "grad_req": (str,),
-}
-_PARAMETER: Kinds = _NEEDED_OF_A_PARAMETER | {
-    "lr_mult": (int, float),
-    "wd_mult": (int, float),
-    "init": (str, NoneType),
-    "constant": (bool,),
-    "differentiable": (bool,),
-}
-_CHOICES = {
-    "kind": ("plain", "hybrid", "symbol"),
-    "state": ("initialized", "deferred", "uninitialized"),
-    "grad_req": ("write", "add", "null"),
-    "dtype": DTYPES,
-}
+    parameters = {key: schema.write(record) for key, record in tree.parameters.items()}
+    for members in parameters.values():
+        del members["id"]
+    return {"blocks": [schema.write(block) for block in tree.blocks], "parameters": parameters}
 
 
 def from_json(data: object, path: str | None = None) -> Tree:
     """The tree in parsed JSON, checked: ids, references, no cycle. Raises ArchiveError. Unknown fields are ignored."""
     what = "the tree"
     try:
-        top = _fields(data, _TREE, _TREE)
-        parameters, blocks = {}, []
-        for key, value in top["parameters"].items():
+        top = schema.read(_Objects, data)
+        tree = Tree([], {})
+        for key, value in top.parameters.items():
             what = f"parameter {key[:80]!r}"
-            parameters[key] = _read_parameter(key, value)
-        for index, value in enumerate(top["blocks"]):
+            record = tree.parameters[key] = schema.read(ParameterRecord, value)
+            record.id = key
+            _check_parameter(record)
+        for index, value in enumerate(top.blocks):
             what = f"block {index}"
-            blocks.append(_read_block(index, value, parameters))
+            tree.blocks.append(schema.read(BlockRecord, value))
+            _check_block(index, tree.blocks[-1], tree.parameters)
         what = "the tree"
-        tree = Tree(blocks, parameters)
         _check_shape(tree)
     except ValueError as error:
         raise ArchiveError(f"damaged archive: {what} {error}", path=path, member=layout.TREE) from None
     return tree
 
 
-def _fields(data: object, kinds: Kinds, needed: Kinds) -> dict[str, Any]:
-    """The fields of a JSON object that have a kind. Raises ValueError for a missing one, or a value of another type."""
-    if not isinstance(data, dict):
-        raise ValueError("is not an object")
-    fields = {}
-    for key, value in data.items():
-        if key in kinds:
-            if type(value) not in kinds[key]:
-                raise ValueError(f"has {key}={str(value)[:60]!r}")
-            if key in _CHOICES and value not in _CHOICES[key]:
-                raise ValueError(f"has {key}={value[:60]!r}")
-            fields[key] = value
-    if not needed.keys() <= fields.keys():
-        raise ValueError(f"has no {next(key for key in needed if key not in fields)!r}")
-    return fields
+@dataclass
+class _Objects:
+    """The JSON of a tree, of which each part is checked by itself."""
+
+    blocks: list[Any]
+    parameters: dict[str, Any]
 
 
 def _check_shape(tree: Tree) -> None:
@@ -377,36 +294,18 @@ def _check_shape(tree: Tree) -> None:
         raise ValueError(f"has {len(tree.blocks) - len(depth)} blocks outside of the root")
 
 
-def _read_block(index: int, data: object, parameters: dict[str, ParameterRecord]) -> BlockRecord:
-    fields = _fields(data, _BLOCK, _NEEDED_OF_A_BLOCK)
-    if fields["id"] != index:
+def _check_block(index: int, block: BlockRecord, parameters: dict[str, ParameterRecord]) -> None:
+    if block.id != index:
         raise ValueError("is not in its place")
-    children: list[tuple[str, int]] = []
-    for entry in fields["children"]:
-        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) is int):
-            raise ValueError(f"has the child {str(entry)[:60]}")
-        children.append((entry[0], entry[1]))
-    if len({name for name, _ in children}) != len(children):
+    if len({name for name, _ in block.children}) != len(block.children):
         raise ValueError("has two children with the same name")
-    if "layer" in fields:
-        fields.setdefault("config", {})
-    if not all(isinstance(member, str) for member in fields.get("graphs", ())):
-        raise ValueError(f"has graphs={str(fields['graphs'])[:60]!r}")
-    fields |= {"children": children, "class_name": fields.pop("class"), "active": fields.pop("hybridized", False)}
-    block = BlockRecord(**fields)
     for reference in (*block.parameters.values(), *block.loose.values()):
-        if not isinstance(reference, str) or reference not in parameters:
-            raise ValueError(f"names the parameter {str(reference)[:60]!r}, which does not exist")
-    return block
+        if reference not in parameters:
+            raise ValueError(f"names the parameter {reference[:60]!r}, which does not exist")
 
 
-def _read_parameter(key: str, data: object) -> ParameterRecord:
-    fields = _fields(data, _PARAMETER, _NEEDED_OF_A_PARAMETER)
-    shape = fields["shape"]
-    if shape is not None:
-        if not all(size is None or (type(size) is int and 0 <= size < 2**48) for size in shape):
-            raise ValueError(f"has shape={str(shape)[:60]}")
-        if fields["state"] == "deferred" and None not in shape:
-            raise ValueError("waits for its shape, which is known")
-        fields["shape"] = tuple(shape)
-    return ParameterRecord(key, **fields)
+def _check_parameter(record: ParameterRecord) -> None:
+    if record.dtype not in DTYPES:
+        raise ValueError(f"has dtype={record.dtype[:60]!r}")
+    if record.state == "deferred" and record.shape is not None and None not in record.shape:
+        raise ValueError("waits for its shape, which is known")

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...diagnostics import ArchiveError
 from ..source import Source
 
 MEMBER_LIMIT = 65_534
@@ -58,14 +59,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters and surrogates."""
 
 
-class LayoutError(ValueError):
-    """Bytes that are not an archive's zip. `member` is the member it was found at, or None."""
-
-    def __init__(self, message: str, member: str | None = None) -> None:
-        super().__init__(message)
-        self.member = member
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One member: `offset` of its local header, `start` of its contents."""
@@ -88,7 +81,7 @@ class Entry:
 
 
 def check_name(name: str) -> str:
-    """The name, if it is a plain relative path with forward slashes; raises LayoutError."""
+    """The name, if it is a plain relative path with forward slashes; raises ArchiveError."""
     problem = None
     parts = name.split("/")
     if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
@@ -100,7 +93,7 @@ def check_name(name: str) -> str:
     elif any(part in ("", ".", "..") for part in parts):
         problem = "is not a plain relative path"
     if problem:
-        raise LayoutError(f"the member name {name[:200]!r} {problem}")
+        raise ArchiveError(f"the member name {name[:200]!r} {problem}")
     return name
 
 
@@ -185,21 +178,21 @@ def _differing(fields: tuple[str, ...], form: struct.Struct, found: bytes, expec
 def _central_entry(directory: bytes, position: int) -> tuple[str, int, int, int, int]:
     """name, crc, size, header offset and the position after one central header, as they stand."""
     if position + _CENTRAL.size > len(directory):
-        raise LayoutError("the central directory is cut off")
+        raise ArchiveError("the central directory is cut off")
     signature, *_, crc, _, size, name_size, extra_size, comment_size, _, _, _, offset = _CENTRAL.unpack_from(
         directory, position
     )
     if signature != b"PK\1\2":
-        raise LayoutError("the central directory is damaged")
+        raise ArchiveError("the central directory is damaged")
     begin = position + _CENTRAL.size
     stop = begin + name_size + extra_size + comment_size
     raw = directory[begin : begin + name_size]
     if stop > len(directory) or len(raw) != name_size:
-        raise LayoutError("the central directory is cut off")
+        raise ArchiveError("the central directory is cut off")
     try:
         name = check_name(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise LayoutError(f"the member name {raw[:200]!r} is not UTF-8") from None
+        raise ArchiveError(f"the member name {raw[:200]!r} is not UTF-8") from None
     extra = directory[begin + name_size : begin + name_size + extra_size]
     wanted = 16 * (size == ZIP64) + 8 * (offset == ZIP64)
     if len(extra) == wanted + 4 and wanted:
@@ -213,27 +206,27 @@ def _find_end(data: bytes | Source, comment_size: int) -> tuple[int, int, int, b
     """count, central directory's offset and size, and the comment, from the end record."""
     at = len(data) - _END.size - comment_size
     if at < 0 or data[at : at + 4] != b"PK\5\6":
-        raise LayoutError(
+        raise ArchiveError(
             "its end record is missing: the file is truncated, or bytes were appended, or it is not an archive"
         )
     _, _, _, count, _, size, offset, length = _END.unpack(data[at : at + _END.size])
     if length != comment_size:
-        raise LayoutError(f"the zip comment has {length} bytes instead of {comment_size}")
+        raise ArchiveError(f"the zip comment has {length} bytes instead of {comment_size}")
     if offset == ZIP64:
         locator = at - _LOCATOR.size
         if locator < _END64.size or data[locator : locator + 4] != b"PK\6\7":
-            raise LayoutError("its zip64 end record is missing")
+            raise ArchiveError("its zip64 end record is missing")
         offset = _END64.unpack(data[locator - _END64.size : locator])[-1]
     return count, offset, size, data[at + _END.size :]
 
 
 def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], bytes]:
-    """The members and the comment of an archive's bytes. Raises LayoutError unless every header is canonical."""
+    """The members and the comment of an archive's bytes. Raises ArchiveError unless every header is canonical."""
     count, directory_at, directory_size, comment = _find_end(data, comment_size)
     if count > MEMBER_LIMIT:
-        raise LayoutError(f"the archive has {count} members, of which at most {MEMBER_LIMIT} can be read")
+        raise ArchiveError(f"the archive has {count} members, of which at most {MEMBER_LIMIT} can be read")
     if directory_at + directory_size > len(data):
-        raise LayoutError("the central directory lies outside the file")
+        raise ArchiveError("the central directory lies outside the file")
     directory = data[directory_at : directory_at + directory_size]
     entries: list[Entry] = []
     seen: set[str] = set()
@@ -241,23 +234,23 @@ def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], b
     for _ in range(count):
         name, crc, size, stated, stop = _central_entry(directory, position)
         if name in seen:
-            raise LayoutError("the member appears twice", name)
+            raise ArchiveError("the member appears twice", member=name)
         seen.add(name)
         entry = Entry(name, crc, size, offset)
         found, expected = directory[position:stop], central_header(entry)
         if stated != offset and found[:42] == expected[:42]:
             kind = "overlaps the one before" if stated < offset else "does not follow the one before"
-            raise LayoutError(f"the member {kind} (at {stated}, must be at {offset})", name)
+            raise ArchiveError(f"the member {kind} (at {stated}, must be at {offset})", member=name)
         if found != expected:
-            raise LayoutError(f"central header: {_differing(_CENTRAL_FIELDS, _CENTRAL, found, expected)}", name)
+            raise ArchiveError(f"central header: {_differing(_CENTRAL_FIELDS, _CENTRAL, found, expected)}", member=name)
         _check_local(data, entry, directory_at)
         entries.append(entry)
         position, offset = stop, entry.stop
     if position != directory_size or offset != directory_at:
-        raise LayoutError("bytes that belong to no member")
+        raise ArchiveError("bytes that belong to no member")
     end = end_records(count, directory_at, directory_size, comment)
     if data[directory_at + directory_size :] != end:
-        raise LayoutError("the end record disagrees with the central directory")
+        raise ArchiveError("the end record disagrees with the central directory")
     return entries, comment
 
 
@@ -265,14 +258,14 @@ def _check_local(data: bytes | Source, entry: Entry, limit: int) -> None:
     expected = local_header(entry)
     found = data[entry.offset : entry.offset + len(expected)]
     if found != expected:
-        raise LayoutError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, expected)}", entry.name)
+        raise ArchiveError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, expected)}", member=entry.name)
     if entry.stop > limit:
-        raise LayoutError(f"the member of {entry.size} bytes reaches into the central directory", entry.name)
+        raise ArchiveError(f"the member of {entry.size} bytes reaches into the central directory", member=entry.name)
 
 
 def directory(entries: Sequence[Entry], comment: bytes) -> bytes:
     """All bytes that follow the last member's contents."""
     if len(entries) > MEMBER_LIMIT:
-        raise LayoutError(f"{len(entries)} members; an archive holds at most {MEMBER_LIMIT}")
+        raise ArchiveError(f"{len(entries)} members; an archive holds at most {MEMBER_LIMIT}")
     headers = b"".join(central_header(entry) for entry in entries)
     return headers + end_records(len(entries), entries[-1].stop, len(headers), comment)
