@@ -16,6 +16,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.diagnostics.words import lookup
+from hybrid_lab.engines.numpy.blockwise import cut
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
@@ -210,13 +211,19 @@ class Optimizer:
             raise NotImplementedError(f"{type(self).__name__} defines neither operator() nor update()")
         self._update_count(index)
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
-        numbers = {"rescale_grad": 1.0, **self.scaled_numbers(lr, wd, count, weight.host_view.dtype)}
+        dtype = weight.host_view.dtype
+        numbers = {"rescale_grad": 1.0, **self.scaled_numbers(lr, wd, count, dtype)}
         states = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
+        rates = [numbers[name] for name in op.scalars]
         # The states of a weight that was cast may have its former dtype.
-        arrays = [array.raw().astype(weight.dtype, copy=False) for array in (weight, grad, *states)]
-        updated = run_kernel(op, [*arrays, *(numbers[name] for name in op.scalars)])
-        for array, values in zip((weight, *states), updated, strict=True):
-            array.assign(values)
+        values = [array.raw().astype(dtype, copy=False) for array in (weight, grad, *states)]
+        for new, gradient, *old in cut(values):
+            run_kernel(op, [new, gradient, *old, *rates], (new, *old))  # may write its outputs over its inputs
+        for array, updated in zip((weight, *states), (values[0], *values[2:]), strict=True):
+            if updated is array.raw():
+                array.written()
+            else:
+                array.assign(updated)
 
     def operator(self) -> Operator | None:
         """The update operator with these settings, whose states are in the order of `states`. All weights of a Trainer
