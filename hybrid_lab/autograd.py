@@ -162,9 +162,7 @@ def _paired(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | 
 
 
 def get_symbol(x: NDArray) -> Any:
-    """The Symbol of the computation that gave a recorded array."""
+    """MXNet's function for the Symbol of a recorded computation. It is not supported: raises HybridLabError."""
     if x.tape_link is None:
         raise AutogradError("get_symbol needs an array that was computed under autograd.record()")
-    if tape.symbol_of is None:
-        raise HybridLabError("get_symbol: no function is registered that turns a recorded computation into a Symbol")
-    return tape.symbol_of(x)
+    raise HybridLabError("get_symbol: there is no function that turns a recorded computation into a Symbol")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.shapes import axis_of
+from hybrid_lab.provided import Provided
 
-refuse_symbols: Callable[[str, Sequence[object]], None] = lambda name, inputs: None  # noqa: E731
-"""Raises where an input is a Symbol and the function reads numbers; symbol/ registers it."""
+refuse_numbers: Provided[[str, Sequence[object]], None] = Provided("refuse_numbers")
+"""Raises where an input is a Symbol and the function reads numbers."""
 
 
 def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squeeze_axis: bool) -> Operator:
@@ -42,7 +43,7 @@ def histogram(a: Any, bins: Any = 10, range: tuple[float, float] | None = None) 
     if isinstance(bins, NDArray):
         return invoke(get("_histogram").bind(), (a, bins))
     if range is None:
-        refuse_symbols("histogram", (a,))
+        refuse_numbers("histogram", (a,))
         if not a.size:
             raise ShapeError("histogram: an empty array has no range; pass range=(low, high)")
         range = (float(a.min().asscalar()), float(a.max().asscalar()))
@@ -62,7 +63,7 @@ def boolean_mask(data: object, index: object, axis: int = 0) -> Any:
     """The entries of `data` along `axis` where `index`, a vector, is not 0. Eager: how many there are depends on
     numbers, so that a graph refuses it.
     """
-    refuse_symbols("contrib.boolean_mask", (data, index))
+    refuse_numbers("contrib.boolean_mask", (data, index))
     if not isinstance(data, NDArray) or not isinstance(index, NDArray):
         raise DTypeError("boolean_mask: data and index must be NDArrays")
     if index.shape != (data.shape[axis_of("boolean_mask", axis, data.ndim)],):

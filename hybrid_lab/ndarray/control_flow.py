@@ -21,10 +21,12 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.precision import SINGLE
+from hybrid_lab.provided import Provided
 
-symbolic: Any = None
-"""The same three functions on Symbols; registered by symbol/."""
-
+# The same three functions on Symbols.
+compose_foreach: Provided[..., tuple[Any, Any]] = Provided("compose_foreach")
+compose_while_loop: Provided[..., tuple[Any, Any]] = Provided("compose_while_loop")
+compose_cond: Provided[..., Any] = Provided("compose_cond")
 
 Draw = tuple[int, int] | None
 
@@ -46,7 +48,7 @@ def foreach(
     if not items:
         raise ShapeError("foreach: there is no data to iterate over")
     if _is_traced(items, states):
-        return symbolic.foreach(body, data, init_states, name)
+        return compose_foreach(body, data, init_states, name)
     for item in items:
         if not item.shape or item.shape[0] != items[0].shape[0]:
             raise ShapeError(
@@ -93,7 +95,7 @@ def while_loop(
     if not variables:
         raise ValueError("while_loop: loop_vars holds no tensor")
     if _is_traced(variables):
-        return symbolic.while_loop(cond, func, loop_vars, limit, name)
+        return compose_while_loop(cond, func, loop_vars, limit, name)
     columns: list[Any] = []
     output_form = None
     with random_state.substream(draw):
@@ -126,7 +128,7 @@ def cond(
     pred : a tensor of one number
     """
     if getattr(pred, "_is_symbol", False):
-        return symbolic.cond(pred, then_func, else_func, name)
+        return compose_cond(pred, then_func, else_func, name)
     with random_state.substream(draw):
         result = then_func() if _is_true(pred, "cond") else else_func()
     leaves, form = flatten(result, "cond: the result of a branch")

@@ -19,13 +19,12 @@ from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.framework.dtypes import BFLOAT16
 from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.provided import Provided
 
 Shape = int | Sequence[int]
 
-symbol_creation: Callable[[str, dict[str, Any]], Any] | None = None
-"""Called as symbol_creation(function name, arguments) for arrays made in traced code of the 2.x style. Registered
-by symbol/."""
-
+compose_creation: Provided[[str, dict[str, Any]], Any] = Provided("compose_creation")
+"""Called with the name and the arguments of a function that makes an array in traced code of the 2.x style."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,8 +36,8 @@ def _traceable(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def create(*args: P.args, **keywords: P.kwargs) -> Any:
-        if state.trace is not None and symbol_creation is not None:
-            return symbol_creation(function.__name__, dict(parameters.bind(*args, **keywords).arguments))
+        if state.trace is not None:
+            return compose_creation(function.__name__, dict(parameters.bind(*args, **keywords).arguments))
         return function(*args, **keywords)
 
     return create

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.provided import Provided
 
-# Raises where an input is a Symbol; the symbol package puts it in.
-refuse_symbols: Callable[[str, Sequence[object]], None] = lambda name, inputs: None  # noqa: E731
+refuse_function: Provided[[str, Sequence[object]], None] = Provided("refuse_function")
 
 
 class Function:
@@ -55,7 +55,7 @@ class Function:
                 f"each {type(self).__name__} instance can be called only once; create another one: "
                 f"{type(self).__name__}()(x)"
             )
-        refuse_symbols(type(self).__name__, inputs)
+        refuse_function(type(self).__name__, inputs)
         self._used = True
         with tape.Mode(False, None):
             outputs = self.forward(*inputs)

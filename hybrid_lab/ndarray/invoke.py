@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
@@ -26,9 +26,9 @@ from hybrid_lab.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
 
-symbol_dispatch: Callable[[Operator, Sequence[Any], str | None], Any] | None = None
-"""Called as symbol_dispatch(op, inputs, name) where an input is a traced value (`_is_symbol`), or where a 2.x-style
-trace (`tape.state.trace`) meets an operator without inputs. Registered by symbol/."""
+compose_call: Provided[[Operator, Sequence[Any], str | None], Any] = Provided("compose_call")
+"""Called where an input is a traced value (`_is_symbol`), or where a 2.x-style trace (`tape.state.trace`) meets an
+operator without inputs."""
 
 precision: Precision | None = None
 """The mixed precision of this process, or None; set by `contrib.amp`. Graphs are compiled for its current value."""
@@ -83,7 +83,7 @@ def invoke(
                 tracked = True
         else:
             if getattr(item, "_is_symbol", False):
-                return _to_symbol(op, inputs, name)
+                return compose_call(op, inputs, name)
             raw.append(_immediate(op, len(raw), item))
             shapes.append(())
             dtypes.append(None)
@@ -91,7 +91,7 @@ def invoke(
         if raw:
             raise no_arrays(op, inputs)
         if op.random and state.trace is not None:
-            return _to_symbol(op, inputs, name)
+            return compose_call(op, inputs, name)
         context = current_context()
         if context.is_gpu:
             return _on_device(op, inputs, out, name, rng)
@@ -217,14 +217,8 @@ def _invoke_fully(
 def _on_device(op: Operator, inputs: Sequence[object], out: object, name: str | None, rng: object) -> Any:
     """The call where an input lives on a GPU, or where a new array is made on one."""
     if any(getattr(item, "_is_symbol", False) for item in inputs):
-        return _to_symbol(op, inputs, name)
+        return compose_call(op, inputs, name)
     return invoke_on_device(op, inputs, out, rng)
-
-
-def _to_symbol(op: Operator, inputs: Sequence[object], name: str | None) -> Any:
-    if symbol_dispatch is None:
-        raise HybridLabError(f"{op.name}: a traced value reached an eager call, and nothing is registered to trace it")
-    return symbol_dispatch(op, inputs, name)
 
 
 _NUMBERS = (int, float)

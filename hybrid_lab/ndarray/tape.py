@@ -41,9 +41,6 @@ class _State(threading.local):
 
 state = _State()
 
-symbol_of: Callable[[Any], Any] | None = None
-"""array -> Symbol of its history, for `autograd.get_symbol`; registered by symbol/."""
-
 
 class Leaf:
     """An array with a gradient of its own.

@@ -6,7 +6,6 @@ from typing import Any
 
 from hybrid_lab.ops.framework.operator import registered_names
 from hybrid_lab.symbol import control_flow as _control_flow
-from hybrid_lab.symbol import nd_calls as _nd_calls
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
     arange,
@@ -27,7 +26,6 @@ from hybrid_lab.symbol.surface import (
 from hybrid_lab.symbol.symbol import Group, Symbol, var
 
 Variable = var
-_nd_calls.install()
 contrib.foreach, contrib.while_loop, contrib.cond = _control_flow.foreach, _control_flow.while_loop, _control_flow.cond
 
 __all__ = [

@@ -250,16 +250,3 @@ def leaked(node: Node) -> Exception:
         reason="A value that a body of foreach, while_loop or cond computes exists only inside that body.",
         rewrite="return it as an output or as a state of the body",
     )
-
-
-def recorded(function: Callable[..., object]) -> Callable[..., Any]:
-    """`nd.contrib.<function>` on traced arrays: part of the graph in 2.x-style code, refused in hybrid_forward."""
-
-    def call(*args: object) -> Any:
-        trace = tracing.current()
-        if trace is not None and not trace.arrays:
-            name = f"contrib.{function.__name__}"
-            raise tracing.refuse("HL163", call=f"nd.{name}", operator=name)
-        return function(*args)
-
-    return call

@@ -1,20 +1,20 @@
-"""Calls of `nd.<operator>` on Symbols: part of the graph in 2.x-style code, refused with HL163 in hybrid_forward."""
+"""Calls of functions of `nd` on Symbols: part of the graph in 2.x-style code, refused with HL163 in hybrid_forward.
+
+`hybrid_lab/__init__.py` provides them to `ndarray/`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from hybrid_lab.ndarray import composed, creation, function
-from hybrid_lab.ndarray import control_flow as eager
-from hybrid_lab.ndarray import invoke as invoke_module
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.symbol import control_flow, tracing
+from hybrid_lab.symbol import control_flow, surface, tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 
-def dispatch_traced(op: Operator, inputs: Sequence[object], name: str | None) -> Symbol:
-    """Hooked into ndarray.invoke. Raises HybridizeError HL163."""
+def compose_call(op: Operator, inputs: Sequence[object], name: str | None) -> Symbol:
+    """An operator. Raises HybridizeError HL163."""
     trace = tracing.current()
     if trace is not None and not trace.arrays:
         first = next((item for item in inputs if isinstance(item, Symbol)), None)
@@ -23,16 +23,14 @@ def dispatch_traced(op: Operator, inputs: Sequence[object], name: str | None) ->
     return compose(op, inputs, name)
 
 
-def create_traced(name: str, arguments: dict[str, object]) -> Symbol:
-    """Hooked into ndarray.creation: nd.ones(...) and the like in 2.x-style code are part of the graph."""
-    from hybrid_lab.symbol import surface
-
+def compose_creation(name: str, arguments: dict[str, object]) -> Symbol:
+    """nd.ones(...) and the like in 2.x-style code."""
     known = {key: value for key, value in arguments.items() if value is not None and key not in ("ctx", "stype", "out")}
     return getattr(surface, name)(**known)
 
 
 def refuse_function(name: str, inputs: Sequence[object]) -> None:
-    """Hooked into ndarray.function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
+    """Of an autograd.Function. Raises HybridizeError HL175: a graph would lose the Function's own backward."""
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:
         raise tracing.refuse(
@@ -45,7 +43,7 @@ def refuse_function(name: str, inputs: Sequence[object]) -> None:
 
 
 def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
-    """Hooked into ndarray.composed. Raises HybridizeError HL133: the function reads the numbers of a tensor."""
+    """Of a function that reads the numbers of a tensor. Raises HybridizeError HL133."""
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:
         raise tracing.refuse(
@@ -57,11 +55,18 @@ def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
         )
 
 
-def install() -> None:
-    """Register the hooks."""
-    function.refuse_symbols = refuse_function
-    composed.refuse_symbols = refuse_numbers
-    invoke_module.symbol_dispatch = dispatch_traced
-    creation.symbol_creation = create_traced
-    functions = (control_flow.foreach, control_flow.while_loop, control_flow.cond)
-    eager.symbolic = SimpleNamespace(**{each.__name__: control_flow.recorded(each) for each in functions})
+def _composed(function: Callable[..., object]) -> Callable[..., Any]:
+    """`nd.contrib.<function>`. Raises HybridizeError HL163."""
+
+    def call(*args: object) -> object:
+        trace = tracing.current()
+        if trace is not None and not trace.arrays:
+            name = f"contrib.{function.__name__}"
+            raise tracing.refuse("HL163", call=f"nd.{name}", operator=name)
+        return function(*args)
+
+    return call
+
+
+compose_foreach, compose_while_loop = _composed(control_flow.foreach), _composed(control_flow.while_loop)
+compose_cond = _composed(control_flow.cond)
