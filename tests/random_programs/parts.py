@@ -220,7 +220,7 @@ trainer.step(2, ignore_stale_grad=True)
 run.see_net(net)
 
 # the input changes in place 2
-$x[:] = $x * ${0.5|-1|0}
+$x[:] = ${$x * 0.5|$x * -1|$x * 0 + 0}
 run.see('y', $call)
 
 # the input changes before backward 1

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import Unmappable
-from hybrid_lab.ops.framework import run as kernels
 from hybrid_lab.ops.framework.contract import read_outputs
 from hybrid_lab.ops.framework.namespace import Namespace
 from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.run import apply_numpy
+from hybrid_lab.ops.framework.run import InFloat32, apply_numpy
 
 _WIDER = {"float16": np.float32, "float32": np.float64, "float64": np.longdouble}
-_BFLOAT16 = 2.0**-7
+#: The distance of 1 to the next number.
+_NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 #: By how many rounding errors inputs and results are off, in one run or another; and whether a result that such
 #: errors could as well have made 0 becomes 0.
@@ -82,6 +82,13 @@ class Rounding:
             return self.off(item, error, whole).astype(item.dtype)
         return item
 
+    def narrowed(self, values: Any, dtype: np.dtype) -> Any:
+        """Float32 results of a kernel that are about to be rounded to a narrower dtype, off by such roundings."""
+        if not isinstance(values, np.ndarray) or values.dtype == dtype or dtype.name not in _NARROW:
+            return values
+        exact = values == values.astype(dtype).astype(values.dtype)
+        return np.where(exact, values, self.off(values, _NARROW[dtype.name])).astype(values.dtype)
+
     def results(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """What a kernel returns, with other roundings."""
         # Before the kernel runs: it may write its result to where an input is.
@@ -130,20 +137,18 @@ def other_rounding(seed: int) -> Iterator[None]:
 
         return numpy
 
-    def narrow(array: Any, out: Any = None) -> Any:
-        array = np.asarray(array)
-        exact = array == plain(array).astype(array.dtype)
-        return plain(np.where(exact, array, rounding.off(array, _BFLOAT16)).astype(array.dtype), out)
+    def rounded(wide: InFloat32, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
+        return plain(wide, [rounding.narrowed(*pair) for pair in zip(outputs, wide.dtypes, strict=True)], out)
 
-    plain = kernels.narrow
+    plain = InFloat32.rounded
     records = {record: vars(record)["numpy"] for record in _records(Operator) if callable(vars(record).get("numpy"))}
     try:
-        kernels.narrow = narrow
+        InFloat32.rounded = rounded  # type: ignore[method-assign]
         for record, kernel in records.items():
             record.numpy = wrapped(kernel)  # type: ignore[method-assign]
         yield
     finally:
-        kernels.narrow = plain
+        InFloat32.rounded = plain  # type: ignore[method-assign]
         for record, kernel in records.items():
             record.numpy = kernel  # type: ignore[method-assign]
 

@@ -10,7 +10,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy as np
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
+from hybrid_lab.ndarray import backward as reverse
+from hybrid_lab.ndarray import calls, tape
 
 
 class Seen(NamedTuple):
@@ -53,13 +56,19 @@ class Run:
     """engine : None for an eager run, else the engine to hybridize with, "auto" for the choice between them
     late : the step whose writes between a call and its backward are done at its end
     rows : how many rows an empty batch has instead of none
+    zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
 
+    written : per backward, the gradients that it wrote
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
     """
 
-    def __init__(self, engine: str | None = None, late: str | None = None, rows: int = 0):
-        self.engine, self.late, self.rows = engine, late, rows
+    def __init__(
+        self, engine: str | None = None, late: str | None = None, rows: int = 0, zeros: Sequence[list[int]] = ()
+    ):
+        self.engine, self.late, self.rows, self.zeros = engine, late, rows, zeros
+        self.written: list[list[int]] = []
+        self._arrays: list[Any] = []
         self._writes: list[Any] = []
         self.seen: list[Seen] = []
         self.refused: Any = None
@@ -131,7 +140,9 @@ class Run:
 
     def array(self, seed: int, shape: tuple[int, ...], kind: str = "plain", dtype: str = "float32") -> Any:
         """The numbers of a seed as an array."""
-        return nd.array(numbers(seed, tuple(size or self.rows for size in shape), kind), dtype=dtype)
+        array = nd.array(numbers(seed, tuple(size or self.rows for size in shape), kind), dtype=dtype)
+        self._arrays.append(array)
+        return array
 
     def write(self, array: Any, value: float) -> None:
         """Write to an array between a call and its backward."""
@@ -208,15 +219,38 @@ class Run:
             self.see_error(error)
             self.errors.append(error)
             # How much of a step was done before an error is nobody's promise.
-            mx.random.seed(len(self.errors))
             for parameter, value in held:
                 parameter.set_data(value.astype(parameter.dtype))
+            known = {id(parameter) for parameter, _ in held}
+            for parameter in parameters:  # which only one run may have initialized before
+                statistic = parameter.name.endswith(("running_mean", "running_var"))
+                if statistic and id(parameter) not in known and parameter._array is not None:
+                    parameter.initialize(force_reinit=True)
+            mx.random.seed(len(self.errors))
         for array, value in self._writes:
             array[:] = value
         self._writes = []
         state = mx.random.get_state()
         self.note("fact", "draws", repr(sorted(state.items(), key=str)))
         self.note("fact", "modes", (autograd.is_recording(), autograd.is_training()))
+
+    def backward(self, plain: Callable[..., None], *heads: Any) -> None:
+        """A backward that keeps which gradients it writes, or writes zeros to those of `zeros` first."""
+        parameters = [parameter for net in self._nets for parameter in net.collect_params().values()]
+        arrays = [*[p.data() for p in parameters if p._array is not None], *self._arrays]
+        leaves = [array.tape_link for array in arrays if type(array.tape_link) is tape.Leaf]
+        for index in self.zeros[len(self.written)] if len(self.written) < len(self.zeros) else ():
+            if index < len(leaves) and leaves[index].req == "write":
+                leaves[index].receive(None)
+        before = [leaf.fresh for leaf in leaves]
+        for leaf in leaves:
+            leaf.fresh = False
+        try:
+            plain(*heads)
+        finally:
+            self.written.append([index for index, leaf in enumerate(leaves) if leaf.fresh])
+            for leaf, fresh in zip(leaves, before, strict=True):
+                leaf.fresh |= fresh
 
     # -- accidents ---------------------------------------------------------------------------------------------------
 
@@ -273,9 +307,9 @@ class Run:
             parameter.set_data(value)
 
     def forked(self, call: Callable[[], Any]) -> None:
-        """The same call in a forked process, where the run is hybridized. An error in it ends the part."""
+        """A call in a forked process, which leaves this one as it is. An error in it ends the part."""
         numbers = mx.random.get_state()
-        result = arrays_in(call()) if self.engine is None else _in_child(call)
+        result = _in_child(call)
         mx.random.set_state(numbers)
         self.see("forked", result)
 
@@ -373,7 +407,12 @@ def _interrupted(at: int) -> Iterator[None]:
 
 
 def run_text(
-    text: str, engine: str | None = None, late: str | None = None, name: str = "program", rows: int = 0
+    text: str,
+    engine: str | None = None,
+    late: str | None = None,
+    name: str = "program",
+    rows: int = 0,
+    zeros: Sequence[list[int]] = (),
 ) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
@@ -381,8 +420,13 @@ def run_text(
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, late, rows)
+    run = Run(engine, late, rows, zeros)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
-        space["program"](run)
+        plain = reverse.backward
+        try:
+            reverse.backward = calls.backward = partial(run.backward, plain)
+            space["program"](run)
+        finally:
+            reverse.backward = calls.backward = plain
     return run

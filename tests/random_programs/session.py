@@ -78,6 +78,8 @@ class _Session:
             return ""  # an archive holds no plain Block, and no graph of code that changes its arguments
         if re.search(r"run\.(exported|pinned)", template) and (self.plain or self.reopened):
             return ""
+        if "run.exported" in template and "is_training" in "".join(self.module.texts):
+            return ""  # a file holds the branch of one mode
         if "$child" in template and not self.children:
             return ""
         if "$inputs" in template and any(item.shape is None for item in self.inputs.values()):
