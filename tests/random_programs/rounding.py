@@ -2,7 +2,8 @@
 
 A kernel runs once more in the next wider dtype: an element that this gives too was not rounded and stays as it is, so
 that copies, comparisons, maxima, masks and whole numbers keep every relation between them. Each other element becomes
-what the kernel gives for inputs that are off by a few roundings, rounded otherwise itself.
+what the kernel gives for inputs that are off by a few roundings, rounded otherwise itself. What is computed in float32
+for a narrower dtype, and sums of gradients, are off by roundings too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import Unmappable
+from hybrid_lab.ndarray.backward import _Gradients
+from hybrid_lab.ndarray.invoke import EagerEntry
+from hybrid_lab.ndarray.tape import Output
 from hybrid_lab.ops.framework.contract import read_outputs
 from hybrid_lab.ops.framework.namespace import Namespace
 from hybrid_lab.ops.framework.operator import Operator
@@ -32,6 +36,9 @@ _WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
 #: Records that subtract a mean and divide by a deviation, by their files. Nothing that they give is a copy of an input,
 #: and no input counts anything. Where a row is all 1, only (x - mean) / deviation gives 0, not other formulas for it.
 _NORMALIZATIONS = {"norm", "group_norm"}
+
+#: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
+_CHOICES = {"relu", "broadcast_maximum", "broadcast_minimum"}
 
 _thread = threading.local()
 
@@ -63,7 +70,11 @@ class Rounding:
         other = moved * (1 + self.size * error * self.random.uniform(-1, 1, moved.shape))
         if self.snaps:
             other = np.where(np.abs(found) <= 2 * np.abs(moved - true), 0, other)
-        return np.where(rounded & (moved != true) & np.isfinite(found) & np.isfinite(moved), other, found)
+        other = np.where(rounded & (moved != true) & np.isfinite(found) & np.isfinite(moved), other, found)
+        if getattr(op, "plain", op).name in _CHOICES:
+            either = np.all(np.broadcast_arrays(found == 0, *[item == 0 for item in inputs]), axis=0)
+            other = np.where(either, self.random.choice([0.0, -0.0], found.shape), other)
+        return other
 
     def _lowered(self, op: Operator, inputs: Sequence[Any], place: int, error: float) -> Any:
         """What the operators give that a compound one stands for, each of them off by a few roundings: other formulas
@@ -82,12 +93,29 @@ class Rounding:
             return self.off(item, error, whole).astype(item.dtype)
         return item
 
-    def narrowed(self, values: Any, dtype: np.dtype) -> Any:
-        """Float32 results of a kernel that are about to be rounded to a narrower dtype, off by such roundings."""
-        if not isinstance(values, np.ndarray) or values.dtype == dtype or dtype.name not in _NARROW:
-            return values
-        exact = values == values.astype(dtype).astype(values.dtype)
-        return np.where(exact, values, self.off(values, _NARROW[dtype.name])).astype(values.dtype)
+    def narrowed(self, value: Any, dtype: np.dtype) -> Any:
+        """A float32 result as it is before it becomes a narrower number: off by a few roundings of that, unless it is
+        such a number, but for roundings of float32.
+        """
+        if not isinstance(value, np.ndarray) or value.dtype != np.float32 or dtype.name not in _NARROW:
+            return value
+        near = value.astype(dtype).astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            exact = np.abs(value - near) <= 8 * np.finfo(np.float32).eps * np.abs(value)
+        return np.where(exact | ~np.isfinite(value), value, self.off(value, _NARROW[dtype.name])).astype(np.float32)
+
+    def add(self, first: Any, second: Any, total: np.ndarray, parts: np.dtype | None) -> None:
+        """Move a sum of two gradients, in place: others add up the gradients of an array in another order. parts : the
+        dtype of an array of which this is the gradient of a wider copy. Where others copy it twice, the gradients of
+        the copies are rounded before they are added up.
+        """
+        wide = _WIDER.get(total.dtype.name, np.float32)
+        sums = first.astype(wide) + np.asarray(second, wide)
+        error = _NARROW.get(total.dtype.name) or float(np.finfo(total.dtype).eps)
+        moved = np.where(sums == total.astype(wide), total, self.off(sums, error))
+        if parts is not None:
+            moved = self.narrowed(first, parts) + self.narrowed(np.asarray(second), parts)
+        total[...] = np.where(np.isfinite(moved), moved, total).astype(total.dtype)
 
     def results(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """What a kernel returns, with other roundings."""
@@ -111,6 +139,15 @@ class Rounding:
                         found = other
             outputs.append(found)
         return outputs[0] if single else tuple(outputs)
+
+
+def _copied_from(link: Any) -> np.dtype | None:
+    """The dtype of the array that a wider copy was made from, if the link is one to such a copy."""
+    entry = link.node.entry if type(link) is Output else None
+    if not isinstance(entry, EagerEntry) or entry.op.name not in ("Cast", "_cast_like"):
+        return None
+    source = entry._values[0]  # a shape and a dtype: all that the gradient of a cast reads
+    return source[1] if isinstance(source, tuple) and source[1].name in _NARROW else None
 
 
 def _widened(item: Any) -> Any:
@@ -137,18 +174,26 @@ def other_rounding(seed: int) -> Iterator[None]:
 
         return numpy
 
-    def rounded(wide: InFloat32, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
-        return plain(wide, [rounding.narrowed(*pair) for pair in zip(outputs, wide.dtypes, strict=True)], out)
+    def rounded(self: InFloat32, outputs: Sequence[Any], out: Any = None) -> tuple[Any, ...]:
+        return plain_rounded(self, [rounding.narrowed(*pair) for pair in zip(outputs, self.dtypes, strict=True)], out)
 
-    plain = InFloat32.rounded
+    def arrive(self: _Gradients, link: Any, gradient: Any) -> None:
+        before = self.get(link)
+        first = before.copy() if isinstance(before, np.ndarray) else before
+        plain_arrive(self, link, gradient)
+        total = self.get(link)
+        if isinstance(first, np.ndarray) and isinstance(total, np.ndarray):
+            rounding.add(first, gradient, total, _copied_from(link))
+
+    plain_rounded, plain_arrive = InFloat32.rounded, _Gradients.arrive
     records = {record: vars(record)["numpy"] for record in _records(Operator) if callable(vars(record).get("numpy"))}
     try:
-        InFloat32.rounded = rounded  # type: ignore[method-assign]
+        InFloat32.rounded, _Gradients.arrive = rounded, arrive  # type: ignore[method-assign]
         for record, kernel in records.items():
             record.numpy = wrapped(kernel)  # type: ignore[method-assign]
         yield
     finally:
-        InFloat32.rounded = plain  # type: ignore[method-assign]
+        InFloat32.rounded, _Gradients.arrive = plain_rounded, plain_arrive  # type: ignore[method-assign]
         for record, kernel in records.items():
             record.numpy = kernel  # type: ignore[method-assign]
 

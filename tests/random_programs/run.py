@@ -47,7 +47,7 @@ def numbers(seed: int, shape: tuple[int, ...], kind: str) -> Any:
     if kind == "ties":
         values = random.choice([-1.0, 0.0, 0.5, 1.0], shape)
     if kind == "special":
-        odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, 0.0], shape)
+        odd = random.choice([0.0, np.inf, -np.inf, np.nan, 1e4, -0.0], shape)
         values = np.where(random.uniform(size=shape) < 0.2, odd, values)
     return values
 
