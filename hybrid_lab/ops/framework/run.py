@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ops.framework.contract import read_dtypes, read_gradients, read_outputs, read_shapes
-from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16, is_bfloat16
+from hybrid_lab.ops.framework.dtypes import BFLOAT16, is_bfloat16
 from hybrid_lab.ops.framework.memory import WORKSPACE
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.sizes import NeedsNumber, guards_of, shapes_key
@@ -119,14 +119,6 @@ def widen(array: np.ndarray) -> np.ndarray:
     if array.size > 1 and not any(array.strides):  # a stand-in without memory, of which only the shape is read
         return np.broadcast_to(np.zeros((), np.float32), array.shape)
     return array.astype(np.float32)
-
-
-def narrow(array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Rounded to bfloat16, to the nearest, ties to even; into `out`, if that is given."""
-    if out is None:
-        return np.asarray(array).astype(bfloat16())
-    np.copyto(out, array, casting="unsafe")
-    return out
 
 
 def infer(
