@@ -76,21 +76,6 @@ class UnknownNameError(HybridLabError, AttributeError):
             return "see Limits in the README for the missing parts of MXNet"
         return f"did you mean {', '.join(lower[name] for name in near)}?"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _unknown, (type(self), self.where, self.wanted, self.known, self.advice, self.location, self.block)
-
-
-def _unknown(
-    cls: type[UnknownNameError],
-    where: str,
-    wanted: str,
-    known: tuple[str, ...],
-    advice: str,
-    location: Location | None,
-    block: str | None,
-) -> UnknownNameError:
-    return cls(where, wanted, known, advice, location=location, block=block)
-
 
 class RecordError(HybridLabError):
     """An operator record that breaks the contract of records (docs/adding-an-operator.md): a mistake in the operator's

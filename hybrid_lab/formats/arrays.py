@@ -8,9 +8,10 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.formats.kinds import file_is_safetensors, is_safetensors
+from hybrid_lab.formats.kinds import is_safetensors
 from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
 from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
+from hybrid_lab.formats.source import Source
 
 SAFETENSORS = ".safetensors"
 """The ending of file names that are written as safetensors."""
@@ -21,14 +22,10 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
 
     Returns a dict of name -> array, or a list for a `.params` file without names. Raises ArchiveError.
     """
-    if isinstance(source, bytes):
-        if not is_safetensors(source):
-            return read_params(source)
-        tensors = SafetensorsFile(source)
-    else:
-        if not file_is_safetensors(fspath(source)):
-            return read_params(source)
-        tensors = SafetensorsFile.open(source)
+    data = Source(source) if isinstance(source, bytes) else Source.open(source)
+    if not is_safetensors(data):
+        return read_params(data)
+    tensors = SafetensorsFile(data)
     return {name: tensors[name] for name in tensors}
 
 

@@ -19,12 +19,6 @@ def other_kind(data: bytes | Source, wanted: str) -> str | None:
     return None if kind is None or kind == wanted else _READERS[kind]
 
 
-def kind_of_file(path: str, wanted: str) -> str | None:
-    """As `other_kind`, of a file."""
-    with open(path, "rb") as file:
-        return other_kind(file.read(_LOOKED_AT), wanted)
-
-
 _READERS = {
     ".hlab": "a zip file, as .hlab archives are; gluon.load(file) or mx.load_cached_graphs(net, file) reads those",
     ".params": "a .params file; net.load_parameters(file) or nd.load(file) reads it",
@@ -34,15 +28,9 @@ _READERS = {
 }
 
 
-def is_safetensors(data: bytes) -> bool:
-    """Whether bytes, or the first of them, are of a safetensors file; Trainer states do not count."""
+def is_safetensors(data: Source) -> bool:
+    """Whether the bytes are of a safetensors file; Trainer states do not count."""
     return _kind(data[:_LOOKED_AT]) == "safetensors"
-
-
-def file_is_safetensors(path: str) -> bool:
-    """The same of a file."""
-    with open(path, "rb") as file:
-        return is_safetensors(file.read(_LOOKED_AT))
 
 
 def _kind(head: bytes) -> str | None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from os import PathLike, fspath
+from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
@@ -80,14 +80,11 @@ class SafetensorsFile:
         self,
         data: bytes | Source,
         *,
-        path: str | PathLike[str] | None = None,
         member: str | None = None,
         digests: Mapping[str, str] | None = None,
     ) -> None:
-        self.path = None if path is None else fspath(path)
-        self.member = member
-        self.digests = digests
         self._source = data if isinstance(data, Source) else Source(data)
+        self.path, self.member, self.digests = self._source.path, member, digests
         self.header = self._read_header()
         self.infos, self.metadata = self._parse()
 
@@ -97,7 +94,7 @@ class SafetensorsFile:
         source = Source.open(path)
         if not len(source):
             raise ArchiveError("not a safetensors file: it is empty", path=path)
-        return cls(source, path=path)
+        return cls(source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.infos)

@@ -24,11 +24,11 @@ _WORTH_A_CALL = 1 << 16
 class _File:
     """An open file, or bytes in memory, of which several threads may read."""
 
-    def __init__(self, stream: BinaryIO, path: str | None = None) -> None:
+    def __init__(self, stream: BinaryIO, path: str | None) -> None:
         self.path, self._stream = path, stream
         weakref.finalize(self, stream.close)
         self._lock = threading.Lock()
-        self._direct = path is not None and hasattr(os, "preadv")
+        self._direct = isinstance(stream, io.BufferedReader) and hasattr(os, "preadv")
         self.size = stream.seek(0, os.SEEK_END)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
@@ -52,20 +52,18 @@ class _File:
 class Source:
     """A file, bytes in memory, or a part of them: `len(source)` bytes, of which slices are read when asked for.
 
+    path : the name of the file, None where there is none; bytes in memory may have the name of their file
     Reading raises ArchiveError where the file is shorter than it was when it was opened, and OSError.
     """
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._file = _File(io.BytesIO(data))
-        self._start, self._size = 0, self._file.size
+    def __init__(self, data: bytes | bytearray | memoryview | io.BufferedReader, path: str | None = None) -> None:
+        self._file = _File(data if isinstance(data, io.BufferedReader) else io.BytesIO(data), path)
+        self.path, self._start, self._size = path, 0, self._file.size
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Source:
         """The file at `path`, open for as long as a Source of it lives. Raises OSError."""
-        source = cls(b"")
-        source._file = _File(open(path, "rb"), fspath(path))  # noqa: SIM115 - closed with this object
-        source._size = source._file.size
-        return source
+        return cls(open(path, "rb"), fspath(path))  # noqa: SIM115 - closed with this object
 
     def part(self, start: int, stop: int) -> Source:
         """The bytes from `start` to `stop`."""

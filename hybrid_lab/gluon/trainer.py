@@ -361,15 +361,16 @@ class Trainer:
         Raises ArchiveError for a damaged file, LoadMismatchError for one of another model or optimizer; nothing
         changes then.
         """
-        from hybrid_lab.formats.kinds import kind_of_file
+        from hybrid_lab.formats.kinds import other_kind
         from hybrid_lab.formats.safetensors import SafetensorsFile
+        from hybrid_lab.formats.source import Source
 
         path = fspath(fname)
         try:
             file = SafetensorsFile.open(path)
             arrays = {name: file[name] for name in file}
         except ArchiveError as error:
-            other = kind_of_file(path, "states")
+            other = other_kind(Source.open(path), "states")
             if other is not None:
                 raise ArchiveError(f"not a file of Trainer states but {other}", path=path) from None
             raise ArchiveError(f"not a readable file of Trainer states: {error.reason}", path=path) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -231,10 +230,6 @@ def inputs_from(sources: Iterable[tuple[str, int]], **arrays: Sequence[object]) 
     return [arrays[kind][index] for kind, index in sources]
 
 
-#: Calls, and seconds, until engines that compete for a call have settled who runs it.
-_SETTLED = 8, 1.5
-
-
 def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     """Compile a call as hybridize() does. Raises HybridizeError where the code cannot become a graph.
 
@@ -242,13 +237,8 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     """
     block = call.block
     cache = access.graphs(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
-    started = time.perf_counter()
-    with unchanged(block):
-        for _ in range(_SETTLED[0]):
-            with tape.Mode(recording, training):
-                cache(call.arguments(call.tracked() if recording else call.leaves))
-            if time.perf_counter() - started > _SETTLED[1]:
-                break
+    with unchanged(block), tape.Mode(recording, training):
+        cache(call.arguments(call.tracked() if recording else call.leaves))
     (program,) = cache.programs.values()
     context = call.leaves[0].context if call.leaves else None
     parameters = [parameter.data(context) for parameter in program.neutral.parameters]

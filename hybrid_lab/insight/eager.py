@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.diagnostics.location import Location, capture
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -86,22 +86,13 @@ class _Listener:
                 op.name,
                 dict(getattr(op, "written", {})),
                 self._scopes[-1][1] if self._scopes else "",
-                _place(frame),
+                capture(),
                 tuple(item for item in inputs if isinstance(item, (int, float))),
                 tuple(item.asnumpy().copy() for item in results),
             )
         )
 
 
-def _place(frame: FrameType) -> Location | None:
-    """The nearest frame outside this package."""
-    place: FrameType | None = frame
-    while place is not None and place.f_code.co_filename.startswith(_PACKAGE):
-        place = place.f_back
-    return None if place is None else Location(place.f_code, place.f_lasti)
-
-
-_PACKAGE = __file__.rpartition("insight")[0]
 _OPERATORS = frozenset(
     item.__code__ for item in (getattr(invoking, name, None) for name in ("invoke", "invoke_pair")) if item is not None
 )

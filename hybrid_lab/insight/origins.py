@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -98,7 +98,8 @@ def first_changed(compiled: Compiled, heads: Sequence[object] | None) -> tuple[N
                 if not nearness(new, old, tolerance(old.dtype, True)).agrees
             ]
             if wrong:
-                node = _first_other(values, current, wrong) or wrong[0].node
+                operators = [node for node in reachable(wrong) if node.inputs]
+                node = _first_other(operators, current, values) or wrong[0].node
                 return node, f"the pass {stage.name} changes the numbers here"
         expected, values = results, current
     return None
@@ -128,12 +129,7 @@ def _missing(
     pairs = zip((values[value] for value in graph.outputs), results, strict=False)
     if all(nearness(new, old, tolerance(old.dtype, True)).agrees for old, new in pairs):
         return None
-    known = _Known(compiled_values)
-    for node in graph.operators:
-        there = all(value.is_input or known.has(value, values[value]) for value in node.values_in)
-        if there and not known.has(node.outputs[0], values[node.outputs[0]]):
-            return node
-    return graph.outputs[0].node
+    return _first_other(graph.operators, values, compiled_values) or graph.outputs[0].node
 
 
 class _Known:
@@ -151,12 +147,12 @@ class _Known:
         return any(nearness(array, option, tolerance(value.dtype, True)).agrees for option in options)
 
 
-def _first_other(old: Values, new: Values, wrong: Sequence[Value]) -> Node | None:
-    """The first node before a wrong result whose inputs, but not its output, existed before the pass."""
-    known = _Known(old)
-    for node in reachable(wrong):
-        inputs = all(value.is_input or known.has(value, new[value]) for value in node.values_in)
-        if node.inputs and inputs and not known.has(node.outputs[0], new[node.outputs[0]]):
+def _first_other(nodes: Iterable[Node], values: Values, known_values: Values) -> Node | None:
+    """The first of some nodes of which the inputs, but not the output, are among the known values."""
+    known = _Known(known_values)
+    for node in nodes:
+        inputs = all(value.is_input or known.has(value, values[value]) for value in node.values_in)
+        if inputs and not known.has(node.outputs[0], values[node.outputs[0]]):
             return node
     return None
 

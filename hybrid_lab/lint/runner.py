@@ -205,15 +205,13 @@ def _silenced(findings: list[Finding], sources: dict[str, Source]) -> list[Findi
 
 
 def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Found:
-    severity = mark.severity or record.severity
-    if mark.severity is None and record.softer_in_forward and style == "forward":
+    severity = mark.severity
+    if severity is None and record.softer_in_forward and style == "forward":
         severity = Severity.WARNING
     message = record.message_for(mark.tensor, **mark.facts) if mark.message is None else mark.message
     rewrite = record.rewrite_for(mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
-    finding = Finding(
-        record.code, record.name, severity, message, source.file, *source.span(mark.node),
-        tensor=mark.tensor, fix=mark.fix, rewrite=rewrite.strip(), cell=source.cell,
-    )  # fmt: skip
+    details = {"tensor": mark.tensor, "fix": mark.fix, "rewrite": rewrite.strip()}
+    finding = source.finding(record, message, mark.node, severity, **details)
     return _Found(finding, bool(mark.portability or record.portability), source)
 
 
@@ -225,10 +223,7 @@ def _syntax_finding(source: Source) -> Finding:
     text = source.lines[line - 1]
     col = min(max((error.offset or 1) - 1, 0), len(text))
     problem = record.message_for(problem=error.msg or None)
-    return Finding(
-        record.code, record.name, record.severity, problem, source.file,
-        line, col, line, max(len(text), col), cell=source.cell,
-    )  # fmt: skip
+    return source.finding(record, problem, (line, col, line, max(len(text), col)))
 
 
 def _no_source(cls: type, path: str | None) -> Finding:

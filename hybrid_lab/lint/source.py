@@ -12,7 +12,8 @@ from functools import cached_property
 from io import StringIO
 from typing import Any
 
-from ..diagnostics.finding import Edit
+from ..diagnostics.finding import Edit, Finding, Severity
+from ..diagnostics.rules import Rule
 
 _MAGIC = re.compile(r"^(?P<indent>\s*)(?P<line>[%!?].*|[\w.]+\?{1,2}\s*|(?P<target>[\w\s,.\[\]]+=\s*)[%!].*)$")
 _PYTHON_CELL_MAGICS = {
@@ -92,6 +93,19 @@ class Source:
         """The edit that puts `text` at a position as `ast` counts it."""
         col = self.characters(line, byte)
         return Edit(line, col, line, col, text)
+
+    def finding(
+        self,
+        rule: Rule,
+        message: str,
+        place: ast.AST | tuple[int, int, int, int],
+        severity: Severity | None = None,
+        **details: Any,
+    ) -> Finding:
+        """A finding in this source. severity: None for the rule's; details: other fields of Finding"""
+        span = self.span(place) if isinstance(place, ast.AST) else place
+        level = severity or rule.severity
+        return Finding(rule.code, rule.name, level, message, self.file, *span, cell=self.cell, **details)
 
     def comments(self) -> Iterator[tuple[int, int, str]]:
         """(line, column, text) of every comment, positions as in `lines`; none if the source cannot be read."""

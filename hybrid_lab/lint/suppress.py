@@ -86,20 +86,6 @@ def stale(source: Source, comments: list[Suppression]) -> list[Finding]:
             edit = Edit(line, start, line, comment.end_col, "")
         message = record.message_for(codes=codes) if codes else "`# hl: ignore` silences nothing on this line."
         fix = Fix("delete what silences nothing", (edit,), safe=True)
-        findings.append(
-            Finding(
-                record.code,
-                record.name,
-                record.severity,
-                message,
-                source.file,
-                line,
-                comment.col,
-                line,
-                comment.end_col,
-                fix=fix,
-                rewrite=record.rewrite,
-                cell=source.cell,
-            )  # fmt: skip
-        )
+        place = (line, comment.col, line, comment.end_col)
+        findings.append(source.finding(record, message, place, fix=fix, rewrite=record.rewrite))
     return findings

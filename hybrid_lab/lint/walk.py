@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
 
@@ -22,36 +21,26 @@ from .source import Source
 from .values import OTHER, Kind, Value
 
 
-@dataclass(frozen=True)
 class Mark:
     """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
 
     facts: what the rule's message and rewrite are filled in with
     """
 
-    node: ast.AST
-    tensor: str | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
-    fix: Fix | None = None
-    severity: Severity | None = None
-    portability: bool | None = None
-    message: str | None = None
-    rewrite: str | None = None
-
-
-def mark(
-    node: ast.AST,
-    tensor: str | None = None,
-    *,
-    fix: Fix | None = None,
-    severity: Severity | None = None,
-    portability: bool | None = None,
-    message: str | None = None,
-    rewrite: str | None = None,
-    **facts: object,
-) -> Mark:
-    """A Mark with its facts as keywords."""
-    return Mark(node, tensor, facts, fix, severity, portability, message, rewrite)
+    def __init__(
+        self,
+        node: ast.AST,
+        tensor: str | None = None,
+        *,
+        fix: Fix | None = None,
+        severity: Severity | None = None,
+        portability: bool | None = None,
+        message: str | None = None,
+        rewrite: str | None = None,
+        **facts: object,
+    ) -> None:
+        self.node, self.tensor, self.fix, self.severity = node, tensor, fix, severity
+        self.portability, self.message, self.rewrite, self.facts = portability, message, rewrite, facts
 
 
 Check = Callable[[Any, "Walk"], Iterator[Mark]]

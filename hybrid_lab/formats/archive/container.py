@@ -13,7 +13,7 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -117,9 +117,9 @@ class Container:
     them by `verify`. manifest : the parsed manifest, with fields unknown to this version left as they are.
     """
 
-    def __init__(self, data: bytes | Source, path: str | PathLike[str] | None = None) -> None:
-        self.path = None if path is None else fspath(path)
+    def __init__(self, data: bytes | Source) -> None:
         self._source = data if isinstance(data, Source) else Source(data)
+        self.path = self._source.path
         try:
             entries, comment = read_layout(self._source, _COMMENT_SIZE)
         except ArchiveError as error:
@@ -137,7 +137,7 @@ class Container:
         source = Source.open(path)
         if not len(source):
             raise ArchiveError("damaged archive: the file is empty", path=path)
-        return cls(source, path)
+        return cls(source)
 
     @property
     def names(self) -> list[str]:
@@ -159,7 +159,7 @@ class Container:
         """A member's contents, checked against its digest and CRC. Raises ArchiveError if it is missing or damaged."""
         content = self._part(name)[:]
         if self.holds_tensors(name):
-            deque(map(self.tensors(name, Source(content)).read, self._records[name]["tensors"]), maxlen=0)
+            deque(map(self.tensors(name, Source(content, self.path)).read, self._records[name]["tensors"]), maxlen=0)
         elif hashlib.sha256(content).hexdigest() != self._records[name]["sha256"]:
             raise self.error("damaged archive: the contents do not match their digest", name)
         self._check_crc(name, zlib.crc32(content))
@@ -178,7 +178,7 @@ class Container:
         digests = self._records[name].get("tensors")
         if not isinstance(digests, dict):
             raise self.error("damaged archive: the manifest lists no tensors for it", name)
-        file = SafetensorsFile(content, path=self.path, member=name, digests=digests)
+        file = SafetensorsFile(content, member=name, digests=digests)
         if hashlib.sha256(file.header).hexdigest() != self._records[name].get("header"):
             raise self.error("damaged archive: the tensors' header does not match its digest", name)
         if file.infos.keys() != digests.keys():
@@ -200,7 +200,7 @@ class Container:
     def _all_tensors(self, name: str) -> Iterator[tuple[str, np.ndarray]]:
         content = self._part(name)
         if len(content) < WORTH_THREADS:
-            content = Source(content[:])  # one read instead of one for each tensor
+            content = Source(content[:], self.path)  # one read instead of one for each tensor
         file = self.tensors(name, content)
         crc = zlib.crc32(file.header)
         sizes = [info.stop - info.start for info in file.infos.values()]

@@ -42,15 +42,15 @@ Arrays = dict[str, np.ndarray | None] | list[np.ndarray | None]
 class _Cursor:
     """A position in the file; every read is checked against what is left."""
 
-    def __init__(self, data: Source, path: str | None) -> None:
+    def __init__(self, data: Source) -> None:
         self.data = data
-        self.path = path
         self.offset = 0
         self.item: str | None = None
 
     def error(self, message: str, offset: int | None = None) -> ArchiveError:
         at = self.offset if offset is None else offset
-        return ArchiveError(f"not a readable .params file: {message} at offset {at}", path=self.path, member=self.item)
+        text = f"not a readable .params file: {message} at offset {at}"
+        return ArchiveError(text, path=self.data.path, member=self.item)
 
     @property
     def left(self) -> int:
@@ -205,11 +205,13 @@ def _csr_problem(shape: tuple[int, ...], values: np.ndarray, pointers: np.ndarra
     return None
 
 
-def _parse(data: Source, path: str | None, dense_limit: int | None) -> Arrays:
-    cursor = _Cursor(data, path)
+def _parse(data: Source, dense_limit: int | None) -> Arrays:
+    cursor = _Cursor(data)
+    if data.path is not None and not len(data):
+        raise ArchiveError("not a readable .params file: it is empty", path=data.path)
     other = other_kind(data, ".params")
     if other is not None:
-        raise ArchiveError(f"not a .params file but {other}", path=path)
+        raise ArchiveError(f"not a .params file but {other}", path=data.path)
     if cursor.u64("the file's magic number") != LIST_MAGIC:
         raise cursor.error("it does not start with 0x112", 0)
     if cursor.u64("the reserved field") != 0:
@@ -255,7 +257,7 @@ def _read_names(cursor: _Cursor, count: int) -> list[str] | None:
 
 
 def read_params(
-    source: str | PathLike[str] | bytes | bytearray | memoryview, *, dense_limit: int | None = None
+    source: str | PathLike[str] | bytes | bytearray | memoryview | Source, *, dense_limit: int | None = None
 ) -> Arrays:
     """The arrays of a `.params` file (a path) or of its bytes.
 
@@ -264,12 +266,11 @@ def read_params(
     row_sparse and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the
     file). Raises ArchiveError naming the file, the array and the offset.
     """
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return _parse(Source(source), None, dense_limit)
-    path, data = fspath(source), Source.open(source)
-    if not len(data):
-        raise ArchiveError("not a readable .params file: it is empty", path=path)
-    return _parse(data, path, dense_limit)
+    if isinstance(source, (str, PathLike)):
+        source = Source.open(source)
+    elif not isinstance(source, Source):
+        source = Source(source)
+    return _parse(source, dense_limit)
 
 
 def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bool) -> Iterator[bytes | memoryview]:

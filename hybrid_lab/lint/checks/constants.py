@@ -9,7 +9,7 @@ from ...diagnostics.rules.numpy_calls import ELEMENTWISE, operator_for
 from ..classes import FunctionNode, is_stub, positional_arguments
 from ..functions import input_in
 from ..values import Kind, Value
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 _NOT_OPERATORS = {
     "NDArray", "Symbol", "load", "save", "waitall", "Variable", "var", "Group", "load_json", "fromjson", "from_numpy",
@@ -28,9 +28,9 @@ def array_constant(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         return
     name = walk.dotted(node.func) or ""
     if name in ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray", "mx.np.array"):
-        yield mark(node, call=walk.text(node.func))
+        yield Mark(node, call=walk.text(node.func))
     elif walk.value(node.func).kind is Kind.OPERATORS and walk.value(node.func).ref == "array":
-        yield mark(
+        yield Mark(
             node,
             severity=Severity.NOTE,
             portability=True,
@@ -60,7 +60,7 @@ def fixed_namespace(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         text = f"{walk.operators}.{operator}"
         fix = Fix("the namespace of the mode that runs", (walk.replace(node.func, text),), safe=same)
     call = one_line(node.func, walk.text(node.func))
-    yield mark(node, fix=fix, rewrite=rewrite, call=call, operator=operator)
+    yield Mark(node, fix=fix, rewrite=rewrite, call=call, operator=operator)
 
 
 @check("HL164")
@@ -74,14 +74,14 @@ def captured_array(node: ast.Call | ast.Name | ast.Attribute, walk: Walk) -> Ite
         owner = walk.value(function.value)
         if owner.kind is Kind.PARAMETER or _unknown_parameter(function.value, owner, node, walk):
             # In a trace `data()` is the variable that stands for the parameter; MXNet hands out the array.
-            yield mark(node, expression=walk.text(node), portability=function.attr == "data")
+            yield Mark(node, expression=walk.text(node), portability=function.attr == "data")
     elif isinstance(node.ctx, ast.Load) and walk.value(node).kind is Kind.ARRAY:
         parent = walk.parent(node)
         if isinstance(parent, ast.Attribute) and parent.attr in _KNOWN_OF_ARRAYS:
             return
         if isinstance(node, ast.Name) and _local(node, walk):
             return  # reported where it was made
-        yield mark(node, expression=walk.text(node))
+        yield Mark(node, expression=walk.text(node))
 
 
 def _unknown_parameter(node: ast.expr, owner: Value, call: ast.Call, walk: Walk) -> bool:
@@ -112,7 +112,7 @@ def missing_parameter(node: ast.ClassDef, walk: Walk) -> Iterator[Mark]:
         place = walk.block.attributes[parameter].node if here else node
         fix = _add_argument(method.node, parameter, walk) if here else None
         signature = ", ".join(argument.arg for argument in positional)
-        yield mark(place, fix=fix, parameter=parameter, signature=signature)
+        yield Mark(place, fix=fix, parameter=parameter, signature=signature)
 
 
 def _add_argument(method: FunctionNode, parameter: str, walk: Walk) -> Fix | None:
@@ -144,11 +144,11 @@ def constant_shape(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         return
     shape = tuple(n.value for n in numbers if isinstance(n, ast.Constant))
     if any(number != 1 for number in shape):
-        yield mark(node, walk.tensor_name(data), shape=shape)
+        yield Mark(node, walk.tensor_name(data), shape=shape)
 
 
 @check("HL196")
 def output_without_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
     with_tensors = [(place, value) for place, value, _ in walk.frame.returns if value.has_tensor]
     if with_tensors and not any(input_in(value) for _, value in with_tensors):
-        yield mark(with_tensors[0][0])
+        yield Mark(with_tensors[0][0])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ...diagnostics.expression import one_line
 from ...diagnostics.finding import Severity
 from ..values import Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 _ITERATING = {
     "list", "tuple", "set", "frozenset", "sorted", "reversed", "enumerate", "zip", "iter", "sum", "any", "all", "map",
@@ -67,13 +67,13 @@ def tensor_condition(
         if walk.value(condition).is_one_tensor or construct in ("any", "all"):
             tensor = walk.root_name(condition) or walk.tensor_name(condition)
             text = one_line(condition, walk.text(condition))
-            yield mark(condition, tensor, construct=construct, condition=text)
+            yield Mark(condition, tensor, construct=construct, condition=text)
 
 
 @check("HL122")
 def tensor_while(node: ast.While, walk: Walk) -> Iterator[Mark]:
     if walk.value(node.test).is_one_tensor:
-        yield mark(node.test, walk.root_name(node.test) or walk.tensor_name(node.test))
+        yield Mark(node.test, walk.root_name(node.test) or walk.tensor_name(node.test))
 
 
 @check("HL123")
@@ -92,7 +92,7 @@ def tensor_iteration(
         walked = [node.iter]
     for iterable in walked:
         if walk.value(iterable).is_one_tensor and not isinstance(iterable, ast.Starred):
-            yield mark(iterable, walk.tensor_name(iterable))
+            yield Mark(iterable, walk.tensor_name(iterable))
 
 
 @check("HL126")
@@ -104,5 +104,5 @@ def tensor_range(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         if value.kind in (Kind.HOST, Kind.LENGTH) or value.is_one_tensor:
             guarded = value.kind is Kind.LENGTH and walk.style == "forward"
             severity = Severity.WARNING if guarded else None
-            yield mark(node, value.name or walk.root_name(bound), severity=severity)
+            yield Mark(node, value.name or walk.root_name(bound), severity=severity)
             return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ..classes import passed
 from ..values import Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 _CLOCKS = {
     "time.time", "time.perf_counter", "time.monotonic", "time.time_ns", "time.process_time", "time.perf_counter_ns",
@@ -24,13 +24,13 @@ _HARMLESS = {"?.display", "?.get_ipython"}
 def python_random(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     name = walk.dotted(node.func) or ""
     if name.startswith(("random.", "numpy.random.", "secrets.", "uuid.")) or name in _CLOCKS:
-        yield mark(node, call=f"{walk.text(node.func)}()")
+        yield Mark(node, call=f"{walk.text(node.func)}()")
 
 
 @check("HL174")
 def mode_read(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if walk.dotted(node.func) in ("mx.autograd.is_training", "mx.autograd.is_recording"):
-        yield mark(node, call=f"{walk.text(node.func)}()")
+        yield Mark(node, call=f"{walk.text(node.func)}()")
 
 
 @check("HL175")
@@ -38,14 +38,14 @@ def autograd_scope(node: ast.With, walk: Walk) -> Iterator[Mark]:
     for item in node.items:
         call = item.context_expr
         if isinstance(call, ast.Call) and walk.dotted(call.func) in _SCOPES:
-            yield mark(call, call=f"{walk.text(call.func)}()")
+            yield Mark(call, call=f"{walk.text(call.func)}()")
 
 
 @check("HL176")
 def mode_dispatch(node: ast.Call | ast.Compare, walk: Walk) -> Iterator[Mark]:
     value = walk.value(node)
     if value.kind is Kind.MODE and value.ref == "sort":
-        yield mark(node, construct=" ".join(walk.text(node).split()))
+        yield Mark(node, construct=" ".join(walk.text(node).split()))
 
 
 @check("HL177")
@@ -55,7 +55,7 @@ def try_operators(node: ast.Try, walk: Walk) -> Iterator[Mark]:
     for inner in (inner for statement in node.body for inner in ast.walk(statement)):
         of_tensors = isinstance(inner, ast.Call | ast.BinOp | ast.Attribute) and walk.value(inner).has_tensor
         if of_tensors or (isinstance(inner, ast.Attribute) and walk.value(inner).kind in (Kind.SHAPE, Kind.HOST)):
-            yield mark(node.handlers[0])
+            yield Mark(node.handlers[0])
             return
 
 
@@ -63,11 +63,11 @@ def try_operators(node: ast.Try, walk: Walk) -> Iterator[Mark]:
 def generator(node: ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef, walk: Walk) -> Iterator[Mark]:
     if isinstance(node, ast.AsyncFunctionDef):
         if node is walk.function():
-            yield mark(node, construct="async")
+            yield Mark(node, construct="async")
         return
     function = walk.function()
     if getattr(function, "name", None) in ("hybrid_forward", "forward"):
-        yield mark(node, construct="await" if isinstance(node, ast.Await) else "yield")
+        yield Mark(node, construct="await" if isinstance(node, ast.Await) else "yield")
 
 
 @check("HL199")
@@ -78,4 +78,4 @@ def unknown_function(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if name.rpartition(".")[2][:1].isupper():
         return  # a class: it keeps the tensors, or is a Block of its own (HL183)
     if (guilty := walk.first_tensor(passed(node))) is not None:
-        yield mark(node, walk.root_name(guilty), call=walk.text(node.func))
+        yield Mark(node, walk.root_name(guilty), call=walk.text(node.func))

@@ -8,7 +8,7 @@ from ...diagnostics.finding import Fix
 from ...diagnostics.rules.numpy_calls import ELEMENTWISE, JOINING, instead_of, operator_for
 from ..classes import passed
 from ..values import Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 from .reads import attribute_read
 
 _READS = ("asnumpy", "asscalar", "item", "tolist", "numpy", "__array__")
@@ -40,13 +40,13 @@ def only_statement(node: ast.stmt, walk: Walk) -> bool:
 @check("HL111")
 def host_read(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if (owner := method_call(node, _READS, walk)) is not None:
-        yield mark(node, walk.tensor_name(owner), call=node.func.attr)  # type: ignore[attr-defined]
+        yield Mark(node, walk.tensor_name(owner), call=node.func.attr)  # type: ignore[attr-defined]
 
 
 @check("HL112")
 def host_sync(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if walk.dotted(node.func) == "mx.nd.waitall":
-        yield mark(node, None, message="`nd.waitall()` has no meaning inside a graph.", call="waitall")
+        yield Mark(node, None, message="`nd.waitall()` has no meaning inside a graph.", call="waitall")
     elif (owner := method_call(node, _MOVES, walk)) is not None:
         name = node.func.attr  # type: ignore[attr-defined]
         statement = walk.parent(node)
@@ -54,14 +54,14 @@ def host_sync(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         if isinstance(statement, ast.Expr) and name.startswith("wait_to_"):
             edit = walk.replace(statement, "pass" if only_statement(statement, walk) else "")
             fix = Fix("delete the call", (edit,), safe=True)
-        yield mark(node, walk.tensor_name(owner), fix=fix, call=name)
+        yield Mark(node, walk.tensor_name(owner), fix=fix, call=name)
 
 
 @check("HL113")
 def copy_call(node: ast.Call | ast.Attribute, walk: Walk) -> Iterator[Mark]:
     if isinstance(node, ast.Attribute):
         if (owner := attribute_read(node, ("grad",), walk)) is not None:
-            yield mark(node, walk.tensor_name(owner), call="grad")
+            yield Mark(node, walk.tensor_name(owner), call="grad")
         return
     if (owner := method_call(node, _COPIES, walk)) is None:
         return
@@ -71,14 +71,14 @@ def copy_call(node: ast.Call | ast.Attribute, walk: Walk) -> Iterator[Mark]:
         operator = "identity" if name == "copy" else "BlockGrad"
         text = f"{walk.operators}.{operator}({walk.text(owner)})"
         fix = Fix("the operator", (walk.replace(node, text),), safe=True)
-    yield mark(node, walk.tensor_name(owner), fix=fix, call=name)
+    yield Mark(node, walk.tensor_name(owner), fix=fix, call=name)
 
 
 @check("HL124")
 def tensor_length(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if walk.dotted(node.func) == "builtins.len" and len(node.args) == 1:
         if walk.value(node.args[0]).is_one_tensor:
-            yield mark(node, walk.tensor_name(node.args[0]))
+            yield Mark(node, walk.tensor_name(node.args[0]))
 
 
 @check("HL125")
@@ -100,7 +100,7 @@ def python_number(node: ast.Call, walk: Walk) -> Iterator[Mark]:
             if function == "sorted" and len(node.args) == 1 and not node.keywords and value.is_tensor:
                 return  # iterating is the first thing that fails: HL123
             fix = _operator_fix(node, function, walk)
-            yield mark(node, walk.tensor_name(argument), fix=fix, call=name.removeprefix("builtins."))
+            yield Mark(node, walk.tensor_name(argument), fix=fix, call=name.removeprefix("builtins."))
             return
 
 
@@ -134,7 +134,7 @@ def numpy_on_tensor(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     elif walk.operators and operator and not node.keywords:
         exact = function in ELEMENTWISE and len(node.args) == 1
         fix = Fix("the operator", (walk.replace(node.func, f"{walk.operators}.{operator}"),), safe=exact)
-    yield mark(node, tensor, fix=fix, rewrite=rewrite, call=walk.text(node.func))
+    yield Mark(node, tensor, fix=fix, rewrite=rewrite, call=walk.text(node.func))
 
 
 @check("HL171")
@@ -153,7 +153,7 @@ def print_tensor(node: ast.Call | ast.JoinedStr | ast.BinOp, walk: Walk) -> Iter
     else:
         return
     if (guilty := walk.first_tensor(shown)) is not None:
-        yield mark(node, walk.root_name(guilty) or walk.tensor_name(guilty), call=call)
+        yield Mark(node, walk.root_name(guilty) or walk.tensor_name(guilty), call=call)
 
 
 def _shown_by(node: ast.Call, walk: Walk) -> str | None:

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 
 def tensor_in_index(index: ast.expr, walk: Walk) -> ast.expr | None:
@@ -21,7 +21,7 @@ def tensor_in_index(index: ast.expr, walk: Walk) -> ast.expr | None:
 def integer_index(node: ast.Subscript, walk: Walk) -> Iterator[Mark]:
     if isinstance(node.ctx, ast.Load) and walk.value(node.value).is_one_tensor:
         if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
-            yield mark(node, walk.tensor_name(node.value))
+            yield Mark(node, walk.tensor_name(node.value))
 
 
 @check("HL132")
@@ -31,7 +31,7 @@ def slice_index(node: ast.Subscript, walk: Walk) -> Iterator[Mark]:
     if isinstance(node.slice, ast.Constant) and node.slice.value == 0:
         return
     if tensor_in_index(node.slice, walk) is None:
-        yield mark(node, walk.tensor_name(node.value))
+        yield Mark(node, walk.tensor_name(node.value))
 
 
 @check("HL133")
@@ -39,4 +39,4 @@ def tensor_index(node: ast.Subscript, walk: Walk) -> Iterator[Mark]:
     if not isinstance(node.ctx, ast.Load) or not walk.value(node.value).is_tensor:
         return
     if (index := tensor_in_index(node.slice, walk)) is not None:
-        yield mark(node, walk.tensor_name(node.value), index=walk.text(index))
+        yield Mark(node, walk.tensor_name(node.value), index=walk.text(index))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ...diagnostics.expression import right_side
 from ...diagnostics.finding import Fix, Severity
 from ..values import Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 #: Arrays change in place by these; `x @= y` and the like bind a new array to the name, in both modes.
 _IN_PLACE: dict[type, str] = {
@@ -64,9 +64,8 @@ def item_assignment(node: ast.Subscript | ast.AugAssign, walk: Walk) -> Iterator
     value = walk.value(target.value)
     whole = isinstance(target.slice, ast.Slice | ast.Tuple)  # a list cannot be indexed so
     if value.is_one_tensor or (value.is_tensor and whole and isinstance(target.slice, ast.Tuple)):
-        deleted = isinstance(target.ctx, ast.Del)
-        facts = {"change": "deleted", "construct": "del"} if deleted else {}
-        yield Mark(target, walk.tensor_name(target.value), facts)
+        change, construct = ("deleted", "del") if isinstance(target.ctx, ast.Del) else (None, None)
+        yield Mark(target, walk.tensor_name(target.value), change=change, construct=construct)
 
 
 @check("HL142")
@@ -83,7 +82,7 @@ def augmented_assignment(node: ast.AugAssign, walk: Walk) -> Iterator[Mark]:
         edit = walk.replace(node, f"{target} = {target} {symbol} {right}")
         safe = value.fresh and not _has_other_name(node.target.id, walk)
         fix = Fix("a new tensor instead of a changed one", (edit,), safe=safe)
-    yield mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol, right=right)
+    yield Mark(node, target, fix=fix, operator=f"{symbol}=", binary=symbol, right=right)
 
 
 @check("HL173")
@@ -117,22 +116,22 @@ def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
 
 def _mark(node: ast.AST, target: str, tensor: bool, walk: Walk) -> Mark:
     if tensor:
-        return mark(node, target=target)
-    return mark(node, severity=Severity.WARNING, target=target, outcome="keeps the value of that one call")
+        return Mark(node, target=target)
+    return Mark(node, severity=Severity.WARNING, target=target, outcome="keeps the value of that one call")
 
 
 @check("HL178")
 def hidden_input(node: ast.Global | ast.Subscript | ast.Call | ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
     if isinstance(node, ast.Global):
-        yield mark(node, construct=f"global {', '.join(node.names)}", happens="is assigned")
+        yield Mark(node, construct=f"global {', '.join(node.names)}", happens="is assigned")
     elif isinstance(node, ast.Subscript):
         if walk.dotted(node.value) == "os.environ":
-            yield mark(node, construct=walk.text(node))
+            yield Mark(node, construct=walk.text(node))
     elif isinstance(node, ast.Call):
         if walk.dotted(node.func) in ("os.getenv", "os.environ.get"):
-            yield mark(node, construct=walk.text(node))
+            yield Mark(node, construct=walk.text(node))
     else:
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if isinstance(default, ast.List | ast.Dict | ast.Set):
                 construct = f"mutable default {walk.text(default)}"
-                yield mark(default, construct=construct, happens="is seen")
+                yield Mark(default, construct=construct, happens="is seen")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ..classes import is_stub, positional_arguments
 from ..values import NONE, Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 _ARITHMETIC: dict[type, tuple[str, str]] = {
     ast.Add: ("+", "broadcast_add"), ast.Sub: ("-", "broadcast_sub"), ast.Mult: ("*", "broadcast_mul"),
@@ -41,7 +41,7 @@ def broadcasting_arithmetic(node: ast.BinOp, walk: Walk) -> Iterator[Mark]:
     if (operator := _ARITHMETIC.get(type(node.op))) is not None and may_broadcast(node.left, node.right, walk):
         symbol, broadcast = operator
         left, right = walk.text(node.left), walk.text(node.right)
-        yield mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
+        yield Mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
 
 
 @check("HL152")
@@ -51,7 +51,7 @@ def broadcasting_comparison(node: ast.Compare, walk: Walk) -> Iterator[Mark]:
     if may_broadcast(node.left, node.comparators[0], walk):
         symbol, broadcast = operator
         left, right = walk.text(node.left), walk.text(node.comparators[0])
-        yield mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
+        yield Mark(node, operator=symbol, broadcast=broadcast, left=left, right=right)
 
 
 @check("HL153")
@@ -68,7 +68,7 @@ def missing_operator(node: ast.BinOp | ast.UnaryOp | ast.AugAssign, walk: Walk) 
     if guilty is not None:
         symbol, replacement = operator
         texts = [walk.text(operand) for operand in operands]
-        yield mark(node, walk.tensor_name(guilty), operator=symbol, replacement=replacement.format(*texts))
+        yield Mark(node, walk.tensor_name(guilty), operator=symbol, replacement=replacement.format(*texts))
 
 
 @check("HL192")
@@ -86,7 +86,7 @@ def structured_output(node: ast.Return, walk: Walk) -> Iterator[Mark]:
     elif value.kind is Kind.SEQUENCE and isinstance(node.value, ast.Tuple):
         kind = "a tuple (it comes back as a list)"
     if kind:
-        yield mark(node, kind=kind)
+        yield Mark(node, kind=kind)
 
 
 @check("HL193")
@@ -97,22 +97,22 @@ def structured_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
             continue
         if isinstance(default, ast.Constant) and default.value is not None:
             kinds = {bool: "a truth value", str: "a string", int: "a number", float: "a number"}
-            yield mark(argument, argument=argument.arg, kind=kinds.get(type(default.value), "a constant"))
+            yield Mark(argument, argument=argument.arg, kind=kinds.get(type(default.value), "a constant"))
         elif isinstance(default, ast.Dict):
-            yield mark(argument, argument=argument.arg, kind="a dict")
+            yield Mark(argument, argument=argument.arg, kind="a dict")
     for keyword in node.args.kwonlyargs:
         if keyword.arg not in parameters:
-            yield mark(keyword, argument=keyword.arg, kind="passed by keyword")
+            yield Mark(keyword, argument=keyword.arg, kind="passed by keyword")
 
 
 @check("HL194")
 def varying_inputs(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
     parameters = set(walk.block.parameters)
     if node.args.vararg is not None:
-        yield mark(node.args.vararg, argument=f"*{node.args.vararg.arg}")
+        yield Mark(node.args.vararg, argument=f"*{node.args.vararg.arg}")
     for argument, default in arguments_of(node):
         if isinstance(default, ast.Constant) and default.value is None and argument.arg not in parameters:
-            yield mark(argument, argument=argument.arg)
+            yield Mark(argument, argument=argument.arg)
 
 
 @check("HL197")
@@ -127,4 +127,4 @@ def unused_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
     for argument in positional_arguments(node)[skipped:]:
         name = argument.arg
         if name not in used and name not in parameters and not name.startswith("_"):
-            yield mark(argument, argument=name)
+            yield Mark(argument, argument=name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...diagnostics.finding import Fix
 from ..values import Kind
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 
 def attribute_of(node: ast.AST) -> str | None:
@@ -36,7 +36,7 @@ def attribute_read(node: ast.AST, names: tuple[str, ...], walk: Walk) -> ast.exp
 @check("HL101")
 def shape_read(node: ast.Attribute | ast.Call, walk: Walk) -> Iterator[Mark]:
     if (owner := attribute_read(node, ("shape",), walk)) is not None:
-        yield mark(node, walk.tensor_name(owner), fix=_zero_for_batch(node, owner, walk))
+        yield Mark(node, walk.tensor_name(owner), fix=_zero_for_batch(node, owner, walk))
 
 
 def _zero_for_batch(node: ast.AST, owner: ast.expr, walk: Walk) -> Fix | None:
@@ -66,19 +66,19 @@ def _zero_for_batch(node: ast.AST, owner: ast.expr, walk: Walk) -> Fix | None:
 @check("HL102")
 def size_read(node: ast.Attribute | ast.Call, walk: Walk) -> Iterator[Mark]:
     if (owner := attribute_read(node, ("size", "ndim"), walk)) is not None:
-        yield mark(node, walk.tensor_name(owner), attribute=attribute_of(node))
+        yield Mark(node, walk.tensor_name(owner), attribute=attribute_of(node))
 
 
 @check("HL103")
 def dtype_read(node: ast.Attribute | ast.Call, walk: Walk) -> Iterator[Mark]:
     if (owner := attribute_read(node, ("dtype",), walk)) is not None:
-        yield mark(node, walk.tensor_name(owner))
+        yield Mark(node, walk.tensor_name(owner))
 
 
 @check("HL104")
 def context_read(node: ast.Attribute | ast.Call, walk: Walk) -> Iterator[Mark]:
     if (owner := attribute_read(node, ("context", "ctx", "device"), walk)) is not None:
-        yield mark(node, walk.tensor_name(owner), attribute=attribute_of(node))
+        yield Mark(node, walk.tensor_name(owner), attribute=attribute_of(node))
 
 
 @check("HL105")
@@ -92,7 +92,7 @@ def layout_read(node: ast.Attribute | ast.Call, walk: Walk) -> Iterator[Mark]:
     fix = None
     if attribute == "T" and transposed and isinstance(node, ast.Attribute):
         fix = Fix("the operator", (walk.replace(node, transposed),), safe=True)
-    yield mark(node, walk.tensor_name(owner), fix=fix, attribute=attribute)
+    yield Mark(node, walk.tensor_name(owner), fix=fix, attribute=attribute)
 
 
 @check("HL106")
@@ -102,4 +102,4 @@ def unpack_tensor(node: ast.Assign, walk: Walk) -> Iterator[Mark]:
     for target in node.targets:
         if isinstance(target, ast.Tuple | ast.List):
             count = len(target.elts) if not any(isinstance(t, ast.Starred) for t in target.elts) else None
-            yield mark(target, walk.tensor_name(node.value), count=count)
+            yield Mark(target, walk.tensor_name(node.value), count=count)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...diagnostics.finding import Fix
 from ..values import Kind, Value
-from ..walk import Mark, Walk, check, mark
+from ..walk import Mark, Walk, check
 
 _COUNTERPARTS = {
     "Sequential": "HybridSequential", "Lambda": "HybridLambda", "Concurrent": "HybridConcurrent",
@@ -51,7 +51,7 @@ def plain_child(node: ast.ClassDef, walk: Walk) -> Iterator[Mark]:
         if value.kind is Kind.BLOCK and walk.is_block(value) is False:
             counterpart, fix = _counterpart(place, value, walk)
             kind = walk.kind_of_block(value)
-            yield mark(place, fix=fix, child=child, type=kind, counterpart=counterpart)
+            yield Mark(place, fix=fix, child=child, type=kind, counterpart=counterpart)
 
 
 def _counterpart(place: ast.AST, value: Value, walk: Walk) -> tuple[str | None, Fix | None]:
@@ -75,13 +75,13 @@ def hidden_children(node: ast.ClassDef, walk: Walk) -> Iterator[Mark]:
     for attribute in walk.block.attributes.values():
         container = {Kind.SEQUENCE: "list", Kind.MAPPING: "dict"}.get(attribute.value.kind)
         if container and any(block.site not in walk.block.registered for block in _blocks_in(attribute.value)):
-            yield mark(attribute.node, attribute=f"self.{attribute.name}", container=container)
+            yield Mark(attribute.node, attribute=f"self.{attribute.name}", container=container)
 
 
 @check("HL183")
 def child_in_forward(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if walk.value(node).site == id(node):
-        yield mark(node, type=walk.text(node.func), method=walk.style)
+        yield Mark(node, type=walk.text(node.func), method=walk.style)
 
 
 @check("HL184")
@@ -89,7 +89,7 @@ def forward_overridden(node: ast.ClassDef, walk: Walk) -> Iterator[Mark]:
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
             if walk.block.find("hybrid_forward") is not None and not _hands_on(statement):
-                yield mark(statement)
+                yield Mark(statement)
 
 
 @check("HL191")
@@ -101,4 +101,4 @@ def varying_outputs(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
             counts[count] = (place, varying or (known[1] if known else False))
     if len(counts) > 1 and any(varying for _, varying in counts.values()):
         place = list(counts.values())[-1][0]
-        yield mark(place, counts=" or ".join(str(count) for count in sorted(counts)))
+        yield Mark(place, counts=" or ".join(str(count) for count in sorted(counts)))
