@@ -204,12 +204,7 @@ class Engine(ABC):
         num_outputs : how many of the forward's outputs are the caller's; the others are saved values
         options : as `compile` takes them; raises what it raises
         """
-        first, second = self.compile(forward, **options), self.compile_backward(backward, **options)
-        return SeparateTraining(first, second, num_outputs)
-
-    def compile_backward(self, graph: Graph, **options: bool) -> Executable:
-        """As `compile`, for a graph that runs after another one; what takes long may go on in the background."""
-        return self.compile(graph, **options)
+        return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
 
     def trim(self) -> None:  # noqa: B027 - an engine without pools has nothing to give back
         """Give back memory that no program uses at the moment; called after programs have been dropped."""

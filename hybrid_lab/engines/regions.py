@@ -1,33 +1,63 @@
-"""What engines that take parts of a graph tell of them: regions in reports, and the refusal under strict=True."""
+"""Regions that an engine runs as units: as operators of a graph, and in reports; and refusals under strict=True."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.partition import Region
+from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.signature import Signature
 
 
 def reported(region: Region, runs_on: str, names: list[str] | None = None) -> RegionReport:
     """A region in a report. names : of those of its operators that count, all by default"""
     if names is None:
         names = [node.op.name for node in region.nodes]
-    return RegionReport(
-        runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out
-    )
+    return RegionReport(runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out)
 
 
-def report_partition(report: Report, graph: Graph, regions: Sequence[Region], refused: Mapping[Node, str]) -> None:
-    """Write down the regions that the engine of the report runs, and the fallbacks to NumPy."""
-    inside = sum(len(region.nodes) for region in regions)
-    report.operators = {report.engine: inside, "numpy": len(graph.operators) - inside}
-    report.regions += [reported(region, report.engine) for region in regions]
+class RegionOperator(Operator):
+    """A region in a contracted graph: one operator, as the engine of the region runs it.
+
+    outputs : how many it has; members : what a subclass has besides
+    """
+
+    region: Region
+
+    def __init__(self, region: Region, outputs: int, **members: object):
+        members |= {"region": region, "signature": _signature(outputs), "attributes": {}, "inferred": {}}
+        for name, value in members.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(node.op.name for node in self.region.nodes)})"
+
+
+@functools.cache
+def _signature(outputs: int) -> Signature:
+    return Signature(outputs=outputs)
+
+
+def contracted(
+    engine: str, graph: Graph, operators: Mapping[Region, RegionOperator], refused: Mapping[Node, str]
+) -> tuple[Graph, Report]:
+    """The graph with an engine's operators in the place of their regions, and its report.
+
+    refused : the operators that run in NumPy, with the reason
+    """
+    inside = sum(len(region.nodes) for region in operators)
+    report = Report(engine, graph.name, {engine: inside, "numpy": len(graph.operators) - inside})
+    report.regions += [reported(region, engine) for region in operators]
     for node, reason in refused.items():
         report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+    return dump("partition", contract(graph, list(operators), operators.__getitem__)), report
 
 
 def refuse(refused: Mapping[Node, str], what: str) -> None:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.diagnostics.words import first_line
-from hybrid_lab.engines.engine import Executable
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.onnxruntime.loading import TooLong
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal, refusal_of_form
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
-from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.engine import PlannedEngine
-from hybrid_lab.engines.regions import refuse, report_partition
+from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
-from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
-from hybrid_lab.graph.partition import Region, contract, partition
+from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.log import logger
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
-from hybrid_lab.ops.framework.signature import Signature
 
 
-class SessionOperator(Operator):
-    """A region in the contracted graph: one operator that runs a session.
+class SessionOperator(RegionOperator):
+    """A region that a session runs.
 
     told : not empty once somebody has been told that NaN would be lost
     """
@@ -43,17 +36,8 @@ class SessionOperator(Operator):
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out"})
 
     def __init__(self, region: Region, session: BoundSession):
-        for key, value in (
-            ("region", region),
-            ("session", session),
-            ("signature", Signature(outputs=len(region.outputs))),
-            ("attributes", {}),
-            ("inferred", {}),
-            ("told", []),
-        ):
-            object.__setattr__(self, key, value)
+        super().__init__(region, len(region.outputs), session=session, told=[])
 
-    region: Region
     session: BoundSession
     told: list[bool]
 
@@ -111,9 +95,6 @@ class SessionOperator(Operator):
         for value, target in zip(self.region.outputs, outputs, strict=True):
             np.copyto(target, values[value])
 
-    def __repr__(self) -> str:
-        return f"onnxruntime({', '.join(node.op.name for node in self.region.nodes)})"
-
 
 class OnnxRuntimeEngine(PlannedEngine):
     """Runs predictions on a CPU by default, and recorded calls where torch does not.
@@ -137,40 +118,25 @@ class OnnxRuntimeEngine(PlannedEngine):
         super().trim()
         trim()
 
-    def compile_backward(self, graph: Graph, **options: bool) -> Executable:
-        """The session of a backward of many operators takes longer to make than anything else: a forward may run
-        meanwhile. `strict` wants to hear now of what ONNX Runtime turns down.
-        """
-        token = _in_background.set(not options.get("strict"))
-        try:
-            return self.compile(graph, **options)
-        finally:
-            _in_background.reset(token)
-
-    def compile(
-        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
-    ) -> Executable:
-        started = time.perf_counter()
+    def prepare(self, graph: Graph, strict: bool, background: bool = False) -> tuple[Graph, Report]:
         total = len(graph.operators)
         graph = simplify(lower_random(graph))
-        sessions, refused = self._sessions(graph, strict)
-        report = Report(self.name, graph.name)
-        report_partition(report, graph, list(sessions), refused)
+        sessions, refused = self._sessions(graph, strict, background)
         if strict:
             # Work that is merely too small may stay in NumPy.
             wrong = {node: why for node, why in refused.items() if why != cost.TOO_SMALL and not node.op.random}
             refuse(wrong, f"{len(wrong)} of {total} operators cannot run in ONNX Runtime")
-        contracted = contract(graph, list(sessions), lambda region: SessionOperator(region, sessions[region]))
-        dump("partition", contracted)
-        executable = build(contracted, report, static_alloc)
-        report.seconds = time.perf_counter() - started
-        return executable
+        operators = {region: SessionOperator(region, session) for region, session in sessions.items()}
+        return contracted(self.name, graph, operators, refused)
 
-    def _sessions(self, graph: Graph, strict: bool) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
+    def _sessions(
+        self, graph: Graph, strict: bool, background: bool
+    ) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
         """The session of each region, and the refused nodes with reasons; those without an ONNX form, and those that
         onnxruntime turns down, are taken out as they are found.
 
         strict : write the form of every node, also of those that are not worth a session
+        background : make sessions of many operators in the background; what they turn down shows later
         """
         turned_down: dict[Node, str] = {}
         sessions: dict[tuple[Node, ...], BoundSession] = {}
@@ -184,7 +150,7 @@ class OnnxRuntimeEngine(PlannedEngine):
             culprits: dict[Node, str] = {}
             for region in regions:
                 if region.nodes not in sessions:
-                    session = _try(region)
+                    session = _try(region, background and len(region.nodes) > cost.MANY)
                     if isinstance(session, BoundSession):
                         sessions[region.nodes] = session
                     else:
@@ -195,14 +161,10 @@ class OnnxRuntimeEngine(PlannedEngine):
             turned_down.update(culprits)
 
 
-#: Whether sessions of many operators are made in the background.
-_in_background: ContextVar[bool] = ContextVar("in_background", default=False)
-
-
-def _try(region: Region) -> BoundSession | EngineError | Unmappable:
+def _try(region: Region, background: bool = False) -> BoundSession | EngineError | Unmappable:
     """The region's session, or why there is none; where it is made in the background that shows later."""
     try:
-        return BoundSession(build_model(region), _in_background.get() and len(region.nodes) > cost.MANY)
+        return BoundSession(build_model(region), background)
     except (EngineError, Unmappable) as error:
         return error
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -53,13 +51,13 @@ def _is_constant(value: Value) -> bool:
     return isinstance(value.node.op, Input) and value.node.op.role in CONSTANT_ROLES
 
 
-def build(graph: Graph, report: Report, static_alloc: bool) -> PlannedExecutable:
+def build(graph: Graph, report: Report, static_alloc: bool, later: bool = False) -> PlannedExecutable:
     """The executable of a graph of which every operator has a NumPy kernel, a compiled region counting as one operator.
 
-    Fills in the memory and program parts of `report`.
+    Fills in the memory and program parts of `report`. later : only when somebody runs it
     """
     report.bodies = _bodies(graph)
-    run = Later(graph, report, static_alloc) if _postponed.get() else write(graph, report, static_alloc)
+    run = (Later if later else write)(graph, report, static_alloc)
     return PlannedExecutable(graph, run, report)
 
 
@@ -97,16 +95,3 @@ class Later:
     def forget(self) -> None:
         """Drop the function, and the arenas with it, until somebody runs it again."""
         self._run = None
-
-
-@contextmanager
-def postponed() -> Iterator[None]:
-    """Inside, `build` neither plans nor writes: the caller will do it for several graphs together."""
-    token = _postponed.set(True)
-    try:
-        yield
-    finally:
-        _postponed.reset(token)
-
-
-_postponed: ContextVar[bool] = ContextVar("postponed", default=False)

@@ -1,30 +1,55 @@
-"""PlannedEngine: the base of the engines whose executables are planned programs."""
+"""PlannedEngine: the base of the engines on a CPU, whose executables are planned programs."""
 
 from __future__ import annotations
 
+import time
+from abc import abstractmethod
 from collections.abc import Sequence
 
-from hybrid_lab.engines.engine import Engine, SeparateTraining, Training
+from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.planned import arena
-from hybrid_lab.engines.planned.build import postponed
-from hybrid_lab.engines.planned.training import join
+from hybrid_lab.engines.planned.build import build
+from hybrid_lab.engines.planned.training import JointTraining
+from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
 
 
 class PlannedEngine(Engine):
-    """Runs a forward and its backward over one arena where `compile` gives planned programs for both."""
+    """Plans what `prepare` makes of a graph, and writes its program; a forward and its backward share one arena."""
+
+    @abstractmethod
+    def prepare(self, graph: Graph, strict: bool, background: bool = False) -> tuple[Graph, Report]:
+        """The graph with one operator for each region that this engine runs as a unit, and the report of both.
+
+        strict : as for `compile`; background : what takes long may be made meanwhile, in a thread of its own
+        """
+
+    def compile(
+        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
+    ) -> Executable:
+        return self._executable(graph, static_alloc, strict)
 
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
     ) -> Training:
-        if not any(kind == "saved" for kind, _ in sources):
-            return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
-        with postponed():
-            second = self.compile_backward(backward, **options)
-            first = self.compile(forward, **options)
-        static_alloc = options.get("static_alloc", False)
-        joined = join(first, second, sources, num_outputs, static_alloc)
-        return joined if joined is not None else SeparateTraining(first, second, num_outputs)
+        static_alloc, strict = options.get("static_alloc", False), options.get("strict", False)
+        joint = any(kind == "saved" for kind, _ in sources)
+        # The session of a large backward takes longest: it is made while the forward is compiled and runs. With
+        # `strict` the caller wants to hear now of what is turned down.
+        second = self._executable(backward, static_alloc, strict, joint, background=not strict)
+        first = self._executable(forward, static_alloc, strict, joint)
+        if joint:
+            return JointTraining(first, second, sources, num_outputs, static_alloc)
+        return SeparateTraining(first, second, num_outputs)
+
+    def _executable(
+        self, graph: Graph, static_alloc: bool, strict: bool, later: bool = False, background: bool = False
+    ) -> Executable:
+        """later : write the program when somebody runs it"""
+        started = time.perf_counter()
+        executable = build(*self.prepare(graph, strict, background), static_alloc, later)
+        executable.report.seconds = time.perf_counter() - started
+        return executable
 
     def trim(self) -> None:
         arena.trim()

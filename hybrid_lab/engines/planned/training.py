@@ -11,7 +11,6 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable, Kept, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
-from hybrid_lab.engines.planned.build import Later
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.joint_plan import plan_jointly
@@ -129,16 +128,3 @@ class JointTraining(Training):
         results = self.run_backward(operands, rng, lease, out)
         self._give(lease)
         return results
-
-
-def join(
-    forward: Executable,
-    backward: Executable,
-    sources: Sequence[tuple[str, int]],
-    num_outputs: int,
-    static_alloc: bool,
-) -> Training | None:
-    """Both over one arena, or None where one of them is no planned program."""
-    if not (isinstance(forward.run, Later) and isinstance(backward.run, Later)):
-        return None
-    return JointTraining(forward, backward, sources, num_outputs, static_alloc)

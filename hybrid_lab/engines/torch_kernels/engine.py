@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from hybrid_lab.engines.engine import Executable, Training
+from hybrid_lab.engines.engine import Training
 from hybrid_lab.engines.libraries import import_library
-from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.engine import PlannedEngine
-from hybrid_lab.engines.regions import refuse, report_partition
+from hybrid_lab.engines.regions import RegionOperator, contracted, refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.torch_kernels.program import TorchProgram
 from hybrid_lab.engines.torch_kernels.rules import refusal, rule_of
 from hybrid_lab.engines.torch_kernels.workspace import WorkspaceTraining, rewritten
-from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.partition import Region, contract, partition
+from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.ops.framework.operator import Operator
-from hybrid_lab.ops.framework.signature import Signature
 
 
 def _refusal(node: Node) -> str | None:
@@ -39,32 +34,21 @@ def _refusal(node: Node) -> str | None:
     return refusal(node)
 
 
-class TorchOperator(Operator):
-    """A region in the contracted graph: one operator that runs a program of torch calls."""
+class TorchOperator(RegionOperator):
+    """A region that a program of torch calls runs."""
 
     name: ClassVar[str] = "torch"
     run_keywords: ClassVar[frozenset[str]] = frozenset()
     fresh: ClassVar[bool] = True
 
-    def __init__(self, region: Region, program: TorchProgram):
-        for key, value in (
-            ("region", region),
-            ("program", program),
-            ("signature", Signature(outputs=len(region.outputs))),
-            ("attributes", {}),
-            ("inferred", {}),
-        ):
-            object.__setattr__(self, key, value)
+    def __init__(self, region: Region):
+        super().__init__(region, len(region.outputs), program=TorchProgram(region))
 
-    region: Region
     program: TorchProgram
 
     def numpy(self, *inputs: np.ndarray, out: object = None) -> np.ndarray | tuple[np.ndarray, ...]:
         results = self.program(inputs)
         return results[0] if len(results) == 1 else tuple(results)
-
-    def __repr__(self) -> str:
-        return f"torch({', '.join(node.op.name for node in self.region.nodes)})"
 
 
 class TorchEngine(PlannedEngine):
@@ -85,23 +69,14 @@ class TorchEngine(PlannedEngine):
             return "torch is not installed; pip install torch (a CPU build will do)"
         return None
 
-    def compile(
-        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
-    ) -> Executable:
-        started = time.perf_counter()
+    def prepare(self, graph: Graph, strict: bool, background: bool = False) -> tuple[Graph, Report]:
         set_threads()
         graph = simplify(lower_random(graph))
         regions, refused = partition(graph, _refusal, self.worth)
-        report = Report(self.name, graph.name)
-        report_partition(report, graph, regions, refused)
         if strict:
             wrong = {node: reason for node, reason in refused.items() if not node.op.random}
             refuse(wrong, f"{len(wrong)} of {len(graph.operators)} operators cannot run in torch")
-        contracted = contract(graph, regions, lambda region: TorchOperator(region, TorchProgram(region)))
-        dump("partition", contracted)
-        executable = build(contracted, report, static_alloc)
-        report.seconds = time.perf_counter() - started
-        return executable
+        return contracted(self.name, graph, {region: TorchOperator(region) for region in regions}, refused)
 
     def compile_training(
         self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool

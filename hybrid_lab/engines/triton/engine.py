@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.engine import Executable, SeparateTraining, Training
+from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
+from hybrid_lab.engines.planned import arena
 from hybrid_lab.engines.planned.build import Later, write
-from hybrid_lab.engines.planned.engine import PlannedEngine
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
@@ -32,7 +32,7 @@ from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.log import logger
 
 
-class TritonEngine(PlannedEngine):
+class TritonEngine(Engine):
     """The GPU engine: kernels for what they can hold; the rest, counted as fallbacks, by torch on the device or, with
     counted copies, on the host.
     """
@@ -98,7 +98,7 @@ class TritonEngine(PlannedEngine):
         return SeparateTraining(first, second, num_outputs)
 
     def trim(self) -> None:
-        super().trim()
+        arena.trim()
         POOL.clear()
 
     def _steps(self, graph: Graph, strict: bool, tf32: bool) -> tuple[Graph, Report]:

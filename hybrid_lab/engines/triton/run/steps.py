@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.engines import memory
+from hybrid_lab.engines.regions import RegionOperator
 from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
@@ -15,18 +15,11 @@ from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
-from hybrid_lab.ops.framework.signature import Signature
 
 
-@functools.cache
-def _signature(outputs: int) -> Signature:
-    return Signature(outputs=outputs)
-
-
-class KernelOperator(Operator):
-    """A fused group in the contracted graph: one operator that launches its kernels.
+class KernelOperator(RegionOperator):
+    """A fused group, whose kernels it launches.
 
     kernels : in the order in which they run; a product may be the vendor's (see vendor.py)
     temporaries : (shape, dtype) of what one kernel leaves for the next, the node's last outputs
@@ -39,19 +32,11 @@ class KernelOperator(Operator):
 
     def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
-        for key, value in (
-            ("signature", _signature(len(group.outputs) + len(parts))),
-            ("attributes", {}),
-            ("inferred", {}),
-            ("region", group),
-            ("label", sources[-1].name),
-            ("kernels", [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]),
-            ("parts", parts),
-            ("temporaries", [(value.shape, value.dtype) for value in parts]),
-        ):
-            object.__setattr__(self, key, value)
+        kernels = [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]
+        temporaries = [(value.shape, value.dtype) for value in parts]
+        outputs = len(group.outputs) + len(parts)
+        super().__init__(group, outputs, label=sources[-1].name, kernels=kernels, parts=parts, temporaries=temporaries)
 
-    region: Region
     label: str
     kernels: list[Kernel | VendorKernel]
     parts: list[Value]
@@ -64,9 +49,6 @@ class KernelOperator(Operator):
             **dict(zip(region.inputs, inputs, strict=True)),
             **dict(zip((*region.outputs, *self.parts), outputs, strict=True)),
         }
-
-    def __repr__(self) -> str:
-        return f"triton({', '.join(node.op.name for node in self.region.nodes)})"
 
 
 def on_torch(node: Node) -> bool:
