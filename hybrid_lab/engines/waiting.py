@@ -18,13 +18,18 @@ def run_in_thread(function: Callable[[], T], name: str, longest: float = math.in
     """The finished Future of `function()`. Raises TimeoutError after `longest` seconds, and KeyboardInterrupt as soon
     as it comes; the thread then goes on by itself.
     """
-    outcome: Future[T] = Future()
-    left = longest
-    threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
+    outcome, left = started(function, name), longest
     while not wait([outcome], min(_CHECK, left)).done:
         left -= _CHECK
         if left <= 0:
             raise TimeoutError
+    return outcome
+
+
+def started(function: Callable[[], T], name: str) -> Future[T]:
+    """The Future of `function()`, which runs in a thread of its own."""
+    outcome: Future[T] = Future()
+    threading.Thread(target=_fulfil, args=(outcome, function), name=name).start()
     return outcome
 
 

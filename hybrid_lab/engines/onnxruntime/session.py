@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
 from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
+from hybrid_lab.engines.waiting import started
 from hybrid_lab.log import logger
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 
@@ -219,9 +219,7 @@ class BoundSession:
         self._plain: _Bindings | Future[_Bindings]
         self._current: _Bindings | None = None
         if later:
-            made: Future[_Bindings] = Future()
-            self._plain = made
-            threading.Thread(target=_fulfil, args=(made, model), name="hybrid-lab-session").start()
+            self._plain = started(lambda: _Bindings(model, session_for(model)), "hybrid-lab-session")
         else:
             self._plain = self._current = _Bindings(model, session_for(model))
 
@@ -266,14 +264,6 @@ class BoundSession:
     def unpack(self) -> None:
         """All inputs count again."""
         self._current = None if isinstance(self._plain, Future) else self._plain
-
-
-def _fulfil(promise: Future[_Bindings], model: Model) -> None:
-    """Make the session in the thread that runs this."""
-    try:
-        promise.set_result(_Bindings(model, session_for(model)))
-    except BaseException as error:
-        promise.set_exception(error)
 
 
 class _Bindings:

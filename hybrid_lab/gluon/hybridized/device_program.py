@@ -17,12 +17,9 @@ from hybrid_lab.engines.memory import is_tensor, to_device
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
-from hybrid_lab.gluon.hybridized.structure import unflatten
-from hybrid_lab.gluon.step import boundary
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import overlaps
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.random_state import state as random_state
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
@@ -109,22 +106,16 @@ class DeviceProgram(Program):
         held = self._held
         if held[0] is None or held[0] != versions:
             held = self._refresh(versions)
-        if rng is None:
-            rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
-        raw = [*data, *held[1]]
-        results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)
-        before = [*(leaf.buffer.version for leaf in leaves), *versions] if self.backward is not None else versions
-        if self._effects:
-            states = [
-                leaves[index] if index < self._num_data else self._arrays[index - self._num_data]
-                for index in self._effects
-            ]
-            with boundary.interrupts:  # the statistics of all layers or of none
-                take_all(states, results[self._num_outputs :])
-        outputs = self._wrapped(results)
-        if self.backward is not None:
-            self._record(leaves, raw, outputs, kept, rng, before)
-        return outputs[0] if self._plain else unflatten(self.neutral.out_spec, iter(outputs))
+        return self._run_on(leaves, [*data, *held[1]], versions, rng)
+
+    def _update(self, states: Sequence[NDArray], values: Sequence[Any]) -> None:
+        import torch
+
+        if states:
+            places = [state.memory_on(value.device) for state, value in zip(states, values, strict=True)]
+            torch._foreach_copy_(places, list(values))
+            for state in states:
+                state.buffer.written_on_device()
 
     def _wrapped(self, results: Sequence[Any]) -> list[NDArray]:
         return [NDArray.wrap_device(result, self.context) for result in results[: self._num_outputs]]
@@ -148,15 +139,3 @@ class DeviceProgram(Program):
         self._memory = [buffer.device for buffer in buffers]
         self._held = known, raw
         return self._held
-
-
-def take_all(arrays: Sequence[NDArray], tensors: Sequence[Any]) -> None:
-    """`_take` of many arrays at once."""
-    import torch
-
-    if not arrays:
-        return
-    places = [array.memory_on(tensor.device) for array, tensor in zip(arrays, tensors, strict=True)]
-    torch._foreach_copy_(places, list(tensors))
-    for array in arrays:
-        array.buffer.written_on_device()

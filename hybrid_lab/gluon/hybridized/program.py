@@ -270,6 +270,12 @@ class Program:
             elif self._packs and not self._packed:
                 self._pack(versions, [*raw, *held[1]])
             raw += held[1]
+        return self._run_on(leaves, raw, versions, rng)
+
+    def _run_on(
+        self, leaves: Sequence[NDArray], raw: list[Any], versions: list[int], rng: tuple[int, int] | None
+    ) -> Any:
+        """The results of a call. raw : what the forward reads; versions : of the parameters, as they are in `raw`"""
         if rng is None:
             rng = random_state.next_draws(self._draws) if self._draws else _NO_DRAWS
         begin, kept = self._begin, None
@@ -280,11 +286,12 @@ class Program:
         # As the forward read them: an effect may write to some.
         before = [*map(_buffer_version, leaves), *versions] if self.backward is not None else versions
         if self._effects:
+            # A state may be an input of the call as well as a parameter.
+            first = self._num_data
+            states = [leaves[index] if index < first else self._arrays[index - first] for index in self._effects]
             with boundary.interrupts:  # the statistics of all layers or of none
-                for index, new in zip(self._effects, results[self._num_outputs :], strict=True):
-                    # A state may be an input of the call as well as a parameter.
-                    (leaves[index] if index < self._num_data else self._arrays[index - self._num_data]).assign(new)
-        outputs = [_wrap(results[0], self.context)] if self._num_outputs == 1 else self._wrapped(results)
+                self._update(states, results[self._num_outputs :])
+        outputs = self._wrapped(results)
         if self.backward is not None:
             self._record(leaves, raw, outputs, kept, rng, before)
         if self._plain:
@@ -338,8 +345,14 @@ class Program:
             values += [kept.saved[index] for index in self._kept_saved]
         return values, buffers
 
+    def _update(self, states: Sequence[NDArray], values: Sequence[Any]) -> None:
+        for state, value in zip(states, values, strict=True):
+            state.assign(value)
+
     def _wrapped(self, results: Sequence[Any]) -> list[NDArray]:
         """The outputs among an executable's results."""
+        if self._num_outputs == 1:
+            return [_wrap(results[0], self.context)]
         return [_wrap(result, self.context) for result in results[: self._num_outputs]]
 
     def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:

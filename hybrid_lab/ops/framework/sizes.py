@@ -405,6 +405,21 @@ class Binding:
         return tuple([BoundSize(self._sum(size.terms), size) if type(size) is SymbolicSize else size for size in shape])
 
 
+def _with_formula(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """The methods `x + y` and `y + x` of a BoundSize x, for the operator `+`. The result is a number where no symbol is
+    left in it.
+    """
+
+    def result(one: int, two: object) -> int:
+        if not isinstance(two, int):
+            return NotImplemented
+        value = operation(int(one), int(two))
+        size = operation(*[item.size if type(item) is BoundSize else item for item in (one, two)])
+        return BoundSize(value, size) if type(size) is SymbolicSize else value
+
+    return result, lambda self, other: result(other, self)
+
+
 class BoundSize(int):
     """The value of a symbolic size, for code that needs numbers: an int that knows its formula. No guards are recorded.
 
@@ -414,53 +429,21 @@ class BoundSize(int):
     size: SymbolicSize
 
     def __new__(cls, value: int, size: SymbolicSize) -> BoundSize:
-        made = super().__new__(cls, value)
-        made.size = size
-        return made
+        bound = super().__new__(cls, value)
+        bound.size = size
+        return bound
 
-    def __add__(self, other: int) -> int:
-        return _with_formula(int.__add__(self, other), operator.add, self, other)
-
-    def __radd__(self, other: int) -> int:
-        return _with_formula(int.__radd__(self, other), operator.add, other, self)
-
-    def __sub__(self, other: int) -> int:
-        return _with_formula(int.__sub__(self, other), operator.sub, self, other)
-
-    def __rsub__(self, other: int) -> int:
-        return _with_formula(int.__rsub__(self, other), operator.sub, other, self)
-
-    def __mul__(self, other: int) -> int:
-        return _with_formula(int.__mul__(self, other), operator.mul, self, other)
-
-    def __rmul__(self, other: int) -> int:
-        return _with_formula(int.__rmul__(self, other), operator.mul, other, self)
-
-    def __floordiv__(self, other: int) -> int:
-        return _with_formula(int.__floordiv__(self, other), operator.floordiv, self, other)
-
-    def __rfloordiv__(self, other: int) -> int:
-        return _with_formula(int.__rfloordiv__(self, other), operator.floordiv, other, self)
-
-    def __mod__(self, other: int) -> int:
-        return _with_formula(int.__mod__(self, other), operator.mod, self, other)
-
-    def __rmod__(self, other: int) -> int:
-        return _with_formula(int.__rmod__(self, other), operator.mod, other, self)
+    __add__, __radd__ = _with_formula(operator.add)
+    __sub__, __rsub__ = _with_formula(operator.sub)
+    __mul__, __rmul__ = _with_formula(operator.mul)
+    __floordiv__, __rfloordiv__ = _with_formula(operator.floordiv)
+    __mod__, __rmod__ = _with_formula(operator.mod)
 
     def __neg__(self) -> int:
-        return _with_formula(int.__neg__(self), operator.mul, self, -1)
+        return self * -1
 
     def __abs__(self) -> int:
         return -self if self < 0 else self
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)  # a copy is a number
-
-
-def _with_formula(value: int, operation: Callable[[Size, Size], Size], *operands: int) -> int:
-    """A whole number that is the result of an operation, with its formula; a number where no symbol is left in it."""
-    if value is NotImplemented:
-        return value
-    size = operation(*[item.size if type(item) is BoundSize else item for item in operands])
-    return BoundSize(value, size) if type(size) is SymbolicSize else value
