@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.graph.control_flow import Cond, ControlFlow
+from hybrid_lab.graph.composed import ControlFlow
+from hybrid_lab.graph.control_flow import Cond
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Input, Node, Value

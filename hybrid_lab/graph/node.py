@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from hybrid_lab.diagnostics.location import Location
-    from hybrid_lab.graph.control_flow import ControlFlow
+    from hybrid_lab.graph.composed import ControlFlow
     from hybrid_lab.graph.graph import Graph
     from hybrid_lab.ops.framework.sizes import Binding
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.control_flow import ControlFlow
+from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.infer import is_complete, is_open, located
 from hybrid_lab.graph.mixed_precision import inside
 from hybrid_lab.graph.node import Input, Node, Value

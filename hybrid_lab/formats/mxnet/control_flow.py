@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.body import Body
-from hybrid_lab.graph.control_flow import Cond, ControlFlow, Foreach, WhileLoop
+from hybrid_lab.graph.composed import ControlFlow
+from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Node, Value, input_node
