@@ -296,16 +296,16 @@ def replacing(monkeypatch, name, other, when=lambda node: True):
     """Let the NumPy engine compile an operator as another one."""
     from hybrid_lab.engines.numpy.engine import NumPyEngine
 
-    right = NumPyEngine.compile
+    right = NumPyEngine.prepare
 
-    def compile(self, graph, **options):
+    def prepare(self, graph, *options, **named):
         def rewrite(node, inputs):
             wrong = node.op.name == name and when(node)
             return node.replace(op=get(other).bind(), inputs=inputs).outputs if wrong else None
 
-        return right(self, graph.map(rewrite), **options)
+        return right(self, graph.map(rewrite), *options, **named)
 
-    monkeypatch.setattr(NumPyEngine, "compile", compile)
+    monkeypatch.setattr(NumPyEngine, "prepare", prepare)
 
 
 def test_an_engine_that_takes_another_operator_is_found_in_resnet_18(monkeypatch):
