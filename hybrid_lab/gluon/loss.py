@@ -86,8 +86,8 @@ class L2Loss(Loss):
 
     def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
-        loss = F.square(label - pred)
-        loss = _apply_weighting(F, loss, (1.0 if self._weight is None else self._weight) / 2, sample_weight)
+        weight = (1.0 if self._weight is None else self._weight) / 2
+        loss = _apply_weighting(F, F.square(label - pred), weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 
@@ -275,15 +275,19 @@ class HuberLoss(Loss):
         return self._mean(F, loss, sample_weight)
 
 
-@layer
-class HingeLoss(Loss):
-    """max(0, margin - pred * label), label in {-1, 1}, averaged per sample."""
+class _MarginLoss(Loss):
+    """Base of the losses with a margin."""
 
     def __init__(
         self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
     ) -> None:
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
+
+
+@layer
+class HingeLoss(_MarginLoss):
+    """max(0, margin - pred * label), label in {-1, 1}, averaged per sample."""
 
     def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
@@ -291,14 +295,8 @@ class HingeLoss(Loss):
 
 
 @layer
-class SquaredHingeLoss(Loss):
+class SquaredHingeLoss(_MarginLoss):
     """max(0, margin - pred * label)^2, label in {-1, 1}, averaged per sample."""
-
-    def __init__(
-        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
-    ) -> None:
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
 
     def hybrid_forward(self, F: Functions, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         label = _reshape_like(F, label, pred)
@@ -329,17 +327,11 @@ class LogisticLoss(Loss):
 
 
 @layer
-class TripletLoss(Loss):
+class TripletLoss(_MarginLoss):
     """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), squares summed per sample.
 
     pred, positive, negative : (batch, ...) of one shape -> (batch,)
     """
-
-    def __init__(
-        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Unpack[BlockOptions]
-    ) -> None:
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
 
     def hybrid_forward(self, F: Functions, pred: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         positive = _reshape_like(F, positive, pred)

@@ -52,11 +52,6 @@ class NameScope(names.Prefix):
         del names.managers()[depth:]
 
 
-def open_scopes() -> list[NameScope]:
-    """The scopes that this thread is in, outermost first."""
-    return [manager for manager in names.managers() if isinstance(manager, NameScope)]
-
-
 def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
     """The full prefix of a new Block and the dictionary its parameters go to.
 

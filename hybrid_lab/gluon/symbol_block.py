@@ -55,7 +55,9 @@ class SymbolBlock(HybridBlock):
         inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         data = [_variable(symbol) for symbol in inputs]
         self._prefix = ""
-        self._params = ParameterDict("", _as_dict(params))
+        shared = ParameterDict()
+        shared.update(params or {})
+        self._params = ParameterDict("", shared)
         names = {value.node.name for value in data}
         if len(names) != len(data):
             raise HybridLabError(
@@ -130,7 +132,8 @@ class SymbolBlock(HybridBlock):
                 f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its inputs are "
                 f"{', '.join(inputs or known)}"
             )
-        block = SymbolBlock(outputs, [_input_named(outputs, name) for name in names])
+        by_name = {value.node.name: Symbol((value,)) for value in outputs.graph().inputs}
+        block = SymbolBlock(outputs, [by_name[name] for name in names])
         if param_file is not None:
             block.params.load(param_file, ctx, allow_missing, ignore_extra, cast_dtype=True, dtype_source="saved")
         return block
@@ -170,19 +173,3 @@ def _variable(symbol: Symbol) -> Any:
     if len(values) != 1 or not values[0].is_input:
         raise HybridLabError(f"an input of a SymbolBlock must be a variable such as sym.var('data'), not {symbol!r}")
     return values[0]
-
-
-def _input_named(outputs: Symbol, name: str) -> Symbol:
-    for value in outputs.graph().inputs:
-        if value.node.name == name:
-            return Symbol((value,))
-    raise HybridLabError(f"there is no input {name!r}")
-
-
-def _as_dict(params: Any) -> ParameterDict | None:
-    if params is None or isinstance(params, ParameterDict):
-        return params
-    shared = ParameterDict()
-    for name, parameter in params.items():
-        shared._params[name] = parameter
-    return shared

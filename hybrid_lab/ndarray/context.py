@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, EngineUnavailable
 from hybrid_lab.engines import memory
@@ -13,6 +14,7 @@ from hybrid_lab.engines import memory
 _TYPE_IDS = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 
 
+@dataclass(frozen=True, init=False, repr=False, slots=True)
 class Context:
     """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes new arrays there.
 
@@ -20,27 +22,19 @@ class Context:
     device_id : number of the device. cpu(0), cpu(1) ... are different names of the same memory.
     """
 
-    __slots__ = ("_hash", "device_id", "device_type")
-
-    devtype2str = {number: name for name, number in _TYPE_IDS.items()}
-    devstr2type = _TYPE_IDS
+    devtype2str: ClassVar = {number: name for name, number in _TYPE_IDS.items()}
+    devstr2type: ClassVar = _TYPE_IDS
 
     device_type: str
     device_id: int
-    _hash: int
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
             device_id, device_type = device_type.device_id, device_type.device_type
         if device_type not in _TYPE_IDS:
             raise AttributeSpecError(f"there is no device type {device_type!r}; use 'cpu' or 'gpu'")
-        put = object.__setattr__
-        put(self, "device_type", device_type)
-        put(self, "device_id", int(device_id))
-        put(self, "_hash", hash((device_type, int(device_id))))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Context is immutable")
+        object.__setattr__(self, "device_type", device_type)
+        object.__setattr__(self, "device_id", int(device_id))
 
     @property
     def device_typeid(self) -> int:
@@ -52,19 +46,8 @@ class Context:
         """Whether it is a GPU."""
         return self.device_type == "gpu"
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Context) and self.device_type == other.device_type and self.device_id == other.device_id
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
-
     def __repr__(self) -> str:
         return f"{self.device_type}({self.device_id})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Context, (self.device_type, self.device_id)
 
     def __enter__(self) -> Context:
         _state.stack.append(self)

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
-from hybrid_lab.ndarray import calls, methods, tape
+from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, changes, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
@@ -459,18 +459,6 @@ class NDArray(Overloads):
     def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Fill the gradients of everything this array was computed from. See `autograd.backward`."""
         calls.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
-
-    # -- operators as methods ----------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        method = methods.find(name)
-        if method is None:
-            raise AttributeError(f"'NDArray' object has no attribute {name!r}")
-        setattr(NDArray, name, method)  # from now on found without coming here
-        return getattr(self, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *methods.names()})
 
 
 _new = object.__new__

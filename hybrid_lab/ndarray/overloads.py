@@ -1,4 +1,4 @@
-"""Python's operators on NDArrays: `x + 1`, `x += y`, `x > 0`, `x @ y`."""
+"""Operators as methods of NDArrays: those of Python (`x + 1`, `x += y`, `x @ y`), and one per record (`x.tanh()`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
 from hybrid_lab.ndarray import calls
-from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.operator import Operator, find, get, registered_names
+from hybrid_lab.ops.framework.surface import make_function
 
 
 def _forward(name: str) -> Any:
@@ -55,6 +56,19 @@ def _floored(name: str, reflected: bool = False) -> object:
     return method
 
 
+def methods() -> dict[str, type[Operator]]:
+    """Method name -> record: every operator with a public name whose first input is an array."""
+    return {name: record for name, record in registered_names().items() if _is_method(name, record)}
+
+
+def _is_method(name: str, record: type[Operator]) -> bool:
+    return not name.startswith("_") and bool(record.input_names) and not record.variadic
+
+
+def _invoke(op: Operator, inputs: list[object], out: object, name: str | None) -> object:
+    return calls.invoke(op, inputs, out, name)
+
+
 class Overloads:
     """Base of NDArray. Both operands broadcast; a Python number takes the array's dtype; `x += y` writes into x.
 
@@ -90,3 +104,13 @@ class Overloads:
 
     def __pos__(self) -> Any:
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        record = find(name)
+        if record is None or not _is_method(name, record):
+            raise AttributeError(f"'NDArray' object has no attribute {name!r}")
+        setattr(Overloads, name, make_function(record, _invoke, name))  # from now on found without coming here
+        return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *methods()})

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.framework.operator import Operator
 
 _Shape = int | Sequence[int]
 _Axis = int | Sequence[int] | None
 _DType = str | type[np.generic] | np.dtype[Any]
+
+def methods() -> dict[str, type[Operator]]: ...
 
 class Overloads:
     def __pos__(self) -> NDArray: ...

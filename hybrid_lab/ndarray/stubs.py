@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hybrid_lab.ndarray import creation, methods
+from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.overloads import methods
 from hybrid_lab.ops.framework.attributes import Axis, DType, Shape
 from hybrid_lab.ops.framework.operator import Operator, records
 from hybrid_lab.ops.framework.pointwise import Binary
 from hybrid_lab.ops.framework.signature import Signature
-from hybrid_lab.ops.framework.surface import make_function, signature, type_name
+from hybrid_lab.ops.framework.surface import signature, type_name
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _HEADER = (
@@ -171,7 +172,10 @@ def methods_stub() -> str:
         "import numpy as np",
         "",
         "from hybrid_lab.ndarray.ndarray import NDArray",
+        "from hybrid_lab.ops.framework.operator import Operator",
         _ALIASES.rstrip(),
+        "",
+        "def methods() -> dict[str, type[Operator]]: ...",
         "",
         "class Overloads:",
     ]
@@ -181,10 +185,8 @@ def methods_stub() -> str:
         f"    def __{name}__(self, other: Any) -> NDArray: ...  # type: ignore[override]" for name in ("eq", "ne")
     ]
     lines += ["    def __hash__(self) -> int: ..."]
-    # What NDArray got from the records at run time is not its own.
-    generator = make_function.__module__
-    own = {name for name, value in vars(NDArray).items() if getattr(value, "__module__", "") != generator}
-    for name, record in sorted(methods.records().items()):
+    own = vars(NDArray)
+    for name, record in sorted(methods().items()):
         if name not in own and not keyword.iskeyword(name) and name.isidentifier():
             lines += _definition(record, name, "NDArray", "    ", method=True)
     return "\n".join(lines) + "\n"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, Unpack
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
+from hybrid_lab.gluon.nn.conv import window
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
@@ -76,10 +76,7 @@ class _PixelShuffle(HybridBlock):
         self, factor: int | Sequence[int], prefix: str | None = None, params: ParameterDict | None = None
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        factors = (factor,) * self._rank if isinstance(factor, (int, Integral)) else tuple(factor)
-        if len(factors) != self._rank:
-            raise ValueError(f"{type(self).__name__}: factor needs {self._rank} numbers, got {factors}")
-        self._factors = factors
+        self._factors = window(factor, self._rank, f"the factor of {type(self).__name__}")
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         rank, factors = self._rank, self._factors

@@ -8,7 +8,6 @@ from typing import Any, cast
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.gluon.rnn.types import Step, Tensors
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.symbol import tracing
@@ -26,7 +25,7 @@ from ..rnn.cell import (
     Unrolling,
 )
 from ..rnn.modifier import ModifierCell
-from ..rnn.sequence import functions_of, masked, merged, steps_of
+from ..rnn.sequence import Step, Tensors, functions_of, masked, merged, steps_of
 
 __all__ = [
     "Conv1DGRUCell",
@@ -227,13 +226,8 @@ class _Convolved(GatedCell):
         self._extent = tuple(
             size + 2 * p - d * (k - 1) for size, k, p, d in zip(input_shape[1:], i2h, pad, dilate, strict=True)
         )
-        rows = self._gates * hidden_channels
-        self._declare(
-            i2h_weight=((rows, input_shape[0], *i2h), i2h_weight_initializer),
-            h2h_weight=((rows, hidden_channels, *h2h), h2h_weight_initializer),
-            i2h_bias=((rows,), i2h_bias_initializer),
-            h2h_bias=((rows,), h2h_bias_initializer),
-        )
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        self._declare_gates(hidden_channels, (input_shape[0], *i2h), (hidden_channels, *h2h), *weights, *biases)
 
     def _sizes(self, item: int | Sequence[int]) -> tuple[int, ...]:
         return window(item, self._rank, type(self).__name__)

@@ -8,14 +8,11 @@ from hybrid_lab.gluon.symbol_block import SymbolBlock
 from . import registry
 from .activation import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish
 from .container import HybridSequential, Sequential
-from .conv import Conv1D, Conv2D, Conv3D
-from .conv_transpose import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
-from .dense import Dense
+from .conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
+from .dense import Dense, Embedding
 from .dropout import Dropout
-from .embedding import Embedding
 from .function import HybridLambda, Lambda
 from .norm import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
-from .pad import ReflectionPad2D
 from .pool import (
     AvgPool1D,
     AvgPool2D,
@@ -30,7 +27,7 @@ from .pool import (
     MaxPool2D,
     MaxPool3D,
 )
-from .shape import Flatten
+from .shape import Flatten, ReflectionPad2D
 
 __all__ = [
     "ELU",

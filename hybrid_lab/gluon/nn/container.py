@@ -13,8 +13,8 @@ from ..hybrid import HybridBlock
 from .registry import layer
 
 
-class _Stack(Block):
-    """What both containers share: adding, indexing, counting."""
+class Stack(Block):
+    """Base of containers: adding, indexing, counting."""
 
     _is_container = True
 
@@ -43,7 +43,7 @@ class _Stack(Block):
 
 
 @layer
-class Sequential(_Stack):
+class Sequential(Stack):
     """Calls its blocks one after the other; they may be plain Blocks.
 
     net = nn.Sequential()
@@ -68,7 +68,7 @@ class Sequential(_Stack):
 
 
 @layer
-class HybridSequential(_Stack, HybridBlock):
+class HybridSequential(Stack, HybridBlock):
     """Calls its HybridBlocks one after the other; hybridized, they become one graph."""
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, cast
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.gluon.rnn.types import Step, Tensors
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
 from ..hybrid import HybridBlock
 from ..nn.registry import layer
-from .sequence import last_states, masked, merged, steps_of, zeros_for
+from .sequence import Step, Tensors, last_states, masked, merged, steps_of, zeros_for
 
 StateInfo = dict[str, Any]
+_GATE_PARAMETERS = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
 
 
 class Unrolling(NamedTuple):
@@ -177,6 +177,15 @@ class GatedCell(HybridRecurrentCell):
     _short_name = "rnn"
     _activation: str
 
+    def _declare_gates(self, units: int, i2h: Sequence[int], h2h: Sequence[int], *inits: object) -> None:
+        """Make the parameters of all gates.
+
+        i2h, h2h : shapes of a gate's weights for one unit; inits : of i2h_weight, h2h_weight, i2h_bias and h2h_bias
+        """
+        rows = self._gates * units
+        shapes = ((rows, *i2h), (rows, *h2h), (rows,), (rows,))
+        self._declare(**dict(zip(_GATE_PARAMETERS, zip(shapes, inits, strict=True), strict=True)))
+
     def _alias(self) -> str:
         return self._short_name
 
@@ -257,13 +266,8 @@ class _Dense(GatedCell):
         self._hidden_size = hidden_size
         self._input_size = input_size
         self._activation, self._recurrent_activation = activation, recurrent_activation
-        rows = self._gates * hidden_size
-        self._declare(
-            i2h_weight=((rows, input_size), i2h_weight_initializer),
-            h2h_weight=((rows, hidden_size), h2h_weight_initializer),
-            i2h_bias=((rows,), i2h_bias_initializer),
-            h2h_bias=((rows,), h2h_bias_initializer),
-        )
+        weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        self._declare_gates(hidden_size, (input_size,), (hidden_size,), *weights, *biases)
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]

@@ -12,7 +12,6 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import AttributeSpecError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.block import BlockOptions
-from hybrid_lab.gluon.rnn.types import Step
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
@@ -22,7 +21,7 @@ from ..nn.registry import layer
 from ..parameter import Parameter
 from .cell import GRUCell, LSTMCell, RecurrentCell, RNNCell, StateInfo
 from .modifier import BidirectionalCell, DropoutCell
-from .sequence import axes_of, is_tensor, zeros_for
+from .sequence import Step, axes_of, is_tensor, zeros_for
 from .stack import HybridSequentialRNNCell
 
 

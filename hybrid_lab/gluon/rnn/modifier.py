@@ -9,13 +9,12 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.gluon.rnn.types import Step
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.symbol import tracing
 
 from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, StateInfo, Unrolling
-from .sequence import backwards, functions_of, is_tensor, masked, merged, steps_of
+from .sequence import Step, backwards, functions_of, is_tensor, masked, merged, steps_of
 
 
 @layer

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import HybridLabError, ShapeError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.framework.protocols import Tensor
 from hybrid_lab.symbol import Symbol
+
+Tensors: TypeAlias = tuple[Tensor, ...]
+Step: TypeAlias = tuple[Tensor, list[Tensor]]
+"""What a cell returns for a step: its output and the new states."""
 
 
 def functions_of(*items: object) -> Any:

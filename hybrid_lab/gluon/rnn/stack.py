@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from hybrid_lab.gluon.rnn.types import Step
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
+from ..nn.container import Stack
 from ..nn.registry import layer
-from .cell import CellOfCells, HybridRecurrentCell, RecurrentCell, Unrolling
-from .sequence import steps_of
+from .cell import CellOfCells, HybridRecurrentCell, Unrolling
+from .sequence import Step, steps_of
 
 
-class _Stack(CellOfCells):
-    """What both stacks share."""
+class _Stack(Stack, CellOfCells):
+    """Base of both: containers of cells."""
 
-    def add(self, cell: RecurrentCell) -> None:
-        """Put a cell on top."""
-        self.register_child(cell)
-
-    def __len__(self) -> int:
-        return len(self._children)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._cells)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._cells[index]
+    _is_container = False
 
     def _step(self, inputs: Tensor, states: list[Tensor]) -> Step:
         states, after = list(states), []

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 
 from ...block import Block
-from ...nn import Sequential
+from ...nn import Lambda, Sequential
 
 __all__ = ["Cast", "Compose", "Normalize", "ToTensor"]
 
@@ -24,16 +24,7 @@ class Compose(Sequential):
 
     def __init__(self, transforms: Sequence[Block | Callable[[Any], Any]]) -> None:
         super().__init__()
-        self.add(*(each if isinstance(each, Block) else _Function(each) for each in transforms))
-
-
-class _Function(Block):
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self._function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self._function(*args)
+        self.add(*(each if isinstance(each, Block) else Lambda(each) for each in transforms))
 
 
 class Cast(Block):
