@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from os import PathLike
 from typing import Any
 
@@ -13,35 +14,28 @@ _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _TWENTY_DIGITS = b"0" * 20
 
 
-class _Refused(ValueError):
-    pass
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _Refused(f"the key {key!r} appears twice in one object")
-            seen.add(key)
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {key!r} appears twice in one object")
     return result
 
 
 def _constant(token: str) -> object:
-    raise _Refused(f"{token} is not a JSON number")
+    raise ValueError(f"{token} is not a JSON number")
 
 
 def _integer(digits: str) -> int:
     if len(digits) > 20:
-        raise _Refused(f"an integer of {len(digits)} digits")
+        raise ValueError(f"an integer of {len(digits)} digits")
     return int(digits)
 
 
 def _real(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise _Refused(f"the number {digits[:40]} is out of range")
+        raise ValueError(f"the number {digits[:40]} is out of range")
     return value
 
 

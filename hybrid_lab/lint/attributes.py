@@ -109,8 +109,6 @@ def subscript_of(owner: Value, index: ast.expr) -> Value:
     """The value of `owner[index]`."""
     if owner.kind is Kind.TENSOR:
         return owner.but(like=None, fresh=False)
-    if owner.kind is Kind.OUTPUTS:
-        return owner if isinstance(index, ast.Slice) else tensor(owner.name, depends=owner.depends)
     if owner.kind is Kind.SEQUENCE:
         return _item(owner, index)
     if owner.kind is Kind.MAPPING:
@@ -140,9 +138,8 @@ def _item(owner: Value, index: ast.expr) -> Value:
 
 def member(value: Value) -> Value:
     """The value of the loop variable in `for ... in value`."""
-    if value.kind in (Kind.TENSOR, Kind.OUTPUTS):
-        single = value.kind is Kind.OUTPUTS or value.single
-        return tensor(value.name, single=single, depends=value.depends)
+    if value.kind is Kind.TENSOR:
+        return tensor(value.name, single=value.single, depends=value.depends)
     if value.kind is Kind.SEQUENCE:
         return element_of(value)
     if value.kind in (Kind.HOST, Kind.SHAPE, Kind.ARRAY):

@@ -76,7 +76,7 @@ def call_method(
     """The return value of `owner.name(...)`."""
     everything = [*arguments, *keywords.values()]
     match owner.kind:
-        case Kind.TENSOR | Kind.OUTPUTS:
+        case Kind.TENSOR:
             return _tensor_method(walk, node, name, owner, arguments, keywords)
         case Kind.SELF:
             return _self_method(walk, node, name, owner, everything)
@@ -105,7 +105,7 @@ def _tensor_method(
 ) -> Value:
     if name in _HOST_READS:
         return Value(Kind.HOST, name=owner.name)
-    if owner.kind is Kind.OUTPUTS or not owner.single and name in ("append", "items", "values", "get", "pop", "keys"):
+    if not owner.single and name in ("append", "items", "values", "get", "pop", "keys"):
         return tensor(owner.name, single=False, depends=owner.depends)
     if name in ("wait_to_read", "wait_to_write", "attach_grad", "backward"):
         return OTHER
@@ -144,7 +144,7 @@ def _container_method(walk: Walk, node: ast.Call, name: str, owner: Value, argum
         added = arguments[0] if arguments[0].members else None
         if added is not None:
             grow(walk, container, owner, element_of(added))
-        elif arguments[0].kind in (Kind.TENSOR, Kind.OUTPUTS):
+        elif arguments[0].kind is Kind.TENSOR:
             grow(walk, container, owner, member(arguments[0]))
         return NONE
     if name in ("pop", "popleft", "get"):

@@ -143,6 +143,6 @@ def unknown_result(everything: list[Value]) -> Value:
 
 def input_in(value: Value) -> bool:
     """Whether an input of the block takes part in a value."""
-    if value.kind in (Kind.TENSOR, Kind.OUTPUTS):
+    if value.kind is Kind.TENSOR:
         return value.depends
     return any(input_in(member) for member in value.members)

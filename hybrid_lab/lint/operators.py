@@ -25,9 +25,9 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
         outputs = _literal(node, "num_outputs", 1 if short != "split_v2" else None)
         if outputs == 1 and short in ("split", "SliceChannel", "slice_channel"):
             return tensor(depends=depends)
-        return Value(Kind.OUTPUTS, depends=depends)
+        return sequence(element=tensor(depends=depends))
     if short in ("BatchNorm", "LayerNorm") and _literal(node, "output_mean_var"):
-        return Value(Kind.OUTPUTS, depends=depends)
+        return sequence(element=tensor(depends=depends))
     if short.startswith("contrib.") and short[8:9].isupper():
         return tensor(single=False, depends=depends)
     first = next((value for value in everything if value.kind is Kind.TENSOR), None)

@@ -14,8 +14,7 @@ class Kind(Enum):
     OTHER = "other"  # a Python value, or nothing known
     CONSTANT = "constant"  # a literal; `ref` holds it
     TENSOR = "tensor"  # part of the graph; `single` if it is surely one tensor, not a list of them
-    OUTPUTS = "outputs"  # the outputs of one operator: may be indexed, unpacked, iterated over
-    SEQUENCE = "sequence"  # a list or tuple; `items` if each is known, else `element`
+    SEQUENCE = "sequence"  # a list, a tuple, or the outputs of one operator; `items` if each is known, else `element`
     MAPPING = "mapping"  # a dict; `element` joins its values
     HOST = "host"  # numbers read out of a tensor
     SHAPE = "shape"  # read from `.shape`, `.size`, `.ndim`
@@ -67,11 +66,9 @@ class Value:
     @property
     def has_tensor(self) -> bool:
         """A tensor, or a container with one inside."""
-        if self.kind in (Kind.TENSOR, Kind.OUTPUTS):
-            return True
         if self.kind in (Kind.SEQUENCE, Kind.MAPPING):
             return any(item.has_tensor for item in self.members)
-        return False
+        return self.kind is Kind.TENSOR
 
     @property
     def members(self) -> tuple[Value, ...]:
@@ -132,7 +129,7 @@ def join(a: Value, b: Value) -> Value:
         return Value(a.kind, element=join(element_of(a), element_of(b)), depends=False)
     if a.kind is b.kind:
         return a.but(name=a.name or b.name) if a.ref == b.ref else (OTHER if a.kind is Kind.CONSTANT else a)
-    for kind in (Kind.OUTPUTS, Kind.SEQUENCE, Kind.MAPPING, Kind.HOST, Kind.SHAPE, Kind.LENGTH, Kind.MODE):
+    for kind in (Kind.SEQUENCE, Kind.MAPPING, Kind.HOST, Kind.SHAPE, Kind.LENGTH, Kind.MODE):
         for one, other in ((a, b), (b, a)):
             if one.kind is kind:
                 return tensor(one.name, single=False) if one.has_tensor and other.has_tensor else one

@@ -97,57 +97,29 @@ def check_name(name: str) -> str:
     return name
 
 
-def _flags(name: bytes) -> int:
-    return 0 if name.isascii() else _UTF8
+def _member(entry: Entry, far: bool) -> tuple[tuple[int, ...], bytes]:
+    """What both headers of a member say: the fields from "version needed" on, then the name and the extra field.
+
+    far : whether the extra field has the offset, too
+    """
+    name = entry.name.encode("utf-8")
+    values = [entry.size] * 2 * (entry.size >= ZIP64) + [entry.offset] * far
+    extra = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
+    version, flags, size = 45 if values else 20, 0 if name.isascii() else _UTF8, min(entry.size, ZIP64)
+    return (version, flags, 0, 0, _DATE, entry.crc, size, size, len(name), len(extra)), name + extra
 
 
 def local_header(entry: Entry) -> bytes:
     """The bytes before a member's contents."""
-    name = entry.name.encode("utf-8")
-    wide = entry.size >= ZIP64
-    size = ZIP64 if wide else entry.size
-    extra = struct.pack("<HHQQ", 1, 16, entry.size, entry.size) if wide else b""
-    return (
-        _LOCAL.pack(
-            b"PK\3\4", 45 if wide else 20, _flags(name), 0, 0, _DATE, entry.crc, size, size, len(name), len(extra)
-        )
-        + name
-        + extra
-    )
+    fields, tail = _member(entry, far=False)
+    return _LOCAL.pack(b"PK\3\4", *fields) + tail
 
 
 def central_header(entry: Entry) -> bytes:
     """A member's entry in the central directory."""
-    name = entry.name.encode("utf-8")
-    wide = [entry.size, entry.size] if entry.size >= ZIP64 else []
-    far = [entry.offset] if entry.offset >= ZIP64 else []
-    values = wide + far
-    extra = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
-    size = ZIP64 if wide else entry.size
-    version = 45 if values else 20
-    return (
-        _CENTRAL.pack(
-            b"PK\1\2",
-            3 << 8 | version,
-            version,
-            _flags(name),
-            0,
-            0,
-            _DATE,
-            entry.crc,
-            size,
-            size,
-            len(name),
-            len(extra),
-            0,
-            0,
-            0,
-            _REGULAR_FILE,
-            ZIP64 if far else entry.offset,
-        )
-        + name
-        + extra
-    )
+    fields, tail = _member(entry, far=entry.offset >= ZIP64)
+    made_by, offset = 3 << 8 | fields[0], min(entry.offset, ZIP64)
+    return _CENTRAL.pack(b"PK\1\2", made_by, *fields, 0, 0, 0, _REGULAR_FILE, offset) + tail
 
 
 def end_records(count: int, offset: int, size: int, comment: bytes) -> bytes:

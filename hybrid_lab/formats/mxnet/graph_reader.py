@@ -8,9 +8,9 @@ import functools
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ _DTYPES = {str(number): name for name, number in TYPE_FLAGS.items()}
 """The text of a type flag -> the dtype's name."""
 
 
+Result = TypeVar("Result")
 _Read = tuple[Operator | None, str, dict[str, str], list[Any]]
 """A node of the file: the operator (None for a variable), the name, all attributes, the inputs as written."""
 
@@ -48,6 +49,29 @@ def _shape(text: str) -> tuple[int | None, ...] | None:
     if not isinstance(shape, tuple) or not all(type(size) is int and -1 <= size < 2**31 for size in shape):
         raise ValueError
     return tuple(size if size > 0 else None for size in shape)
+
+
+def _scalar(text: str) -> int | float:
+    """The number in the attribute `scalar`."""
+    if text in ("True", "False"):
+        return text == "True"
+    if len(text) > 64:
+        raise ValueError
+    return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else float(text)
+
+
+def _immediates(text: str) -> list[tuple[int, Any]]:
+    """(position among the inputs, number) in order."""
+    numbers = {int(place): number for place, number in json.loads(text).items()}
+    if not all(isinstance(number, (int, float)) for number in numbers.values()):
+        raise ValueError
+    return sorted(numbers.items())
+
+
+def _draw(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise ValueError
+    return int(text)
 
 
 class GraphReader:
@@ -72,6 +96,14 @@ class GraphReader:
     def error(self, message: str) -> ArchiveError:
         """The error for a file whose JSON is not a symbol."""
         return ArchiveError(f"not a readable symbol JSON: {message}", path=self.path, member=self.member)
+
+    def _parsed(self, attributes: Mapping[str, str], key: str, parse: Callable[[str], Result], owner: str) -> Result:
+        """The value of an attribute of a node or variable."""
+        text = attributes.get(key, "")
+        try:
+            return parse(text)
+        except (ValueError, TypeError, AttributeError, SyntaxError, RecursionError, MemoryError):
+            raise self.error(f"{owner}: {key} is {text[:60]!r}") from None
 
     def graph(self, name: str = "") -> Graph:
         """The graph; its inputs are the variables in the file's order."""
@@ -206,7 +238,8 @@ class GraphReader:
         return states
 
     def _variable(self, name: str, attributes: dict[str, str], role: str) -> Node:
-        shape = self._shape_hint(name, attributes.get("__shape__"))
+        hinted = "__shape__" in attributes
+        shape = self._parsed(attributes, "__shape__", _shape, f"variable {name!r}") if hinted else None
         flag = attributes.get("__dtype__", "-1")
         dtype = _DTYPES.get(flag)
         if CONSTANT in attributes and (name in self.constants or "__init__" in attributes):
@@ -218,14 +251,6 @@ class GraphReader:
             array = self._constant(name, shape, dtype, attributes)
             return constant_node(array, name=name, attrs=own_attributes or None).node
         return input_node(name, role, shape=shape, dtype=dtype, attrs=attributes or None).node
-
-    def _shape_hint(self, name: str, text: str | None) -> tuple[int | None, ...] | None:
-        if text is None:
-            return None
-        try:
-            return _shape(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            raise self.error(f"variable {name!r}: __shape__ is {text[:60]!r}") from None
 
     def _constant(self, name: str, shape: object, dtype: str | None, attributes: dict[str, str]) -> np.ndarray:
         array = self.constants.get(name)
@@ -256,15 +281,17 @@ class GraphReader:
         if kind in SCALAR_NAMES:
             if len(inputs) != 1:
                 raise self.error(f"node {name!r} ({kind}) has {len(inputs)} inputs, needs 1")
-            number = self._number(name, attributes)
+            number = self._parsed(attributes, "scalar", _scalar, f"node {name!r}")
             inputs = [number, *inputs] if SCALAR_NAMES[kind][1] else [*inputs, number]
-        for place, number in self._immediates(name, attributes.get(IMMEDIATES)):
-            inputs.insert(place, number)
+        if IMMEDIATES in attributes:
+            for place, number in self._parsed(attributes, IMMEDIATES, _immediates, f"node {name!r}"):
+                inputs.insert(place, number)
         if op.scalars and IMMEDIATES not in attributes:
             inputs = self._scalars(name, op, inputs, attributes)
         inputs, missing = self._complete(name, op, inputs)
-        takes_draw = op.random or bool(op.subgraphs)
-        draw = self._draw(name, attributes.get(DRAW), draws) if takes_draw else None
+        draw = draws if op.random or op.subgraphs else None
+        if draw is not None and DRAW in attributes:
+            draw = self._parsed(attributes, DRAW, _draw, f"node {name!r}")
         own_attributes = {
             key: value
             for key, value in attributes.items()
@@ -304,17 +331,6 @@ class GraphReader:
             raise self.error(f"{reader} reads output {output} of {node.name!r}, which has {visible}")
         return node.outputs[output]
 
-    def _number(self, name: str, attributes: Mapping[str, str]) -> int | float:
-        text = attributes.get("scalar", "")
-        try:
-            if len(text) > 64:
-                raise ValueError
-            if text in ("True", "False"):
-                return text == "True"
-            return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else float(text)
-        except ValueError:
-            raise self.error(f"node {name!r}: scalar is {text[:60]!r}") from None
-
     def _scalars(self, name: str, op: Operator, inputs: list[object], attributes: Mapping[str, str]) -> list[Any]:
         """The inputs with the numbers that the file has as attributes behind them."""
         if len(inputs) + len(op.scalars) != len(op.signature.inputs):
@@ -324,24 +340,6 @@ class GraphReader:
             return list(op.split_scalars(inputs, texts)[0])
         except AttributeSpecError as error:
             raise self.error(f"node {name!r}: {error}") from None
-
-    def _immediates(self, name: str, text: str | None) -> list[tuple[int, Any]]:
-        if text is None:
-            return []
-        try:
-            numbers = {int(place): number for place, number in json.loads(text).items()}
-            if not all(isinstance(number, (int, float)) for number in numbers.values()):
-                raise ValueError
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise self.error(f"node {name!r}: {IMMEDIATES} is {text[:60]!r}") from None
-        return sorted(numbers.items())
-
-    def _draw(self, name: str, text: str | None, draws: int) -> int:
-        if text is None:
-            return draws
-        if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-            raise self.error(f"node {name!r}: {DRAW} is {text[:60]!r}")
-        return int(text)
 
 
 def read_graph(
