@@ -49,7 +49,7 @@ class Builder(Namespace):
 
     @contextmanager
     def origin(self, node: Node | None) -> Iterator[None]:
-        """Nodes made inside carry the scope, source line and composite of `node`."""
+        """Nodes made inside carry the scope, source line and composite of `node`, and a random one its draw number."""
         before, self._origin = self._origin, node
         try:
             yield
@@ -67,9 +67,10 @@ class Builder(Namespace):
             return Expr(self, values[0])
         return tuple(Expr(self, value) for value in values[:visible])
 
-    def append(self, op: Operator, inputs: Sequence[object], draw: int | None = None) -> tuple[Value, ...]:
+    def append(self, op: Operator, inputs: Sequence[object]) -> tuple[Value, ...]:
         """All outputs of a new node. Arrays among the inputs become constants."""
         operands = tuple(constant_node(item) if isinstance(item, np.ndarray) else item for item in inputs)
+        draw = self._origin.draw if op.random and self._origin is not None else None
         return make_node(op, operands, origin=self._origin, draw=draw).outputs
 
 

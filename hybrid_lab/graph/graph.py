@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -89,14 +89,8 @@ class Graph:
                 )
             nodes.append(copy)
             new.update(zip(node.outputs, copy.outputs, strict=True))
-        graph = Graph(
-            [new[value] for value in self.inputs],
-            [new[value] for value in self.outputs],
-            [(new[target], new[value]) for target, value in self.effects],
-            self.draws,
-            self.name,
-        )
-        graph.symbolic, graph.binding, graph._nodes = self, binding, tuple(nodes)
+        graph = self.over(new, nodes)
+        graph.symbolic, graph.binding = self, binding
         return graph
 
     if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
@@ -114,6 +108,14 @@ class Graph:
                 self.inputs, self.outputs, self.effects = bound.inputs, bound.outputs, bound.effects
                 self._nodes = bound.nodes
                 return object.__getattribute__(self, name)
+
+    def over(self, new: Mapping[Value, Value], nodes: Sequence[Node] | None = None) -> Graph:
+        """The graph with other Values in the place of its inputs, outputs and effects. nodes : its nodes, if known"""
+        effects = [(new[target], new[value]) for target, value in self.effects]
+        inputs, outputs = [new[value] for value in self.inputs], [new[value] for value in self.outputs]
+        graph = Graph(inputs, outputs, effects, self.draws, self.name)
+        graph._nodes = None if nodes is None else tuple(nodes)
+        return graph
 
     @property
     def pattern(self) -> Graph:
@@ -183,13 +185,7 @@ class Graph:
                 states = self.states
             for value, replacement in zip(outputs, replacements, strict=False):
                 new.setdefault(value, replacement)
-        return Graph(
-            [new[value] for value in self.inputs],
-            [new[value] for value in self.outputs],
-            [(new[target], new[value]) for target, value in self.effects],
-            self.draws,
-            self.name,
-        )
+        return self.over(new)
 
     def extract(self, inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None) -> Graph:
         """The part between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.

@@ -35,19 +35,8 @@ def is_composite(op: Operator) -> bool:
 
 def lower(node: Node, inputs: Sequence[object]) -> tuple[Value, ...]:
     """The outputs of `node` over new inputs, written in primitives by its record."""
-    builder = _DrawingBuilder(node.draw)
+    builder = Builder()
     with builder.origin(node):
         results = node.op.lower(builder, *map(builder.expr, inputs))
     results = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(item.value if isinstance(item, Expr) else item for item in results)
-
-
-class _DrawingBuilder(Builder):
-    """Gives the draw number of the lowered node to the random node that takes its place."""
-
-    def __init__(self, draw: int | None):
-        super().__init__()
-        self._draw = draw
-
-    def append(self, op: Operator, inputs: Sequence[object], draw: int | None = None) -> tuple[Value, ...]:
-        return super().append(op, inputs, self._draw if op.random else draw)

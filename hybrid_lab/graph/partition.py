@@ -152,13 +152,7 @@ def contract(graph: Graph, regions: Sequence[Region], make: Callable[[Region], O
             units[reader] -= 1
             if not units[reader]:
                 heapq.heappush(ready, (due[reader], reader))
-    return Graph(
-        [new[value] for value in graph.inputs],
-        [new[value] for value in graph.outputs],
-        [(new[target], new[value]) for target, value in graph.effects],
-        graph.draws,
-        graph.name,
-    )
+    return graph.over(new)
 
 
 def _rebuild(unit: Any, new: dict[Value, Value], make: Callable[[Region], Operator]) -> None:

@@ -82,13 +82,7 @@ def units_of(executable: Executable, engine: str) -> Units:
             opened.of[moved], opened.engines[moved] = name, node.op.name
         new.update(zip(node.outputs, (inside[value] for value in region.outputs), strict=False))
         opened.add(name, *_described(node.op, region))
-    opened.graph = Graph(
-        [new[value] for value in graph.inputs],
-        [new[value] for value in graph.outputs],
-        [(new[target], new[value]) for target, value in graph.effects],
-        graph.draws,
-        graph.name,
-    )
+    opened.graph = graph.over(new)
     return opened
 
 

@@ -32,39 +32,28 @@ class Passed:
         self.outputs: set[Any] = set()
         #: By the id of the callee's tensor: that tensor, and the caller's.
         self._callers: dict[int, tuple[Symbol, Symbol]] = {}
-        #: By the id of a container: the container, and what it held when the code began.
-        self._given: dict[int, tuple[object, list[object]]] = {}
+        #: By the id of a container: the container, as often as it comes in; and what it held when the code began.
+        self._containers: dict[int, list[Any]] = {}
+        self._before: dict[int, list[object]] = {}
 
     def enter(self) -> list[Any]:
         """The arguments as the callee sees them; called in its scope."""
-
-        def done(container: object) -> bool:
-            self.twice |= id(container) in self._given
-            return id(container) in self._given
-
-        def note(container: Any) -> None:
-            self._given[id(container)] = container, _parts(container)
-
-        return [_converted(item, self._entering, done, note) for item in self._args]
+        arguments = [_converted(item, self._entering, self._containers) for item in self._args]
+        self._before = {key: _parts(container) for key, (container, *_) in self._containers.items()}
+        self.twice = any(len(places) > 1 for places in self._containers.values())
+        return arguments
 
     def leave(self, result: object = None) -> Any:
         """The result as the caller sees it, and with it every container that was passed; called in its scope."""
-        seen: dict[int, Any] = {}
-
-        def done(container: object) -> bool:
-            return id(container) in seen
-
-        def note(container: Any) -> None:
-            seen[id(container)] = container
-
-        for container, _ in self._given.values():
-            _converted(container, self._leaving, done, note)
-        return _converted(result, self._leaving, done, note)
+        seen: dict[int, list[Any]] = {}
+        for container, *_ in self._containers.values():
+            _converted(container, self._leaving, seen)
+        return _converted(result, self._leaving, seen)
 
     def returned(self) -> None:
         """The code ran through: note whether it changed anything."""
-        for container, before in self._given.values():
-            now = _parts(container)
+        for key, before in self._before.items():
+            now = _parts(self._containers[key][0])
             if len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True)):
                 self.changed = True
 
@@ -96,23 +85,24 @@ def _parts(container: Any) -> list[object]:
     return [part for pair in container.items() for part in pair] if isinstance(container, dict) else list(container)
 
 
-def _converted(
-    item: Any, convert: Callable[[Symbol], Symbol], done: Callable[[Any], bool], note: Callable[[Any], None]
-) -> object:
-    """The item with every tensor converted: lists and dicts in place, once each; tuples anew where a part differs."""
+def _converted(item: Any, convert: Callable[[Symbol], Symbol], seen: dict[int, list[Any]]) -> object:
+    """The item with every tensor converted: lists and dicts in place, once each; tuples anew where a part differs.
+
+    seen : by id, each list and dict, as often as it is met
+    """
     if isinstance(item, Symbol):
         return convert(item)
     if isinstance(item, (list, dict)):
-        if done(item):
+        places = seen.setdefault(id(item), [])
+        places.append(item)
+        if len(places) > 1:
             return item
-        note(item)
         for key, part in item.items() if isinstance(item, dict) else enumerate(item):
-            converted = _converted(part, convert, done, note)
+            converted = _converted(part, convert, seen)
             if converted is not part:
                 item[key] = converted
-        note(item)
     elif isinstance(item, tuple):
-        parts = [_converted(part, convert, done, note) for part in item]
+        parts = [_converted(part, convert, seen) for part in item]
         if any(converted is not part for converted, part in zip(parts, item, strict=True)):
             return type(item)._make(parts) if is_named(item) else tuple(parts)  # type: ignore[attr-defined]
     return item
