@@ -45,11 +45,6 @@ def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
     return block._last_outputs
 
 
-def set_last_outputs(block: Block, outputs: tuple[tuple[object, object], ...]) -> None:
-    """Set what `last_outputs` returns."""
-    block.__dict__["_last_outputs"] = outputs
-
-
 def graphs(block: HybridBlock) -> GraphCache:
     """The traced graphs and compiled programs of a HybridBlock."""
     return block._graphs

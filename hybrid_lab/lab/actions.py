@@ -74,9 +74,8 @@ def reload(entry: LiveModel, name: str, graphs: GraphSource) -> ReloadReply:
             with as_request():
                 archive.load_cached_graphs(net, os.fspath(path), graphs=graphs)
         except BaseException:
-            snapshot.roll_back()
+            snapshot.restore()  # an interrupt comes when all is loaded
             raise
-        snapshot.done()
         return snapshot, snapshot.differences()
 
     (snapshot, diff), _ = boundary.run(apply)

@@ -12,6 +12,7 @@ from hybrid_lab import autograd
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -28,60 +29,31 @@ class _Values:
     deferred: Any
 
 
-@dataclass
-class _Graphs:
-    """The graphs of a HybridBlock, held weakly: a deleted model is freed although its reload could be undone."""
-
-    block: weakref.ref[HybridBlock]
-    pinned: dict[Any, Any]
-    cached: dict[str, Any]
-    outputs: Any
-
-
 class Snapshot:
-    """Copies of all values of a model, and its graphs."""
+    """Copies of all values of a model, and its graphs that came from files.
+
+    Blocks are held weakly: a deleted model is freed although its reload could be undone.
+    """
 
     def __init__(self, net: Block):
         self._values: dict[int, _Values] = {}
-        self._graphs: list[_Graphs] = []
+        self._pinned: list[tuple[weakref.ref[HybridBlock], dict[Any, NeutralGraph]]] = []
         for path, block in blocks_below(net):
             for name, parameter in access.own_parameters(block).items():
                 if id(parameter) not in self._values:
                     self._values[id(parameter)] = _held(parameter, f"{path}.{name}" if path else name)
             if isinstance(block, HybridBlock):
-                cache = access.graphs(block)
-                graphs = _Graphs(weakref.ref(block), dict(cache.pinned), cache.snapshot(), access.last_outputs(block))
-                self._graphs.append(graphs)
-
-    def roll_back(self) -> None:
-        """Restore everything, compiled programs included, right after a failure."""
-        self._restore_values()
-        for graphs in self._graphs:
-            block = graphs.block()
-            if block is not None:
-                access.graphs(block).restore(graphs.cached)
-                access.set_last_outputs(block, graphs.outputs)
-
-    def done(self) -> None:
-        """Keep only what an undo needs, after a success: compiled programs are dropped."""
-        for graphs in self._graphs:
-            graphs.cached = {}
+                self._pinned.append((weakref.ref(block), dict(access.graphs(block).pinned)))
 
     def restore(self) -> str:
-        """Undo: restore values, and graphs that came from a file; returns a sentence about it."""
-        changed = self._restore_values()
-        for graphs in self._graphs:
-            block = graphs.block()
-            if block is not None and access.graphs(block).pinned != graphs.pinned:
-                access.graphs(block).pin(list(graphs.pinned.values()))
-        return f"{changed} parameter{'s' if changed != 1 else ''} restored"
-
-    def _restore_values(self) -> int:
-        changed = 0
+        """Restore values, and graphs that came from a file; returns a sentence about it."""
         with autograd.pause():
-            for values in self._values.values():
-                changed += _put_back(values)
-        return changed
+            changed = sum([_put_back(values) for values in self._values.values()])
+        for reference, pinned in self._pinned:
+            block = reference()
+            if block is not None and access.graphs(block).pinned != pinned:
+                access.graphs(block).pin(list(pinned.values()))
+        return f"{changed} parameter{'s' if changed != 1 else ''} restored"
 
     def differences(self) -> list[str]:
         """One line per parameter that is no longer what it was."""

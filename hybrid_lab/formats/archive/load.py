@@ -17,6 +17,7 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import describe, plain
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.log import logger
 from hybrid_lab.ndarray import NDArray
 
@@ -101,19 +102,25 @@ class _Loading:
         members = [saved.member for _, _, saved_graphs in self.pairs for saved in saved_graphs]
         self.differences += self.archive.example_differences(members)
         pins: dict[int, list[NeutralGraph]] = {}
-        if self.from_file:
-            pins = self._attach()
-        else:
-            self._compare_code()
-        restorable = self.trainer is not None and self._check_trainer(states, self.trainer)
-        if self.strict and self.differences:
-            count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
-            raise LoadMismatchError(
-                f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
-                "(strict=False loads what fits)",
-                self.differences,
-                path=self.archive.path,
-            )
+        untraced = [block for _, block in hybrid_blocks(self.net) if not access.graphs(block).graphs()]
+        try:
+            if self.from_file:
+                pins = self._attach()
+            else:
+                self._compare_code()
+            restorable = self.trainer is not None and self._check_trainer(states, self.trainer)
+            if self.strict and self.differences:
+                count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
+                raise LoadMismatchError(
+                    f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
+                    "(strict=False loads what fits)",
+                    self.differences,
+                    path=self.archive.path,
+                )
+        except BaseException:
+            for block in untraced:
+                access.graphs(block).clear()
+            raise
         fitting = self._parameters()
         interrupt = self._apply(fitting)
         for _, block, saved_graphs in self.pairs:

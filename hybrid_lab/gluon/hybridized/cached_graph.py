@@ -244,23 +244,6 @@ class GraphCache:
                 cache.pinned, cache._pinned_tree = dict(self.pinned), list(self._pinned_tree)
         return cache
 
-    def snapshot(self) -> dict[str, Any]:
-        """What is cached now, to be put back by `restore`."""
-        with self._lock:
-            names = ("code", "values", "failure", "_reported", "_pinned_tree")
-            state = {name: getattr(self, name) for name in names}
-            state |= {"pinned": self.pinned.copy(), "compiled": self.compiled}
-            state |= {"variants": {spec: list(graphs) for spec, graphs in self.variants.items()}}
-            return state | {"_programs": self.compiled.snapshot()}
-
-    def restore(self, held: dict[str, Any]) -> None:
-        """Put back what `snapshot` gave, where neither code, structure nor flags of the block changed since."""
-        with self._lock:
-            for name, value in held.items():
-                if name != "_programs":
-                    setattr(self, name, value)
-            self.compiled.restore(held["_programs"])
-
     def _live_pinned_tree(self) -> list[Block]:
         return [block for block in (reference() for reference in self._pinned_tree) if block is not None]
 

@@ -114,14 +114,6 @@ class ProgramCache:
             if self.latest is old:
                 self.latest = new
 
-    def snapshot(self) -> tuple[OrderedDict[Signature, Program], dict[Call, Signature]]:
-        """The programs as they are now, to be put back by `restore`."""
-        return self.programs.copy(), self._current.copy()
-
-    def restore(self, state: tuple[OrderedDict[Signature, Program], dict[Call, Signature]]) -> None:
-        self.latest = None
-        self.programs, self._current = state[0].copy(), state[1].copy()
-
     # -- why they were compiled ------------------------------------------------------------------------------
 
     def note_further(self, program: Program, seconds: float, kind: str, reason: str) -> None:
