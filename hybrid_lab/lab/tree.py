@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,11 +21,11 @@ from hybrid_lab.lab.places import place
 
 def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> BlockNode:
     """The tree of `net`, known to the user as `name`. findings : path -> number of findings of the Block there."""
-    return _Tree(net, findings or {}).node(net, "", name)[0]
+    return _Tree(net, findings or {}).node(net, "", name)
 
 
 class _Tree:
-    """Builds the nodes of one tree. Sizes are added up on the way; what several Blocks share is counted once."""
+    """Builds the nodes of one tree."""
 
     def __init__(self, net: Block, findings: dict[str, int]):
         self.findings = findings
@@ -36,31 +37,16 @@ class _Tree:
                 owners[id(parameter)] = owners.get(id(parameter), 0) + 1
         self.shared = {key for key, count in owners.items() if count > 1}
 
-    def node(self, block: Block, path: str, attr: str) -> tuple[BlockNode, int | None, dict[int, int | None]]:
-        """(BlockNode, elements of the parameters that only this subtree has, those of the shared ones by identity)."""
-        before = self.seen.setdefault(id(block), path) if id(block) in self.seen else None
+    def node(self, block: Block, path: str, attr: str) -> BlockNode:
+        """The BlockNode of a Block, with the nodes below it."""
+        before = self.seen.get(id(block))
         self.seen.setdefault(id(block), path)
-        own: int | None = 0
-        shared: dict[int, int | None] = {}
-        parameters = []
-        for key, parameter in tuple(access.own_parameters(block).items()):
-            is_shared = id(parameter) in self.shared
-            parameters.append(parameter_row(key, parameter, is_shared))
-            if is_shared:
-                shared[id(parameter)] = parameter_size(parameter)
-            else:
-                own = _add(own, parameter_size(parameter))
-        children = []
-        # A Block that came before is not entered again, and what it counts to its parents is counted there already.
-        for key, child in () if before is not None else tuple(access.children(block).items()):
-            inner, size, sizes = self.node(child, f"{path}.{key}" if path else key, key)
-            children.append(inner)
-            own = _add(own, size)
-            shared |= sizes
-        count = count_parameters(block) if before is not None else functools.reduce(_add, shared.values(), own)
+        own = tuple(access.own_parameters(block).items())
+        # A Block that came before is not entered again.
+        children = () if before is not None else tuple(access.children(block).items())
         state = block_state(block)
         graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
-        row: BlockNode = {
+        return {
             "path": path,
             "attr": attr,
             "name": block.name,
@@ -69,26 +55,21 @@ class _Tree:
             "state": state.state,
             "why": state.why,
             "repr": short_repr(block),
-            "parameters": parameters,
-            "parameter_count": count,
+            "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
+            "parameter_count": count_parameters(block),
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
             "graphs": len(graphs.graphs()) if graphs is not None else 0,
             "engine": graphs.compilations[-1].engine if graphs is not None and graphs.compilations else "",
             "findings": self.findings.get(path, 0),
             "shared_with": before,
             "location": self.place(type(block)),
-            "children": children,
+            "children": [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children],
         }
-        return (row, 0, {}) if before is not None else (row, own, shared)
 
     def place(self, kind: type) -> Location | None:
         if kind not in self.places:
             self.places[kind] = class_location(kind)
         return self.places[kind]
-
-
-def _add(total: int | None, size: int | None) -> int | None:
-    return None if total is None or size is None else total + size
 
 
 def short_repr(block: Block) -> str:
@@ -120,22 +101,15 @@ def parameter_row(key: str, parameter: Parameter, shared: bool) -> ParameterRow:
 def parameter_size(parameter: Parameter) -> int | None:
     """Number of elements; None while the shape is unknown."""
     shape = parameter.partial_shape
-    if shape is None or None in shape:
-        return None
-    size = 1
-    for length in shape:
-        size *= length or 0
-    return size
+    return None if shape is None or None in shape else math.prod([length or 0 for length in shape])
 
 
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
     blocks = [inner for _, inner in blocks_below(block)]
     parameters = {id(item): item for inner in blocks for item in tuple(access.own_parameters(inner).values())}
-    total: int | None = 0
-    for item in parameters.values():
-        total = _add(total, parameter_size(item))
-    return total
+    sizes = [parameter_size(item) for item in parameters.values()]
+    return None if None in sizes else sum([size or 0 for size in sizes])
 
 
 def tensor(shape: Sequence[int | None] | None, dtype: np.dtype | str | None) -> Tensor:
