@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -271,14 +271,15 @@ def check_parts(compiled: Compiled, heads: Sequence[object] | None) -> list[tupl
 
 def _value_rows(compiled: Compiled, hybrid: tuple[Any, Any], eager: tuple[Any, Any]) -> list[ValueRow]:
     """Outputs and gradients of the real calls."""
-    runs: dict[int, Any] = {}
+
+    @cache
+    def runs(change: int) -> tuple[Any, Any]:
+        arrays = [changed(array, change) for array in compiled.arrays]
+        return _run_again(compiled, list(map(in_float64, arrays))), _run_again(compiled, arrays)
 
     def again(index: int, change: int) -> tuple[Any, Any] | None:
-        if change not in runs:
-            arrays = [changed(array, change) for array in compiled.arrays]
-            pair = (_run_again(compiled, list(map(in_float64, arrays))), _run_again(compiled, arrays))
-            runs[change] = None if None in pair else pair
-        return runs[change] and (runs[change][0][index], runs[change][1][index])
+        exact, rounded = runs(change)
+        return None if exact is None or rounded is None else (exact[index], rounded[index])
 
     rows = []
     names = [f"output {index}" for index in range(len(eager[0]))]

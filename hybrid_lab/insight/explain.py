@@ -170,15 +170,18 @@ class Explanation(InsightReport):
 
         number : which of its programs that are still known; the latest by default. Raises HybridLabError without one.
         """
-        rows = next((row.programs for row in self.blocks if row.path == path), [])
+        rows = self._programs(path)
         if not -len(rows) <= number < len(rows):
             raise HybridLabError(f"{path or self.name} has {count(len(rows), 'program')}; call it hybridized first")
         return self.recipes[path, number % len(rows)]()
 
     def plan(self, path: str = "", number: int = -1) -> str:
         """The memory plan of a program of the Block at `path`; "" where it has none."""
-        rows = next((row.programs for row in self.blocks if row.path == path), [])
+        rows = self._programs(path)
         return rows[number].plan if -len(rows) <= number < len(rows) else ""
+
+    def _programs(self, path: str) -> list[ProgramRow]:
+        return next((row.programs for row in self.blocks if row.path == path), [])
 
     def _lines(self) -> list[str]:
         lines: list[str] = []

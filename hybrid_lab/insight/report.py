@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict
 from typing import Any
 
-from hybrid_lab.insight.table import frame
+from hybrid_lab.insight.table import Table, frame
 
 
 class InsightReport(ABC):
@@ -19,13 +19,19 @@ class InsightReport(ABC):
     def headline(self) -> str:
         """One line that says the most."""
 
-    @abstractmethod
+    def _table(self) -> Table:
+        """The table below the headline, for reports that are one table."""
+        return Table(())
+
     def _lines(self) -> list[str]:
         """The text below the headline."""
+        table = self._table()
+        return table.lines() if table.rows else []
 
-    @abstractmethod
     def _parts(self) -> list[str]:
         """The HTML below the headline, without scripts."""
+        table = self._table()
+        return [table.html()] if table.rows else []
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers; times in seconds."""

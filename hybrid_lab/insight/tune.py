@@ -76,12 +76,6 @@ class KernelTuning(InsightReport):
             table.rows.append(Row([each.name, each.kind, each.best, *times, f"{each.gain:.2f} x", left]))
         return table
 
-    def _lines(self) -> list[str]:
-        return self._table().lines() if self.kernels else []
-
-    def _parts(self) -> list[str]:
-        return [self._table().html()] if self.kernels else []
-
 
 Tuning: TypeAlias = KernelTuning | EngineTuning
 

@@ -88,12 +88,6 @@ class EngineTuning(InsightReport):
                 table.rows.append(Row([call.role, name, "", "", f"left out: {why}"]))
         return table
 
-    def _lines(self) -> list[str]:
-        return self._table().lines()
-
-    def _parts(self) -> list[str]:
-        return [self._table().html()]
-
 
 def tune_engines(
     net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], candidates: Mapping[str, Engine], again: bool

@@ -35,15 +35,9 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
     return value
 
 
-def enter(
-    walk: Walk,
-    function: Function,
-    arguments: list[Value],
-    keywords: dict[str, Value],
-    me: Value | None = None,
-) -> Value:
+def enter(walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Value:
     """Walk a function with these arguments and return what it returns."""
-    env = _bound(function, [me, *arguments] if me is not None else arguments, keywords)
+    env = _bound(function, arguments, keywords)
     frame = Frame(
         function,
         function.module,
@@ -111,7 +105,7 @@ def construct(walk: Walk, cls: SourceClass) -> None:
         init = cls.find("__init__")
         if init is not None:
             with walk.inside(Frame(None, init.module, init.source, {}, owner=cls)):
-                enter(walk, init, [], {}, Value(Kind.SELF, ref=cls))
+                enter(walk, init, [Value(Kind.SELF, ref=cls)], {})
     walk.constructing = outer
 
 

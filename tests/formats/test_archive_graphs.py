@@ -9,6 +9,7 @@ import rfc_model
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.formats.archive import Container, diff
 from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS
 from hybrid_lab.gluon import nn
 
@@ -248,3 +249,29 @@ def test_a_model_opened_without_code_loads_what_it_saved_of_blocks_in_loops(laye
     opened.save(tmp_path / "again")
     opened.load(tmp_path / "again")
     np.testing.assert_array_equal(opened(x).asnumpy(), wanted.asnumpy())
+
+
+class NeverCalled(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return x
+
+
+class Plain(gluon.Block):
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("parent", [Plain, NeverCalled])
+def test_a_block_without_a_graph_is_a_stub_of_its_own_kind_which_is_saved_as_such(parent, tmp_path):
+    net = parent(prefix="net_")
+    net.inner = NeverCalled(prefix="inner_")
+    stub = gluon.load(net.save(tmp_path / "m.hlab"))
+    assert isinstance(stub, gluon.HybridBlock) == issubclass(parent, gluon.HybridBlock)
+    assert isinstance(stub.inner, gluon.HybridBlock)
+    for block, name in ((stub, parent.__name__), (stub.inner, "NeverCalled")):
+        with pytest.raises(NotImplementedError, match=f"the class {name} is missing"):
+            block(mx.nd.ones(1))
+    assert not diff(Container.open(net.save(tmp_path / "m.hlab")), Container.open(stub.save(tmp_path / "n.hlab")))
+    stub.hybridize()
+    with pytest.raises(NotImplementedError, match="the class NeverCalled is missing"):
+        stub.inner(mx.nd.ones(1))

@@ -56,7 +56,7 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
             f"there is no block {subtree!r} in the file{_near(subtree or '', [p for p, _ in tree.places()], 'it has')}"
         )
     saved = dict(tree.places(start.id))
-    live = dict(_places(net))
+    live = dict(layout.places(net, lambda block: access.children(block).items()))
     moved = _moved(saved, renamed or {})
     found = Match()
     _match_blocks(found, saved, live, moved)
@@ -64,14 +64,6 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
     for path, record, block in found.blocks:
         _match_parameters(found, tree, path, record, block)
     return found
-
-
-def _places(net: Block) -> Iterable[tuple[str, Block]]:
-    stack = [("", net)]
-    while stack:
-        path, block = stack.pop()
-        yield path, block
-        stack += [(layout.join(path, name), child) for name, child in reversed(access.children(block).items())]
 
 
 def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str]) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
+from typing import TypeVar
 
 TREE = "tree.json"
 WEIGHTS = "weights.safetensors"
@@ -18,6 +19,7 @@ EXAMPLE_ARRAYS = "examples/examples.safetensors"
 ROOT = "__root__"
 SUFFIX = ".hlab"
 
+Block = TypeVar("Block")
 _PLAIN = re.compile(r"[\w\-]+", re.ASCII)
 
 
@@ -37,6 +39,18 @@ def quote(name: str) -> str:
 def join(path: str, name: str) -> str:
     """The path of the child `name` of the block at `path`: `features.0`; the root's path is ""."""
     return f"{path}.{quote(name)}" if path else quote(name)
+
+
+def places(root: Block, children: Callable[[Block], Iterable[tuple[str, Block]]]) -> Iterator[tuple[str, Block]]:
+    """(path, block) of every place in a tree, parents first; a shared block comes once per place.
+
+    children : gives the names and children of a block, in order
+    """
+    stack = [("", root)]
+    while stack:
+        path, block = stack.pop()
+        yield path, block
+        stack += [(join(path, name), child) for name, child in reversed([*children(block)])]
 
 
 def graph_member(path: str, number: int) -> str:

@@ -90,11 +90,9 @@ class Tree:
 
     def places(self, start: int = 0) -> Iterator[tuple[str, BlockRecord]]:
         """(path, block) of every place below `start`, parents first; a shared block comes once per place."""
-        stack = [("", self.blocks[start])]
-        while stack:
-            path, block = stack.pop()
-            yield path, block
-            stack += [(layout.join(path, name), self.blocks[child]) for name, child in reversed(block.children)]
+        return layout.places(
+            self.blocks[start], lambda block: [(name, self.blocks[child]) for name, child in block.children]
+        )
 
     def at(self, path: str) -> BlockRecord | None:
         """The block at a path, or None."""

@@ -293,6 +293,20 @@ def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bo
         yield struct.pack("<Q", len(name)) + name
 
 
+def _unstorable(array: np.ndarray | None, np_shape: bool) -> str | None:
+    """Why an array has no form in a file; None where it has one."""
+    if array is None:
+        return "the np-shape form cannot store an empty entry" if np_shape else None
+    if not isinstance(array, np.ndarray) or _flag_of(array.dtype) is None:
+        kind = getattr(array, "dtype", type(array).__name__)
+        return f".params files cannot store {kind} elements; cast the array first"
+    if array.ndim == 0 and not np_shape:
+        return "the default .params form has no shape (); reshape to (1,) or pass np_shape=True"
+    if array.ndim > MAX_NDIM:
+        return f"the array has {array.ndim} dimensions, MXNet supports at most {MAX_NDIM}"
+    return None
+
+
 def write_params(
     path: str | PathLike[str] | BinaryIO,
     arrays: Mapping[str, np.ndarray | None] | Sequence[np.ndarray | None],
@@ -309,26 +323,9 @@ def write_params(
     pairs = list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
     where = fspath(path) if isinstance(path, (str, PathLike)) else None
     for index, (name, array) in enumerate(pairs):
-        member = f"array {index}" if name is None else name
-        if array is None:
-            if np_shape:
-                raise ArchiveError("the np-shape form cannot store an empty entry", path=where, member=member)
-            continue
-        if not isinstance(array, np.ndarray) or _flag_of(array.dtype) is None:
-            kind = getattr(array, "dtype", type(array).__name__)
-            raise ArchiveError(
-                f".params files cannot store {kind} elements; cast the array first", path=where, member=member
-            )
-        if array.ndim == 0 and not np_shape:
-            raise ArchiveError(
-                "the default .params form has no shape (); reshape to (1,) or pass np_shape=True",
-                path=where,
-                member=member,
-            )
-        if array.ndim > MAX_NDIM:
-            raise ArchiveError(
-                f"the array has {array.ndim} dimensions, MXNet supports at most {MAX_NDIM}", path=where, member=member
-            )
+        problem = _unstorable(array, np_shape)
+        if problem:
+            raise ArchiveError(problem, path=where, member=f"array {index}" if name is None else name)
     if isinstance(path, (str, PathLike)):
         with atomic_write(path) as file:
             file.writelines(_chunks(pairs, np_shape))
