@@ -65,17 +65,14 @@ def for_device(name: str | None, on_gpu: bool) -> str:
     """
     if name is not None:
         engine = get(name)
-        if _on_gpu(engine) != on_gpu and not (engine.name == "triton" and _interpreting()):
+        is_triton = engine.name == "triton"
+        if is_triton != on_gpu and not (is_triton and _interpreting()):
             places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
             raise EngineUnavailable(f"the engine {name!r} runs on {places}; leave engine or device out")
         return name
     if on_gpu:
         return get("triton").name
     return next(engine.name for engine in map(_usable, _CHOICE) if engine is not None)
-
-
-def _on_gpu(engine: Engine) -> bool:
-    return engine.name == "triton"
 
 
 def _interpreting() -> bool:

@@ -318,7 +318,7 @@ class GraphCache:
             leaves, spec = args, ("tuple", (LEAF,) * len(args))
         else:
             leaves, spec = flatten(args, f"the input of {self.block.name}")
-        return self._find(spec, leaves)(leaves)
+        return self.program(spec, leaves)(leaves)
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
@@ -334,10 +334,10 @@ class GraphCache:
             and (not program.recording or (_link(leaf) is not None) is program.tracked)
         ):
             return program.short(leaf) if program.short is not None else program((leaf,))
-        return self._find(ONE_TENSOR, (leaf,))((leaf,))
+        return self.program(ONE_TENSOR, (leaf,))((leaf,))
 
-    def _find(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
-        """The program with the signature of this call, compiled if there is none."""
+    def program(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
+        """The program of a call with these arrays, in the mode of now, compiled if there is none; it does not run."""
         recording, training = bool(_modes.recording), bool(_modes.training)
         call = (
             spec,
@@ -349,10 +349,6 @@ class GraphCache:
         )
         program = self.compiled.find(call)
         return self._compile(call, leaves) if program is None else program
-
-    def program(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
-        """The program of a call with these arrays, in the mode of now; it does not run."""
-        return self._find(spec, leaves)
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""

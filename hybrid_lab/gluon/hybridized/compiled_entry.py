@@ -208,7 +208,8 @@ class CompiledEntry(tape.Entry):
             return [None] * len(needed)
         if compiled is None:
             self._check_before_replay(inputs)
-            return self._replayed(inputs, douts, needed)
+            # The eager run of the graph knows operators that have no compiled second gradient.
+            return replay(self._run_eagerly, inputs, douts, needed)
         self._check_inputs([index for index in compiled.reads() if index < len(inputs)], inputs)
         gradients: list[Any] = [None] * len(needed)
         results = compiled([*inputs, *heads], self.rng)
@@ -223,10 +224,6 @@ class CompiledEntry(tape.Entry):
         self._check_before_replay(inputs)
         unfold(node, self._run_eagerly, inputs)
         return True
-
-    def _replayed(self, inputs: list[NDArray], douts: list[object], needed: tuple[bool, ...]) -> Sequence[object]:
-        """Differentiate the eager run of the graph: it knows operators that have no compiled second gradient."""
-        return replay(self._run_eagerly, inputs, douts, needed)
 
     def _run_eagerly(self, inputs: list[Any]) -> Sequence[NDArray]:
         """The call once more, operator by operator, with the same random numbers; no states are updated."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
 from hybrid_lab.ndarray import tape
-from hybrid_lab.ops.framework.precision import Precision
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.hybridized.head_sets import Heads
@@ -24,66 +23,45 @@ if TYPE_CHECKING:
     from hybrid_lab.ndarray.ndarray import NDArray
 
 
-def _bound_graph(
-    neutral: NeutralGraph,
-    shapes: Sequence[object],
-    dtypes: Sequence[object],
-    training: bool,
-    precision: Precision | None,
-) -> Graph:
+def _bound_graph(program: Program) -> Graph:
     """The graph of a call: inferred, in its mode, with the conversions of its mixed precision."""
-    graph = neutral.graph
-    if precision is not None and not neutral.bound:
-        graph = mixed_precision(graph, dict(zip(graph.inputs, dtypes, strict=True)), precision)
-    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True)))
-    return inferred if neutral.bound else bind_mode(inferred, training)
+    neutral, graph = program.neutral, program.neutral.graph
+    shapes, dtypes = program.types
+    types = dict(zip(graph.inputs, dtypes, strict=True))
+    if program.precision is not None and not neutral.bound:
+        graph = mixed_precision(graph, types, program.precision)
+    inferred = infer(graph, dict(zip(graph.inputs, shapes, strict=True)), types)
+    return inferred if neutral.bound else bind_mode(inferred, program.training)
 
 
-def one_step(
-    neutral: NeutralGraph,
-    shapes: Sequence[object],
-    dtypes: Sequence[object],
-    training: bool,
-    wrt: Sequence[int],
-    precision: Precision | None = None,
-) -> bool:
+def one_step(program: Program) -> bool:
     """Whether a call may stay one step of the history where its gradients are differentiated: these go backward through
     the call in two steps, once from its outputs and once from its gradients.
     """
-    bound = _bound_graph(neutral, shapes, dtypes, training, precision)
-    return gradients_add_up(bound, [bound.inputs[index] for index in wrt])
+    bound = _bound_graph(program)
+    return gradients_add_up(bound, [bound.inputs[index] for index in program.special.wrt])
 
 
-def gradient_graph(
-    neutral: NeutralGraph,
-    shapes: Sequence[object],
-    dtypes: Sequence[object],
-    training: bool,
-    wrt: Sequence[int],
-    precision: Precision | None = None,
-    heads: Collection[int] | None = None,
-) -> tuple[NeutralGraph, tuple[int, ...]]:
-    """The graph that computes the gradients with respect to the inputs numbered in `wrt` at which one arrives, and the
-    numbers of these.
+def gradient_graph(program: Program, heads: Heads, wrt: Sequence[int]) -> tuple[NeutralGraph, tuple[int, ...]]:
+    """The graph that computes a call's gradients with respect to the inputs numbered in `wrt` at which one arrives, and
+    the numbers of these.
 
-    shapes, dtypes : of the inputs, parameters included; precision : the mixed precision of the call
-    heads : numbers of the outputs that have a gradient; None: all
-    Its arguments are all these inputs and then one gradient per output in `heads`; it has no parameters, updates no
-    states, and draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError where an
-    operator has no gradient of its gradient.
+    heads : numbers of the outputs that have a gradient
+    Its arguments are all inputs and parameters and then one gradient per output in `heads`; it has no parameters,
+    updates no states, and draws the numbers of the forward where it is run with the forward's rng. Raises AutogradError
+    where an operator has no gradient of its gradient.
     """
-    bound = _bound_graph(neutral, shapes, dtypes, training, precision)
+    bound = _bound_graph(program)
     joint, present = differentiate_present(bound, [bound.inputs[index] for index in wrt], heads)
     count = len(bound.inputs)
-    read = range(len(bound.outputs)) if heads is None else sorted(heads)
-    inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in read)]
+    inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in sorted(heads))]
     gradients = [value for value, here in zip(joint.outputs[len(bound.outputs) :], present, strict=True) if here]
     gradient = Graph(inputs, gradients, (), joint.draws, f"{bound.name} gradient".strip())
     # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
     with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
         gradient = without_hidden_reads(gradient)
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
-    graph_of = NeutralGraph(gradient, in_spec, out_spec, (), source=neutral.source, bound=True)
+    graph_of = NeutralGraph(gradient, in_spec, out_spec, (), source=program.neutral.source, bound=True)
     return graph_of, tuple([index for index, here in zip(wrt, present, strict=True) if here])
 
 
@@ -97,12 +75,12 @@ def gradient_program(
     """
     key = heads, wrt, tuple([tape.link(array) is not None for array in inputs])
     if key not in program.gradients:
-        start, training, cache = time.perf_counter(), program.training, program.cache
+        start, cache = time.perf_counter(), program.cache
         try:
-            graph, present = gradient_graph(program.neutral, *program.types, training, wrt, program.precision, heads)
+            graph, present = gradient_graph(program, heads, wrt)
             name, compiled = f"{program.block_name} (gradient)", None
             if present:
-                compiled = type(program)(name, program.flags, graph, inputs, training, True, cache)
+                compiled = type(program)(name, program.flags, graph, inputs, program.training, True, cache)
         except AutogradError:
             program.gradients[key] = None, wrt
         else:

@@ -419,7 +419,7 @@ class Program:
     def one_step(self) -> bool:
         """Whether a call stays one step of the history where its gradients are differentiated."""
         if self._one_step is None:
-            self._one_step = one_step(self.neutral, *self.types, self.training, self.special.wrt, self.precision)
+            self._one_step = one_step(self)
         return self._one_step
 
     # -- what the forward reads of the parameters --------------------------------------------------------------
