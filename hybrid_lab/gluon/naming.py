@@ -16,16 +16,20 @@ if TYPE_CHECKING:
     from .block import Block
 
 
-class NameScope(names.Prefix):
+class NameScope(names.NameManager):
     """The name scope of one Block: `with net.name_scope():`.
 
     The Block keeps the counters of its children, so its scopes may be nested and repeated; Symbols are numbered anew.
     """
 
     def __init__(self, block: Block) -> None:
-        super().__init__(block.prefix)
+        super().__init__()
         self._block = block
         self._before: list[tuple[int, dict[str, int]]] = []
+
+    def get(self, name: str | None, hint: str) -> str:
+        """The name, or without one the hint with a number, behind the prefix of the Block."""
+        return self._block.prefix + super().get(name, hint)
 
     def next_prefix(self, hint: str) -> str:
         """`dense0_`, then `dense1_` ..."""

@@ -408,35 +408,16 @@ class Parameter:
             )
         return self._var
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
-        """An independent parameter with copies of the arrays."""
-        import copy
-
-        twin = object.__new__(type(self))
-        memo[id(self)] = twin
-        for key, value in vars(self).items():
-            setattr_plain = object.__setattr__
-            if key in ("_data", "_grad", "_array", "_var"):
-                setattr_plain(twin, key, None)
-            else:
-                setattr_plain(twin, key, copy.deepcopy(value, memo))
-        if self._data is not None:
-            twin._take_copies(self._data)
-        return twin
-
-    def _take_copies(self, arrays: list[NDArray]) -> None:
-        with tape.Mode(False, False):
-            self._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in arrays])
-            self._init_grad()
-
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled are the values, no gradients."""
+        """Pickled and deep-copied are the values, no gradients."""
         return {**vars(self), "_grad": None, "_array": None, "_var": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**state, "_data": None})
         if state["_data"] is not None:
-            self._take_copies(state["_data"])
+            with tape.Mode(False, False):
+                self._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in state["_data"]])
+                self._init_grad()
 
 
 class NoGradientError(HybridLabError, RuntimeError):

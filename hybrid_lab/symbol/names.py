@@ -6,7 +6,7 @@ import threading
 
 
 class NameManager:
-    """Gives `relu0`, `relu1` ... Use as a context manager to make it current."""
+    """Gives `relu0`, `relu1` ... Use as a context manager to make it current. `gluon.naming.NameScope` is a Block's."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -25,18 +25,6 @@ class NameManager:
 
     def __exit__(self, *exception: object) -> None:
         managers().pop()
-
-
-class Prefix(NameManager):
-    """Puts `prefix` before every name, also before names that the user gives. A Block's is `gluon.naming.NameScope`."""
-
-    def __init__(self, prefix: str):
-        super().__init__()
-        self._prefix = prefix
-
-    def get(self, name: str | None, hint: str) -> str:
-        """The name with the prefix; without a name, the hint with a number and the prefix."""
-        return self._prefix + super().get(name, hint)
 
 
 class _Local(threading.local):
