@@ -60,21 +60,12 @@ class HybridizeError(HybridLabError):
     @property
     def finding(self) -> Finding:
         """The same as a Finding, for the lab and for reports. An unknown place has file `<unknown>`, line 1."""
-        place = self.location
+        place = self.location or Location.known("<unknown>", 1)
+        span = place.line, place.col, place.end_line, place.end_col
         return Finding(
-            code=self.code,
-            name=self.rule,
-            severity=Severity.ERROR,
-            message=self.message,
-            file=place.file if place else "<unknown>",
-            line=place.line if place else 1,
-            col=place.col if place else 0,
-            end_line=place.end_line if place else 1,
-            end_col=place.end_col if place else 0,
-            tensor=self.tensor,
-            block=self.block,
-            rewrite=self.rewrite,
-        )
+            self.code, self.rule, Severity.ERROR, self.message, place.file, *span,
+            tensor=self.tensor, block=self.block, rewrite=self.rewrite,
+        )  # fmt: skip
 
 
 class HybridizeAttributeError(HybridizeError, AttributeError):  # type: ignore[misc]

@@ -53,17 +53,16 @@ def parse(data: bytes | memoryview, *, path: str | PathLike[str] | None = None, 
         value = decoder.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be written back
+        return value
     except UnicodeError as error:
-        raise ArchiveError(f"not UTF-8 text: {str(error)[-80:]}", path=path, member=member) from None
+        problem = f"not UTF-8 text: {str(error)[-80:]}"
     except json.JSONDecodeError as error:
-        raise ArchiveError(
-            f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}", path=path, member=member
-        ) from None
+        problem = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
-        raise ArchiveError("refused JSON: nested too deeply", path=path, member=member) from None
+        problem = "refused JSON: nested too deeply"
     except ValueError as error:
-        raise ArchiveError(f"refused JSON: {error}", path=path, member=member) from None
-    return value
+        problem = f"refused JSON: {error}"
+    raise ArchiveError(problem, path=path, member=member)
 
 
 def render(value: object, *, lines: int = 2) -> bytes:
