@@ -177,14 +177,6 @@ def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list
 def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 split = SliceChannel
-def erf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
-def erfinv(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inverse of erf, for data in (-1, 1)."""
-def gamma(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The gamma function: (n - 1)! at the whole number n."""
-def gammaln(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """log |gamma(data)|, without the overflow of gamma."""
 def relu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -364,6 +356,14 @@ def clip(data: NDArray, a_min: float, a_max: float, *, out: NDArray | list[NDArr
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def where(condition: NDArray, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """x where condition is not 0, else y."""
+def erf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+def erfinv(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of erf, for data in (-1, 1)."""
+def gamma(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The gamma function: (n - 1)! at the whole number n."""
+def gammaln(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """log |gamma(data)|, without the overflow of gamma."""
 def contrib_round_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
 def contrib_sign_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -554,21 +554,21 @@ def lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | N
 def mp_lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
 def multi_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """sgd_update of several weights. data : weight0, grad0, weight1, grad1 ...; returns : the new weights."""
-def multi_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
-def multi_mp_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
-def multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
+    """sgd_update of several weights. data : weight0, grad0, weight1 ...; returns : the new weights."""
 def preloaded_multi_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
     """sgd_update of several weights. data : weight0, grad0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
 def preloaded_multi_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds of (num_weights,)."""
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
 def preloaded_multi_mp_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds of (num_weights,)."""
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
 def preloaded_multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds."""
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
 def multi_sum_sq(*data: NDArray | Sequence[NDArray], num_arrays: int, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: NDArray, weights_sum_sq: NDArray | None = ..., grads_sum_sq: NDArray | None = ..., wds: NDArray | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

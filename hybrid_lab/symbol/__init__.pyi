@@ -165,14 +165,6 @@ def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name
 def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 split = SliceChannel
-def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
-def erfinv(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inverse of erf, for data in (-1, 1)."""
-def gamma(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The gamma function: (n - 1)! at the whole number n."""
-def gammaln(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """log |gamma(data)|, without the overflow of gamma."""
 def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -352,6 +344,14 @@ def clip(data: Symbol, a_min: float, a_max: float, *, out: None = ..., name: str
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
 def where(condition: Symbol, x: Symbol | None = ..., y: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """x where condition is not 0, else y."""
+def erf(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+def erfinv(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inverse of erf, for data in (-1, 1)."""
+def gamma(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The gamma function: (n - 1)! at the whole number n."""
+def gammaln(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """log |gamma(data)|, without the overflow of gamma."""
 def contrib_round_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
 def contrib_sign_ste(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -542,21 +542,21 @@ def lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None
 def mp_lamb_update_phase2(weight: Symbol, g: Symbol | None = ..., r1: Symbol | None = ..., r2: Symbol | None = ..., weight32: Symbol | None = ..., lr: Symbol | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
 def multi_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
-    """sgd_update of several weights. data : weight0, grad0, weight1, grad1 ...; returns : the new weights."""
-def multi_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
-def multi_mp_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
-def multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
+    """sgd_update of several weights. data : weight0, grad0, weight1 ...; returns : the new weights."""
 def preloaded_multi_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
     """sgd_update of several weights. data : weight0, grad0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
 def preloaded_multi_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds of (num_weights,)."""
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
 def preloaded_multi_mp_sgd_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds of (num_weights,)."""
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
 def preloaded_multi_mp_sgd_mom_update(*data: Symbol | Sequence[Symbol], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: None = ..., name: str | None = ...) -> Symbol:
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds."""
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
 def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:

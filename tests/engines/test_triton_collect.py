@@ -47,7 +47,7 @@ def the_kernel(graph):
 @pytest.mark.parametrize("rows, width", [(19, 11), (1, 7), (11, 1)])
 def test_embeddings_gradient(rows, width, entries):
     dy, place, weight = inputs(dy=(*entries, width), place=entries, weight=(rows, width))
-    graph = Graph([dy, place, weight], [op("_embedding_grad", dy, place, weight)])
+    graph = Graph([dy, place, weight], [op("_take_grad", dy, weight, place)])
     the_kernel(graph)
     agree(graph, dy=data((*entries, width)), place=numbers(entries, rows), weight=data((rows, width)))
 
@@ -80,7 +80,7 @@ def test_coordinates(named):
 
 def test_what_makes_the_entries_and_what_reads_the_rows_is_in_the_kernel():
     dy, place, weight = inputs(dy=(13, 5), place=(13,), weight=(11, 5))
-    gradient = op("_embedding_grad", op("broadcast_mul", op("exp", dy), 0.5), place, weight)
+    gradient = op("_take_grad", op("broadcast_mul", op("exp", dy), 0.5), weight, place)
     new = op("broadcast_sub", weight, op("broadcast_mul", gradient, 0.1))
     graph = Graph([dy, place, weight], [new, gradient])
     assert len(the_kernel(graph).outputs) == 2
@@ -91,7 +91,7 @@ def test_what_makes_the_entries_and_what_reads_the_rows_is_in_the_kernel():
 def test_other_dtypes(dtype):
     dy, weight = (input_node(name, shape=shape, dtype=dtype) for name, shape in (("dy", (13, 5)), ("weight", (11, 5))))
     place = input_node("place", shape=(13,), dtype="int64")
-    graph = Graph([dy, place, weight], [op("_embedding_grad", dy, place, weight)])
+    graph = Graph([dy, place, weight], [op("_take_grad", dy, weight, place)])
     the_kernel(graph)
     arrays = {"dy": (data((13, 5)) * 8).astype(dtype), "weight": data((11, 5)).astype(dtype)}
     agree(graph, place=np.random.RandomState(0).randint(0, 11, 13), **arrays)
@@ -101,7 +101,7 @@ def test_entries_are_added_in_the_order_in_which_they_stand():
     """Numbers of very different size: any other order would round to another sum."""
     entries = (np.float32(10) ** np.random.RandomState(0).randint(-4, 8, (40, 1))).astype("float32")
     dy, place, weight = inputs(dy=(40, 1), place=(40,), weight=(3, 1))
-    graph = Graph([dy, place, weight], [op("_embedding_grad", dy, place, weight)])
+    graph = Graph([dy, place, weight], [op("_take_grad", dy, weight, place)])
     rows = np.arange(40) % 3
     wanted = np.zeros((3, 1), "float32")
     for row, entry in zip(rows, entries, strict=True):

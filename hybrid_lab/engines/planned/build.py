@@ -13,10 +13,13 @@ from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.engines.planned.watch import WatchedProgram
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph import body
+from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.graph.plan import plan
+from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
+from hybrid_lab.ops.framework.run import computes_in_float32
 
 
 class PlannedExecutable(Executable):
@@ -56,9 +59,16 @@ def build(graph: Graph, report: Report, static_alloc: bool, later: bool = False)
 
     Fills in the memory and program parts of `report`. later : only when somebody runs it
     """
+    graph = decompose(graph, _has_kernel)
     report.bodies = _bodies(graph)
     run = (Later if later else write)(graph, report, static_alloc)
     return PlannedExecutable(graph, run, report)
+
+
+def _has_kernel(node: Node) -> bool:
+    """Whether an operator's kernel is more than those of its parts, which the program else runs one by one."""
+    lowered = type(node.op).numpy in (run_lowering, draw_lowering)
+    return not lowered or computes_in_float32(node.op, [value.dtype for value in node.values_in])
 
 
 def write(graph: Graph, report: Report, static_alloc: bool, writer: type[Writer] = Writer) -> Program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.torch_kernels.rules import Kernel, dtype_of, needs, rule, shape_of
 from hybrid_lab.graph.node import Node, Value
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hybrid_lab.ops.arrays import slicing
-    from hybrid_lab.ops.arrays.index import Pick, PickGrad
+    from hybrid_lab.ops.arrays.index import Pick, PickGrad, TakeGrad
     from hybrid_lab.ops.arrays.movement import Permutation
     from hybrid_lab.ops.arrays.reduce import Norm, Reduction, SumLike
     from hybrid_lab.ops.elementwise.activation import HardSigmoid, LeakyReLU
@@ -392,11 +393,12 @@ def _embedding(torch: ModuleType, node: Node, op: Operator) -> Kernel:
     return lambda data, weight: torch.embedding(weight, _rows(data, size, "clip"))
 
 
-@rule("_embedding_grad", whole=(1,))
-def _embedding_grad(torch: ModuleType, node: Node, op: Operator) -> Kernel:
-    size = node.outputs[0].shape[0]
-    backward = torch.ops.aten.embedding_dense_backward
-    return lambda dy, data, weight: backward(dy, _rows(data, size, "clip"), size, -1, False)
+@rule("_take_grad", whole=(2,))
+def _take_grad(torch: ModuleType, node: Node, op: TakeGrad) -> Kernel:
+    shape, backward, mode = node.outputs[0].shape, torch.ops.aten.embedding_dense_backward, op.mode
+    if len(shape) != 2 or op.axis % 2 or mode == "raise":
+        raise Unmappable("the gradient of take but for that of rows")
+    return lambda dy, like, indices: backward(dy, _rows(indices, shape[0], mode), shape[0], -1, False)
 
 
 def _picked(op: Pick | PickGrad, data: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:

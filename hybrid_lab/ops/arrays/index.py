@@ -81,7 +81,7 @@ class Embedding(Operator, name="Embedding"):
         return str(K.read(1, (K.number(0, place[:-1], self.input_dim), place[-1])))
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        return None, F._embedding_grad(dy, data, weight)
+        return None, F._take_grad(dy, weight, data)
 
     def onnx(self, g: OnnxGraph, data: str, weight: str) -> str:
         return g.Gather(weight, emit_whole(g, data, self.input_dim, "clip"), axis=0)
@@ -95,38 +95,6 @@ def add_rows(target: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     ordered = rows[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
-
-
-class EmbeddingGrad(Adjoint, name="_embedding_grad"):
-    """The gradient of rows taken by number: the rows of dy added up where data says.
-
-    dy : data's shape + (width,); data : row numbers; weight : (rows, width), read for its shape; returns : as weight
-    """
-
-    adjoint_of = "take"
-    shaped_like = 2
-    kinds = "fiu"
-    samples = [sample((2, 3, 4), ints((2, 3), 0, 3), (5, 4)), sample((6, 4), ints((6,), -1, 7), (5, 4))]
-
-    def numpy(self, dy: Array, data: Array, weight: Array, out: Array | None = None) -> Array:
-        out = np.empty(weight.shape, dy.dtype) if out is None else out
-        out.fill(0)
-        rows = whole(data, weight.shape[0], "clip", self.name).reshape(-1)
-        add_rows(out, rows, dy.reshape(len(rows), weight.shape[1]))
-        return out
-
-    @Collect
-    def triton(self, dy: Shape, data: Shape, weight: Shape) -> Entries:
-        return Entries(
-            weight[:1], weight[1:], data, lambda K, i: K.number(1, i, weight[0]),
-            lambda K, i, column: K.read(0, (*i, *column)), lambda row, column: (*row, *column),
-        )  # fmt: skip
-
-    def onnx(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
-        size, width = g.shape(weight)
-        rows = g.Unsqueeze(g.Reshape(emit_whole(g, data, size, "clip"), g.const([-1], "int64")), g.const([1], "int64"))
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([size, width], "int64"))
-        return g.ScatterND(zeros, rows, g.Reshape(dy, g.const([-1, width], "int64")), reduction="add")
 
 
 class Take(Operator, name="take"):

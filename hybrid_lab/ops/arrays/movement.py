@@ -7,9 +7,8 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, axis_of, broadcast_shapes, into, sample
+from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -196,36 +195,19 @@ class Tile(Operator, name="tile"):
         return str(K.read(0, inner[len(inner) - len(K.shape(0)) :]))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._tile_grad(dy, data, reps=self.reps)
+        if 0 in self.reps:
+            return F.zeros_like(data)
+        # Read from the right, each axis becomes the repetitions and one of them; axes in front are kept.
+        codes = (-2, *(code for count in self.reps for code in (count, -1, -4)))
+        apart = F.Reshape(dy, shape=codes, reverse=True)
+        total = F.sum(apart, axis=tuple(range(-2 * len(self.reps), 0, 2))) if self.reps else apart
+        return F.reshape_like(total, data)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape, reps = _aligned(g.shape(data), self.reps)
         if len(shape) > len(g.shape(data)):
             data = g.Reshape(data, g.const(list(shape), "int64"))
         return g.Tile(data, g.const(list(reps), "int64"))
-
-
-class TileGrad(Adjoint, name="_tile_grad"):
-    """dy summed over the repetitions of tile. like : the shape of tile's input; returns : that shape."""
-
-    adjoint_of = "tile"
-    reps: Shape
-    onnx = emit_lowering
-    samples = [sample((4, 6), (2, 3), reps=(2, 2)), sample((2, 4, 3), (2, 3), reps=(2, 2, 1))]
-
-    def _pairs(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        shape, reps = _aligned(like, self.reps)
-        return tuple(number for pair in zip(reps, shape, strict=True) for number in pair), tuple(
-            range(0, 2 * len(shape), 2)
-        )
-
-    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
-        pairs, axes = self._pairs(like.shape)
-        return into(np.add.reduce(dy.reshape(pairs), axis=axes, dtype=dy.dtype).reshape(like.shape), out)
-
-    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
-        pairs, axes = self._pairs(like.shape)
-        return F.reshape_like(F.sum(F.Reshape(dy, shape=pairs), axis=axes), like)
 
 
 class Repeat(Operator, name="repeat"):
@@ -254,7 +236,14 @@ class Repeat(Operator, name="repeat"):
         return str(K.read(0, (*place[:axis], K.quotient(place[axis], self.repeats), *place[axis + 1 :])))
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        return F._repeat_grad(dy, data, repeats=self.repeats, axis=self.axis)
+        if not self.repeats:
+            return F.zeros_like(data)
+        axis = -1 if self.axis is None else self.axis
+        if axis < 0:
+            apart = F.Reshape(dy, shape=(-2, -1, self.repeats, -4, *(0,) * (-1 - axis)), reverse=True)
+        else:
+            apart = F.Reshape(dy, shape=(*(0,) * axis, -4, -1, self.repeats, -2))
+        return F.reshape_like(F.sum(apart, axis=axis if axis < 0 else axis + 1), data)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
@@ -263,28 +252,6 @@ class Repeat(Operator, name="repeat"):
         reps = [1] * (len(shape) + 1)
         reps[axis + 1] = self.repeats
         return g.Reshape(g.Tile(wide, g.const(reps, "int64")), g.const(list(self.infer_shape(shape)), "int64"))
-
-
-class RepeatGrad(Adjoint, name="_repeat_grad"):
-    """dy summed over the copies that repeat made. like : the shape of repeat's input; returns : that shape."""
-
-    adjoint_of = "repeat"
-    repeats: int
-    axis: int | None = None
-    onnx = emit_lowering
-    samples = [sample((2, 6), (2, 3), repeats=2, axis=1), sample((12,), (2, 3), repeats=2)]
-
-    def _split(self, like: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        axis = len(like) - 1 if self.axis is None else self.axis % len(like)
-        return (*like[: axis + 1], self.repeats, *like[axis + 1 :]), axis + 1
-
-    def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
-        shape, axis = self._split(like.shape)
-        return into(np.add.reduce(dy.reshape(shape), axis=axis, dtype=dy.dtype), out)
-
-    def lower(self, F: Functions, dy: Tensor, like: Tensor) -> Tensor:
-        shape, axis = self._split(like.shape)
-        return F.reshape_like(F.sum(F.Reshape(dy, shape=shape), axis=axis), like)
 
 
 class Reverse(Operator, name="reverse", aliases=("flip",)):

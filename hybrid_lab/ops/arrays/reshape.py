@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, Shape
@@ -92,6 +94,9 @@ class _Reshaping(Operator):
     view = True
 
     def numpy(self, data: Array, *like: Array, out: Array | None = None) -> Array:
+        if out is not None and out.flags.c_contiguous:
+            np.copyto(out.reshape(data.shape), data)  # once, also where the axes of data are turned
+            return out
         return into(data.reshape(self.infer_shape(data.shape, *[item.shape for item in like])), out)
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradients:

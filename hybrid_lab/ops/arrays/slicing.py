@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, all_into, axis_of, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros, joined
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor, Wanted
@@ -387,17 +387,6 @@ class Stack(Operator, name="stack"):
         return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
 
 
-def parts_of(F: Functions, data: Tensor, axis: int, places: Sequence[int], squeeze: bool) -> tuple[Tensor, ...]:
-    """data cut along `axis` at these places, the end among them, as slices."""
-    ends = zip(places, places[1:], strict=False)
-    parts = tuple(F.slice_axis(data, axis=axis, begin=start, end=stop) for start, stop in ends)
-    if not squeeze:
-        return parts
-    # Not F.squeeze, which keeps a dimension: a part of a vector is a scalar.
-    axis %= len(data.shape)
-    return tuple(F.reshape_like(part, part, lhs_begin=axis, lhs_end=axis + 1, rhs_begin=0, rhs_end=0) for part in parts)
-
-
 class _Splitting(Operator):
     """Base: data cut along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 
@@ -427,11 +416,7 @@ class _Splitting(Operator):
     def numpy(self, data: Array, out: Array | Outs = None) -> Array | Arrays:
         parts = np.split(data, self.places(data.shape[self.axis])[1:-1], axis=self.axis)
         parts = [part.squeeze(self.axis) for part in parts] if self.squeeze_axis else parts
-        targets = out if isinstance(out, tuple) else (out,) * len(parts)
-        made = tuple(
-            part.copy() if target is None else into(part, target) for part, target in zip(parts, targets, strict=True)
-        )
-        return made if len(made) > 1 else made[0]
+        return all_into([part.copy() for part in parts] if out is None else parts, out)
 
     def lower(self, F: Functions, data: Tensor) -> tuple[Tensor, ...]:
         places = self.places(data.shape[self.axis])

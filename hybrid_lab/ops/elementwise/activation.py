@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.elementwise.special import error_function
-from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, into, sample, unary
+from hybrid_lab.ops.framework import MAXIMUM, Elementwise, Kernel, Operator, Pointwise, Signature, sample, unary
 from hybrid_lab.ops.framework.dtypes import OWN
-from hybrid_lab.ops.framework.lowering import emit_lowering
+from hybrid_lab.ops.framework.lowering import draw_lowering, emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, OnnxGraph, Scratch, Tensor
-from hybrid_lab.ops.framework.types import Array, Arrays, Operand, PartialShape, PartialShapes, Shape, Shapes
-from hybrid_lab.ops.kernels import philox
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape, Shapes
 
 _WIDE = [sample((3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-8.0, high=8.0)]
 
@@ -174,6 +171,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     lower_bound: float = 0.125
     upper_bound: float = 0.334
     mode_dependent = True
+    numpy = draw_lowering
     samples = [
         sample((2, 3, 4), low=-3.0, high=3.0), sample((2, 3, 4), low=-3.0, high=3.0, act_type="leaky", slope=0.1),
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="elu", slope=0.7),
@@ -224,47 +222,6 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             )
         return data
 
-    def numpy(
-        self, data: Array, gamma: Array | None = None, out: Any = None, scratch: Scratch = np.empty,
-        rng: tuple[int, int] | None = None,
-    ) -> Array | Arrays:  # fmt: skip
-        if self.act_type == "rrelu":
-            y, factors = out if out is not None else (None, None)
-            draw: Any = RandomSlopes.bind(low=self.lower_bound, high=self.upper_bound)
-            slopes = draw.numpy(data, rng=rng)
-            factors = np.empty_like(data) if factors is None else factors
-            factors.fill(1)
-            np.copyto(factors, slopes, where=np.less_equal(data, 0, out=scratch(data.shape, np.bool_)))
-            return np.multiply(data, factors, out=y), factors
-        if out is None:
-            out = np.empty_like(data)
-        if self.act_type == "gelu":
-            scaled = np.multiply(data, data.dtype.type(math.sqrt(0.5)), out=scratch(data.shape, data.dtype))
-            error_function(scaled, out, scratch)
-            out += out.dtype.type(1)
-            out *= data
-            out *= out.dtype.type(0.5)
-            return out
-        above = np.greater(data, 0, out=scratch(data.shape, np.bool_))
-        if self.act_type in ("elu", "selu"):
-            slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
-            np.minimum(data, data.dtype.type(0), out=out)
-            np.expm1(out, out=out)
-            out *= out.dtype.type(slope)
-            np.copyto(out, data, where=above)
-            if scale != 1.0:
-                out *= out.dtype.type(scale)
-            return out
-        np.multiply(data, self._slope(data, gamma), out=out)
-        np.copyto(out, data, where=above)
-        return out
-
-    def _slope(self, data: Array, gamma: Array | None) -> Operand:
-        if self.act_type == "prelu":
-            assert gamma is not None
-            return gamma.reshape((-1,) + (1,) * max(data.ndim - 2, 0))
-        return data.dtype.type(self.slope)
-
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
         dy, y = rest[-1], rest[-2]
         if self.act_type == "rrelu":
@@ -291,9 +248,11 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return data * (F.erf(data * math.sqrt(0.5)) + 1.0) * 0.5
         if self.act_type in ("elu", "selu"):
             slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
-            return F.where(
-                F.broadcast_greater(data, 0.0), data * scale, F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale)
-            )
+            above = F.broadcast_maximum(data, 0.0)
+            below = F.expm1(F.broadcast_minimum(data, 0.0)) * (slope * scale)
+            return (above if scale == 1.0 else above * scale) + below
+        if self.act_type == "leaky" and 0 < self.slope <= 1:
+            return F.broadcast_maximum(data, data * self.slope)
         below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.slope)
         return F.where(F.broadcast_greater(data, 0.0), data, below)
 
@@ -327,13 +286,8 @@ class RandomSlopes(Operator, name="_random_slopes"):
     mxnet = None
     random = True
     shape_only = ("data",)
+    numpy = draw_lowering
     samples = [sample((3, 4), low=0.0, high=1.0, attrs={"low": 0.125, "high": 0.25}, gradient=False)]
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.random_uniform(low=self.low, high=self.high, shape=data.shape, dtype=data.dtype.name)
-
-    def numpy(self, data: Array, out: Array | None = None, rng: tuple[int, int] | None = None) -> Array:
-        numbers = philox.uniform(*(rng or (0, 0)), prod(data.shape), data.dtype)
-        if data.dtype == np.float16:
-            numbers = numbers.astype(np.float32)
-        return into(philox.moved(numbers, self.high - self.low, self.low, data.dtype).reshape(data.shape), out)

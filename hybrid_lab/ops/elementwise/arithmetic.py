@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError, Unmappable
 from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwise, binary, into, is_scalar, sample
-from hybrid_lab.ops.framework.lowering import emit_lowering
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Number, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
@@ -236,6 +236,7 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
 
     kinds = "fiu"
     alias_safe = True
+    numpy = run_lowering
     samples = [
         sample((3, 4)), sample((3, 4), (3, 4)), sample((2, 3), (2, 3), (2, 3), (2, 3)),
         sample((3,), (3,), (3,), dtype="int32", low=-5, high=5, gradient=False),
@@ -250,15 +251,6 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
         if any(shape != args[0] for shape in args):
             raise ShapeError(f"add_n: the shapes {' and '.join(map(str, args))} differ")
         return args[0]
-
-    def numpy(self, *args: Array, out: Array | None = None) -> Array:
-        first, *rest = args
-        if not rest:
-            return into(first.copy(), out)
-        total = first + rest[0] if len(rest) > 1 else np.add(first, rest[0], out=out)
-        for item in rest[1:-1]:
-            total += item
-        return np.add(total, rest[-1], out=out) if len(rest) > 1 else total
 
     def grad(self, F: Functions, *values: Tensor) -> Gradients:
         return (values[-1],) * (len(values) - 2)

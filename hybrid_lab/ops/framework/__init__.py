@@ -5,7 +5,7 @@ The names below are what records import.
 
 from hybrid_lab.ops.framework.adjoint import Adjoint
 from hybrid_lab.ops.framework.kernel import Collect, Contraction, Element, Entries, Kernel, Pointwise, Product, Reduce
-from hybrid_lab.ops.framework.memory import contiguous, into
+from hybrid_lab.ops.framework.memory import all_into, contiguous, into
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.pointwise import (
     MAXIMUM,
@@ -20,13 +20,13 @@ from hybrid_lab.ops.framework.pointwise import (
     scalar_as,
     unary,
 )
-from hybrid_lab.ops.framework.sample import Derived, Sample, ints, sample
+from hybrid_lab.ops.framework.sample import Derived, Sample, gradient_samples, ints, sample
 from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, filled, kept_shape, known_shape, reduced_axes
 from hybrid_lab.ops.framework.signature import Signature
 
 __all__ = [
     "MAXIMUM", "MINIMUM", "Adjoint", "Binary", "Collect", "Comparison", "Contraction", "Derived", "Element",
     "Elementwise", "Entries", "Kernel", "Operator", "Pointwise", "Product", "Reduce", "Sample", "Signature", "Unary",
-    "axis_of", "binary", "broadcast_shapes", "contiguous", "filled", "get", "into", "ints", "is_scalar", "kept_shape",
-    "known_shape", "printed", "reduced_axes", "sample", "scalar_as", "unary",
+    "all_into", "axis_of", "binary", "broadcast_shapes", "contiguous", "filled", "get", "gradient_samples", "into",
+    "ints", "is_scalar", "kept_shape", "known_shape", "printed", "reduced_axes", "sample", "scalar_as", "unary",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 
 
 class Adjoint(Operator):
-    """The gradient of the first input of an operator that is linear in it, as `_tile_grad` is of `tile`.
+    """The gradient of the first input of an operator that is linear in it, as `_diag_grad` is of `diag`.
 
     Inputs: dy, the gradient of the operator's output; number `shaped_like`, the operator's first input, of which only
     the shape is read; and the operator's other inputs, in order. The gradient of dy is the operator itself.

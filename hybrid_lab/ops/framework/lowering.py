@@ -1,29 +1,36 @@
 """Members of a record that follow from its `lower`: the NumPy kernel, the ONNX form, the gradient.
 
-    numpy, onnx, grad = run_lowering, emit_lowering, differentiate_lowering
+numpy, onnx, grad = run_lowering, emit_lowering, differentiate_lowering
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework.memory import into
+from hybrid_lab.ops.framework.memory import all_into
 from hybrid_lab.ops.framework.namespace import Arithmetic, F, Namespace
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.run import run_gradient
+from hybrid_lab.ops.framework.run import apply_numpy, run_gradient
 from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs
 
 
 def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
     """A record's `numpy`: the kernels of the operators that `lower` names."""
     results = op.lower(F, *inputs)
-    if not isinstance(results, tuple):
-        return into(results, out)  # type: ignore[arg-type]
-    return results if out is None else tuple(map(into, results, out))
+    return all_into(results if isinstance(results, tuple) else (results,), out)
+
+
+def draw_lowering(
+    op: Operator, *inputs: Operand, out: Array | Outs = None, rng: tuple[int, int] = (0, 0)
+) -> Array | Arrays:
+    """A record's `numpy` where an operator that `lower` names is random."""
+    results = op.lower(Namespace(partial(apply_numpy, rng=rng)), *inputs)
+    return all_into(results if isinstance(results, tuple) else (results,), out)
 
 
 # -- ONNX ------------------------------------------------------------------------------------------------------

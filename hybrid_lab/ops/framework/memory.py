@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+    from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 
 _ALIGNMENT = 64
 #: A thread keeps at most this much; what a kernel needs beyond it is allocated for that call.
@@ -22,6 +25,13 @@ def into(result: np.ndarray, out: np.ndarray | None, dtype: DTypeLike | None = N
         return result if dtype is None else result.astype(dtype, copy=False)
     np.copyto(out, result, casting="same_kind" if dtype is None else "unsafe")
     return out
+
+
+def all_into(results: Sequence[np.ndarray], out: np.ndarray | Outs) -> Array | Arrays:
+    """The results of a kernel, in `out` where it is given: an array for one result, a tuple of arrays for several."""
+    if len(results) == 1:
+        return into(results[0], out)  # type: ignore[arg-type]
+    return tuple(results) if out is None else tuple(map(into, results, out))
 
 
 def contiguous(out: np.ndarray | None, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:

@@ -250,7 +250,9 @@ class Operator:
         if cls.infer_shape is not Operator.infer_shape:
             return named_parameters(cls.infer_shape)
         names, more = named_parameters(cls.numpy)
-        return tuple(name for name in names if name not in RUN_KEYWORDS), more
+        if more and cls.lower is not Operator.lower:  # the kernel takes what `lower` takes
+            names, more = named_parameters(cls.lower)
+        return tuple(name for name in names if name != "F" and name not in RUN_KEYWORDS), more
 
     def check(self) -> None:
         """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""

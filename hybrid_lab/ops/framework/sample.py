@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.framework.operator import Operator
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,32 @@ def sample(
     `attrs=` holds attributes named like our own keywords (dtype).
     """
     return Sample(inputs, {**attributes, **(attrs or {})}, dtype, low, high, gradient, smooth)
+
+
+def gradient_samples(
+    record: type[Operator], *roles: str, chosen: Callable[[dict[str, Any]], bool] = lambda attributes: True
+) -> list[Sample]:
+    """Samples of an operator that computes gradients, from those of the operator that they are of.
+
+    roles : per input "dy", as the first output; "y", that output; "d", as the first input; or an input's name
+    chosen : attributes -> whether the sample is one of them
+    """
+    made = []
+    for item in filter(lambda item: chosen(item.attributes), record.samples):
+        op = record.bind(**item.attributes)
+        shapes = [tuple(value) if isinstance(value, tuple) else value.shape for value in item.inputs]
+        output = op.infer_shape(*shapes)
+        names = op.signature.inputs
+        values = dict(zip(names, item.inputs, strict=True))
+        values |= {"dy": output[0] if isinstance(output, list) else output, "d": shapes[0]}
+        if "y" in roles:
+            values["y"] = Derived(partial(_output, op, [roles.index(name) for name in names]))
+        made.append(replace(item, inputs=tuple(values[role] for role in roles)))
+    return made
+
+
+def _output(op: Operator, places: list[int], arrays: list[Any]) -> np.ndarray:
+    return op.numpy(*[arrays[place] for place in places])
 
 
 #: `ints((3, 4), 0, 5)`: whole numbers in [0, 5).

@@ -18,6 +18,7 @@ from hybrid_lab.ops.framework import (
     Signature,
     contiguous,
     filled,
+    gradient_samples,
     into,
     sample,
 )
@@ -283,13 +284,7 @@ class ConvDataGrad(DataGradient, _Convolving, name="_conv_data_grad"):
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
-    samples = [
-        sample((2, 4, 5, 5), (2, 3, 7, 6), (4, 3, 3, 2), kernel=(3, 2), num_filter=4),
-        sample((2, 4, 4, 8), (2, 3, 7, 6), (4, 3, 3, 3), kernel=(3, 3), stride=(2, 1), pad=(1, 2), num_filter=4),
-        sample((2, 6, 4, 4), (2, 4, 8, 8), (6, 2, 3, 3), kernel=(3, 3), dilate=(2, 2), num_group=2, num_filter=6),
-        sample((2, 6, 3, 3), (2, 4, 6, 6), (6, 4, 1, 1), kernel=(1, 1), stride=(2, 2), num_filter=6),
-        sample((2, 6, 5, 5), (2, 4, 5, 5), (6, 4, 1, 1), kernel=(1, 1), num_filter=6),
-    ]
+    samples = gradient_samples(Convolution, "dy", "data", "weight")
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty

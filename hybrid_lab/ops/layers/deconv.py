@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Contraction, Product, contiguous, into, sample
+from hybrid_lab.ops.framework import Contraction, Product, contiguous, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
@@ -138,31 +138,7 @@ class DeconvDataGrad(DataGradient, _Deconvolving, name="_deconv_data_grad"):
     dy : its output; data : read for its shape; weight; returns : the shape of data.
     """
 
-    samples = [
-        sample((2, 4, 7), (2, 3, 5), (3, 4, 3), kernel=3, num_filter=4),
-        sample((2, 3, 6, 8), (2, 4, 3, 4), (4, 3, 4, 4), kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=3),
-        sample(
-            (1, 3, 6, 11),
-            (1, 4, 3, 4),
-            (4, 3, 3, 3),
-            kernel=(3, 3),
-            stride=(2, 3),
-            pad=(1, 1),
-            adj=(1, 1),
-            num_filter=3,
-        ),
-        sample((2, 6, 8, 5), (2, 4, 4, 3), (4, 3, 3, 3), kernel=(3, 3), dilate=(2, 1), num_group=2, num_filter=6),
-        sample(
-            (1, 3, 6, 7),
-            (1, 3, 3, 3),
-            (3, 1, 4, 4),
-            kernel=(4, 4),
-            stride=(2, 2),
-            num_group=3,
-            num_filter=3,
-            target_shape=(6, 7),
-        ),
-    ]
+    samples = gradient_samples(Deconvolution, "dy", "data", "weight")
 
     def numpy(
         self, dy: Array, data: Array, weight: Array, out: Array | None = None, scratch: Scratch = np.empty

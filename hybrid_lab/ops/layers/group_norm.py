@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.framework import (
     Element,
     Operator,
@@ -21,7 +20,7 @@ from hybrid_lab.ops.framework import (
     sample,
 )
 from hybrid_lab.ops.framework.attributes import Axis
-from hybrid_lab.ops.framework.lowering import emit_lowering
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import (
     Elements,
     Functions,
@@ -196,6 +195,7 @@ class LRN(Operator, name="LRN"):
     knorm: float = 2.0
     nsize: int
     signature = Signature(outputs=2, visible=1)
+    numpy = run_lowering
     samples = [
         sample((2, 5, 3, 3), nsize=3, alpha=0.5),
         sample((2, 5, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0),
@@ -210,15 +210,6 @@ class LRN(Operator, name="LRN"):
         if len(data) < 2:
             raise ShapeError(f"LRN: data has shape {data}; two or more dimensions are needed (n, c, ...)")
         return [data, data]
-
-    def numpy(self, data: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
-        y, norm = out if out is not None else (None, None)
-        norm = np.empty(data.shape, data.dtype) if norm is None else norm
-        window_sum(np.square(data, out=scratch(data.shape, data.dtype)), self.nsize, norm)
-        norm *= data.dtype.type(self.alpha / self.nsize)
-        norm += data.dtype.type(self.knorm)
-        power = np.power(norm, data.dtype.type(-self.beta), out=scratch(data.shape, data.dtype))
-        return np.multiply(data, power, out=y), norm
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, norm: Tensor, dy: Tensor) -> Tensor:
         power = F.broadcast_power(norm, -self.beta)
@@ -295,8 +286,9 @@ class Moments(Operator, name="moments"):
     precision = "float32"
     axes: Axis = None
     keepdims: bool = False
+    half_in_float32 = True
     signature = Signature(outputs=2)
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((2, 3, 4), axes=(1,)), sample((2, 3, 4), axes=(0, 2), keepdims=True), sample((3, 4), axes=(0, 1)),
         sample((2, 3, 4), axes=-1),
@@ -307,19 +299,6 @@ class Moments(Operator, name="moments"):
         kept = kept_shape(data, axes)
         shape = kept if self.keepdims else tuple(size for axis, size in enumerate(data) if axis not in axes) or (1,)
         return [shape, shape]
-
-    def numpy(self, data: Array, out: Outs = None, scratch: Scratch = np.empty) -> Arrays:
-        axes = reduced_axes("moments", self.axes, data.ndim)
-        wide = np.dtype(np.float32) if data.dtype == np.float16 else data.dtype
-        shape, count = kept_shape(data.shape, axes), max(prod(data.shape[axis] for axis in axes), 1)
-        mean = accumulate(data, axes, scratch(shape, wide), scratch)
-        mean /= count
-        centred = np.subtract(data, mean, out=scratch(data.shape, wide))
-        variance = accumulate(np.square(centred, out=centred), axes, scratch(shape, wide), scratch)
-        variance /= count
-        wanted = self.infer_shape(data.shape)[0]
-        targets = out if out is not None else (np.empty(wanted, data.dtype), np.empty(wanted, data.dtype))
-        return tuple(into(item.reshape(wanted), target) for item, target in zip((mean, variance), targets, strict=True))
 
     def _spread(self, F: Functions, value: Tensor, data: Tensor) -> Tensor:
         return value if self.keepdims else F._restore_axes(value, data, axis=self.axes)

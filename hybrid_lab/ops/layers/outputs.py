@@ -9,20 +9,11 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, into, ints, known_shape, sample
+from hybrid_lab.ops.framework import Operator, ints, known_shape, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
-from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
-
-
-def softmax_of(data: np.ndarray, axis: int) -> np.ndarray:
-    """Softmax along one axis."""
-    exponentials = np.exp(data - data.max(axis=axis, keepdims=True))
-    return exponentials / exponentials.sum(axis=axis, keepdims=True)
-
+from hybrid_lab.ops.framework.types import PartialShape, Shape
 
 # -- softmax ---------------------------------------------------------------------------------------------------
 
@@ -65,7 +56,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
 
     typed_like = 0
     precision = "float32"
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5)),
         sample((4, 5), (4, 5), low=0.0),
@@ -103,9 +94,6 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
             raise ShapeError(f"SoftmaxOutput: label has shape {label}; data {data} needs {wanted}, or its own shape")
         return data
 
-    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
-        return into(softmax_of(data.reshape(self.rows(data.shape)), 1).reshape(data.shape), out)
-
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
 
@@ -121,32 +109,11 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     shaped_like = 0
     typed_like = 0
     mxnet = None
+    numpy = run_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5), gradient=False),
         sample((2, 3, 4), ints((2, 4), 0, 3), gradient=False, multi_output=True, smooth_alpha=0.2),
     ]
-
-    def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
-        dtype = y.dtype.type
-        if label.shape == y.shape:
-            return into((y - label.astype(y.dtype)) * dtype(self.grad_scale), out)
-        rows = y.reshape(self.rows(y.shape))
-        classes = rows.shape[1]
-        spread = self.smooth_alpha / max(classes - 1, 1)
-        numbers = label.astype(np.int64).reshape(rows.shape[:1] + rows.shape[2:])
-        places = numbers[:, None]
-        result = rows - dtype(spread)
-        inside = (places >= 0) & (places < classes)
-        clipped = np.clip(places, 0, classes - 1)
-        values = np.take_along_axis(result, clipped, 1)
-        np.put_along_axis(
-            result, clipped, np.where(inside, values - dtype(1.0 - self.smooth_alpha - spread), values), 1
-        )
-        ignored = numbers == int(self.ignore_label)
-        if self.use_ignore:
-            result[np.broadcast_to(ignored[:, None], result.shape)] = 0
-        result *= dtype(self.grad_scale / self._divisor(rows, ignored))
-        return into(result.reshape(y.shape), out)
 
     def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         if label.shape == y.shape:
@@ -156,7 +123,9 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         spread = self.smooth_alpha / max(classes - 1, 1)
         numbers = F.Reshape(label, shape=(n, *spatial))
         named = F._cast_like(F.SwapAxis(F.one_hot(numbers, depth=classes), dim1=1, dim2=len(spatial) + 1), y)
-        result = rows - spread - named * (1.0 - self.smooth_alpha - spread)
+        if self.smooth_alpha:
+            rows, named = rows - spread, named * (1.0 - self.smooth_alpha - spread)
+        result = rows - named
         known = F.broadcast_not_equal(F.Cast(numbers, dtype="int32"), int(self.ignore_label))
         if self.use_ignore:
             result = F.where(F.expand_dims(known, axis=1), result, 0.0)
@@ -167,12 +136,6 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         scale = self.grad_scale if self.normalization == "valid" else self.grad_scale / prod(spatial)
         return F.reshape_like(result * scale, y)
 
-    def _divisor(self, rows: np.ndarray, ignored: np.ndarray) -> float:
-        spatial = rows.shape[2] if self.multi_output else 1
-        if self.normalization == "valid":
-            return max(int(np.count_nonzero(~ignored)), 1)
-        return spatial * (len(rows) if self.normalization == "batch" else 1)
-
 
 class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
@@ -180,16 +143,13 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     kinds = "f"
     precision = "float32"
     mode: Literal["instance", "channel"] = "instance"
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [sample((3, 4)), sample((2, 3, 4), mode="channel"), sample((2, 3, 2))]
 
     def infer_shape(self, data: Shape) -> Shape:
         if len(data) < 2:
             raise ShapeError(f"SoftmaxActivation: data {data}; two or more dimensions are needed")
         return data
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(softmax_of(data, self.axis), out)
 
     @property
     def axis(self) -> int:
@@ -216,7 +176,7 @@ class _Regression(Operator):
     own_gradient = True
     grad_scale: float = 1.0
     kind: ClassVar[str]
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=0.5), sample((2, 3, 2), (2, 3, 2))]
 
     def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
@@ -226,13 +186,6 @@ class _Regression(Operator):
         if not data or data[:1] != label[:1] or prod(data) != prod(label):
             raise ShapeError(f"{self.name}: label has shape {label}; data {data} needs as many numbers")
         return data
-
-    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
-        return into(self.activated(data), out)
-
-    def activated(self, data: np.ndarray) -> np.ndarray:
-        """The output."""
-        return data.copy()
 
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.identity(data)
@@ -261,10 +214,6 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
     kind = "difference"
     samples = [sample((3, 4), (3, 4), low=0.0), sample((3, 1), (3,), low=0.0, grad_scale=0.5)]
 
-    def activated(self, data: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.reciprocal(np.exp(-data) + data.dtype.type(1))
-
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.sigmoid(data)
 
@@ -273,6 +222,7 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     """The gradient of the regression outputs from output and label: the difference, or its sign; returns : as y."""
 
     refuses_gradient = True
+    shaped_like = 0
     typed_like = 0
     kinds = "f"
     mxnet = None
@@ -280,9 +230,6 @@ class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     kind: Literal["difference", "sign"] = "difference"
     numpy = run_lowering
     samples = [sample((3, 4), (3, 4), gradient=False), sample((3, 1), (3,), gradient=False, kind="sign")]
-
-    def infer_shape(self, y: Shape, label: Shape) -> Shape:
-        return y
 
     def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         difference = y - F._cast_like(F.reshape_like(label, y), y)
@@ -306,7 +253,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     margin: float = 1.0
     regularization_coefficient: float = 1.0
     use_linear: bool = False
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0),
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0, use_linear=True, margin=0.5),
@@ -320,9 +267,6 @@ class SVMOutput(Operator, name="SVMOutput"):
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"SVMOutput: data {data} and label {label}; (n, classes) and (n,) are needed")
         return data
-
-    def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:
-        return into(data.copy() if out is None else data, out)
 
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
         return F.identity(data)
@@ -349,15 +293,12 @@ class MakeLoss(Operator, name="MakeLoss"):
     grad_scale: float = 1.0
     valid_thresh: float = 0.0
     normalization: Literal["null", "batch", "valid"] = "null"
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((3, 4)),
         sample((3, 4), grad_scale=0.5, normalization="batch"),
         sample((3, 4), normalization="valid", valid_thresh=0.2),
     ]
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(data.copy() if out is None else data, out)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         return F.identity(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil, inf, prod
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import whole_quotient
-from hybrid_lab.ops.framework import Adjoint, Derived, Element, Operator, get, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, get, gradient_samples, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
@@ -241,28 +241,9 @@ def _power(name: str, power: int) -> str:
     return " * ".join([f"tl.abs({name})"] * (power % 2) + [name] * (power - power % 2)) or name
 
 
-def _forward(op: Operator, place: int, arrays: Sequence[Array]) -> Array:
-    return op.numpy(arrays[place])
-
-
-def gradient_samples(*like: str) -> list[Any]:
-    """Samples of a gradient operator from those of Pooling, its inputs by role: dy and d random, data, y the output."""
-    made = []
-    for item in _POOLS:
-        if item.attributes["pool_type"] not in _SAMPLED[like[-1]]:
-            continue
-        data = item.inputs[0]
-        op: Any = Pooling.bind(**item.attributes)
-        shape = op.infer_shape(data if isinstance(data, tuple) else data.shape)
-        place = like.index("data")
-        roles = {"data": data, "d": data if isinstance(data, tuple) else data.shape, "dy": shape}
-        roles["y"] = Derived(partial(_forward, op, place))
-        made.append(sample(*(roles[role] for role in like), **item.attributes))
-    return made
-
-
-#: Pooling types with which a gradient operator is tried, by its last input.
-_SAMPLED = {"y": ("max",), "data": ("avg", "sum")}
+def is_max(attributes: dict[str, Any]) -> bool:
+    """Whether a Pooling with these attributes takes maxima."""
+    return attributes["pool_type"] == "max"
 
 
 def _without_padding(windows: Windows, total: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -285,7 +266,7 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
 
     shaped_like = 1
     mxnet = None
-    samples = gradient_samples("dy", "data", "y")
+    samples = gradient_samples(Pooling, "dy", "data", "y", chosen=is_max)
 
     def numpy(self, dy: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         with np.errstate(all="ignore"):
@@ -346,7 +327,7 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
 
     shaped_like = 2
     mxnet = None
-    samples = gradient_samples("d", "data", "y")
+    samples = gradient_samples(Pooling, "d", "data", "y", chosen=is_max)
 
     def numpy(self, d: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])
@@ -374,7 +355,7 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
     adjoint_of = "Pooling"
     kinds = "f"
     half_in_float32 = True
-    samples = gradient_samples("dy", "data")
+    samples = gradient_samples(Pooling, "dy", "data", chosen=lambda given: given["pool_type"] in ("avg", "sum"))
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         if not is_floating(dy.dtype):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
-from hybrid_lab.ops.framework import Derived, Element, Operator, sample
+from hybrid_lab.ops.framework import Derived, Element, gradient_samples
 from hybrid_lab.ops.framework.protocols import Elements, Place, Scratch
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import everywhere, lowest
-from hybrid_lab.ops.layers.pool import Pooled, gradient_samples
+from hybrid_lab.ops.layers.pool import Pooled, Pooling, is_max
 
 
 class MaxPoolPlace(Pooled, name="_max_pool_place"):
@@ -23,9 +23,7 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
     """
 
     mxnet = None
-    samples = [
-        sample(*item.inputs[1:2], gradient=False, **item.attributes) for item in gradient_samples("dy", "data", "y")
-    ]
+    samples = [replace(item, gradient=False) for item in gradient_samples(Pooling, "data", chosen=is_max)]
 
     def infer_shape(self, data: Shape) -> Shape:
         return (*data[:2], *self.windows(data[2:]).output)
@@ -59,8 +57,9 @@ class MaxPoolPlace(Pooled, name="_max_pool_place"):
         return first
 
 
-def _places(op: Operator, arrays: Sequence[Array]) -> Array:
-    return op.numpy(arrays[2])
+def _places(attributes: dict[str, Any]) -> Derived:
+    """The places of the maxima of a sample's data, its third input."""
+    return Derived(lambda arrays: MaxPoolPlace.bind(**attributes).numpy(arrays[2]))
 
 
 class MaxPoolSpread(Pooled, name="_max_pool_spread"):
@@ -75,14 +74,8 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     mxnet = None
     shape_only = ("data",)
     samples = [
-        sample(
-            item.inputs[0],
-            Derived(partial(_places, MaxPoolPlace.bind(**item.attributes))),
-            item.inputs[1],
-            gradient=False,
-            **item.attributes,
-        )
-        for item in gradient_samples("dy", "data", "y")
+        replace(item, inputs=(item.inputs[0], _places(item.attributes), item.inputs[1]), gradient=False)
+        for item in gradient_samples(Pooling, "dy", "data", chosen=is_max)
     ]
 
     def numpy(

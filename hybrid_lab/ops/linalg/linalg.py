@@ -11,7 +11,17 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Contraction, Operator, Product, Signature, filled, into, known_shape, sample
+from hybrid_lab.ops.framework import (
+    Contraction,
+    Operator,
+    Product,
+    Signature,
+    filled,
+    gradient_samples,
+    into,
+    known_shape,
+    sample,
+)
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.kernels import blas
@@ -184,11 +194,7 @@ class DotLhsGrad(_DotGradient, name="_dot_lhs_grad"):
     of_lhs = True
     shaped_like = 1
     shape_only = ("lhs",)
-    samples = [
-        sample((3, 5), (3, 4), (4, 5)), sample((3, 5), (4, 3), (4, 5), transpose_a=True),
-        sample((3, 5), (3, 4), (5, 4), transpose_b=True), sample((2, 3, 2, 2), (2, 3, 4), (4, 2, 2)),
-        sample((1,), (4,), (4,)),
-    ]  # fmt: skip
+    samples = gradient_samples(Dot, "dy", "lhs", "rhs")
 
     def grad(self, F: Functions, dy: Tensor, lhs: Tensor, rhs: Tensor, y: Tensor, d: Tensor) -> Gradients:
         flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}

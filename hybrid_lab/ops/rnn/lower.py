@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.rnn.kernels import GATES, Sizes
 
@@ -24,6 +24,8 @@ class Recurrent(Protocol):
     def p(self) -> float: ...
 
     def scale(self) -> float: ...
+
+    def read(self, inputs: Iterable[Any]) -> dict[str, Any]: ...
 
 
 def unpacked(F: Functions, sizes: Sizes, vector: Tensor, width: int) -> Parts:
@@ -59,6 +61,15 @@ def masked(F: Functions, array: Tensor, lengths: Tensor | None) -> Tensor:
     return array if lengths is None else F.SequenceMask(array, lengths, use_sequence_length=True)
 
 
+def read(F: Functions, op: Recurrent, inputs: Sequence[Tensor]) -> dict[str, Any]:
+    """The inputs of RNN by name. A length that is no number counts as 0."""
+    given = op.read(inputs)
+    lengths = given["sequence_length"]
+    if lengths is not None and is_floating(lengths.dtype):
+        given["sequence_length"] = F.where(F.broadcast_equal(lengths, lengths), lengths, 0.0)
+    return given
+
+
 def recurrence_attributes(sizes: Sizes, direction: int, lengths: Tensor | None) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": sizes.mode, "reverse": direction == 1, "use_sequence_length": lengths is not None}
     if sizes.clip is not None:
@@ -70,8 +81,6 @@ def forward(F: Functions, op: Recurrent, given: dict[str, Any], drops: bool) -> 
     """y; states, cells and gates of each layer and direction; the outputs below the last layer; dropout's mask."""
     sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
     steps, batch, width = x.shape
-    if 0 in (steps, batch, width):
-        raise Unmappable("RNN of an empty array")
     found: dict[str, Any] = {"states": [], "cells": [], "gates": [], "lower": [], "mask": None}
     if drops:
         shape = (sizes.layers - 1, steps, batch, sizes.directions * sizes.hidden)
@@ -114,9 +123,11 @@ def _direction(
     return made if isinstance(made, tuple) else (made,)
 
 
-def finals(F: Functions, sizes: Sizes, states: list[Tensor]) -> Tensor:
-    """The states after the last step that each direction computes: (layers * directions, N, H)."""
+def finals(F: Functions, sizes: Sizes, states: list[Tensor], first: Tensor) -> Tensor:
+    """The states after the last step that each direction computes: (layers * directions, N, H). first : before all"""
     ends = []
+    if not states[0].shape[0]:
+        return F.identity(first)
     for place, item in enumerate(states):
         # No number of steps is an attribute: sequences of another length have the same graph.
         begin, end = (0, 1) if sizes.directions == 2 and place % 2 else (-1, None)
@@ -183,8 +194,8 @@ def _before(F: Functions, output: Tensor, first: Tensor, lengths: Tensor | None,
     if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
         everywhere = F.broadcast_like(first, output)
         output = output + (everywhere - masked(F, everywhere, lengths))
-    if output.shape[0] == 1:
-        return first
+    if output.shape[0] < 2:
+        return first if output.shape[0] else output
     if direction == 1:
         return F.Concat(F.slice_axis(output, axis=0, begin=1, end=None), first, dim=0)
     return F.Concat(first, F.slice_axis(output, axis=0, begin=0, end=-1), dim=0)

@@ -6,16 +6,18 @@ that make the gradients of weights, are operators of their own. Steps behind the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, into, sample
-from hybrid_lab.ops.framework.namespace import F as raw
-from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
+from hybrid_lab.ops.framework import Operator, Signature, all_into, contiguous, sample
+from hybrid_lab.ops.framework.protocols import Scratch
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
+from hybrid_lab.ops.kernels import blas
+from hybrid_lab.ops.rnn import kernels
 from hybrid_lab.ops.rnn.kernels import GATES, KEPT
 
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
@@ -42,15 +44,27 @@ class _Steps(Operator):
         """The inputs by name."""
         return dict(zip(self.signature.inputs, inputs, strict=True))
 
-    def order(self, steps: int) -> range:
-        """The steps as the forward goes through them."""
-        return range(steps - 1, -1, -1) if self.reverse else range(steps)
+    @property
+    def clip(self) -> kernels.Clip | None:
+        """The bounds of the cell state as the kernels take them."""
+        if self.clip_min is None or self.clip_max is None:
+            return None
+        return self.clip_min, self.clip_max, self.clip_nan
 
-    def valid(self, given: dict[str, Any], steps: int) -> Array:
-        """(T, N, 1) bool: the steps that count."""
-        if not self.use_sequence_length:
-            return np.ones((steps, 1, 1), bool)
-        return (np.arange(steps)[:, None] < given["sequence_length"].astype(np.int64))[..., None]
+    def order(self, given: dict[str, Any]) -> kernels.Order:
+        """The steps as the forward goes through them."""
+        steps = len(given["dy" if "dy" in given else "projected"])
+        invalid = None
+        if self.use_sequence_length:
+            lengths = np.nan_to_num(np.asarray(given["sequence_length"], np.float64))
+            invalid = (np.arange(steps)[:, None] >= lengths.clip(0, steps).astype(np.int64))[..., None]
+        return kernels.Order(range(steps)[::-1] if self.reverse else range(steps), invalid)
+
+    @staticmethod
+    def results(shapes: list[Shape], dtype: np.dtype, out: Array | Outs) -> list[Array]:
+        """Contiguous memory for the outputs: `out` where that is."""
+        targets = out if isinstance(out, tuple) else (out,) * len(shapes)
+        return [contiguous(target, shape, dtype) for target, shape in zip(targets, shapes, strict=True)]
 
     def wanted(self, given: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
         """Raise ShapeError where an input has another shape than these."""
@@ -93,7 +107,7 @@ class Recurrence(_Steps, name="_recurrence"):
         names = ("projected", "weight", *middle, "state", *last, *lengths)
         return Signature(names, {"lstm": 3, "gru": 2}.get(self.mode, 1))
 
-    def infer_shape(self, *args: Shape) -> Shapes:
+    def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
         (steps, batch, _), (_, hidden) = given["projected"], given["weight"]
         rows = GATES[self.mode] * hidden
@@ -112,46 +126,18 @@ class Recurrence(_Steps, name="_recurrence"):
         gates: list[Shape] = [(steps, batch, KEPT[self.mode] * hidden)] if KEPT[self.mode] else []
         return states + gates
 
-    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
-        shapes, given = self.infer_shape(*(item.shape for item in inputs)), self.named(inputs)
-        made = [np.empty(shape, given["projected"].dtype) for shape in shapes]
-        h, valid = given["state"], self.valid(given, len(given["projected"]))
-        step: Callable[..., Any] = {"lstm": self._lstm, "gru": self._gru}.get(self.mode, self._plain)
-        c = given.get("cell")
-        for t in self.order(len(given["projected"])):
-            new, new_c, gates = step(given, given["projected"][t], h @ given["weight"].T, h, c, valid[t])
-            h, c = np.where(valid[t], new, h), new_c
-            for target, value in zip(made, [item for item in (h, c, gates) if item is not None], strict=True):
-                target[t] = value
-        given_out = out if isinstance(out, tuple) else (out,) * len(made)
-        results = tuple(map(into, made, given_out))
-        return results if len(results) > 1 else results[0]
-
-    def _plain(
-        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
-    ) -> tuple[Array | None, ...]:
-        total = projected + product
-        return (np.tanh(total) if self.mode == "rnn_tanh" else np.maximum(total, 0)), None, None
-
-    def _lstm(
-        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
-    ) -> tuple[Array | None, ...]:
-        i, f, g, o = np.split(projected + product, 4, axis=1)
-        i, f, g, o = raw.sigmoid(i), raw.sigmoid(f), np.tanh(g), raw.sigmoid(o)
-        new = f * c + i * g
-        if self.clip_min is not None and self.clip_max is not None:
-            least, most = (np.fmin, np.fmax) if self.clip_nan else (np.minimum, np.maximum)
-            new = most(least(new, self.clip_max), self.clip_min)
-        new = np.where(valid, new, c)
-        return o * np.tanh(new), new, np.concatenate([i, f, g, o], axis=1)
-
-    def _gru(
-        self, given: dict[str, Any], projected: Array, product: Array, h: Array, c: Array, valid: Array
-    ) -> tuple[Array | None, ...]:
-        (r, z, n), (hr, hz, inner) = np.split(projected, 3, axis=1), np.split(product, 3, axis=1)
-        r, z, inner = raw.sigmoid(r + hr), raw.sigmoid(z + hz), inner + given["hidden_bias"]
-        n = np.tanh(n + r * inner)
-        return n + z * (h - n), None, np.concatenate([r, z, n, inner], axis=1)
+    def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
+        given, shapes = self.named(inputs), self.infer_shape(*(item.shape for item in inputs))
+        results = self.results(shapes, inputs[0].dtype, out)
+        projected, weight, state, order = (given["projected"], given["weight"], given["state"], self.order(given))
+        with blas.small_products(state.size * len(weight)), np.errstate(over="ignore"):
+            if self.mode == "lstm":
+                kernels.lstm(projected, weight, state, given["cell"], order, self.clip, scratch, *results)
+            elif self.mode == "gru":
+                kernels.gru(projected, weight, given["hidden_bias"], state, order, scratch, *results)
+            else:
+                kernels.plain(self.mode, projected, weight, state, order, *results)
+        return all_into(results, out)
 
 
 class RecurrenceGrad(_Steps, name="_recurrence_grad"):
@@ -197,48 +183,20 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
         last = {"lstm": [state, state], "gru": [(steps, batch, rows), state]}.get(self.mode, [state])
         return [(steps, batch, rows), *last]
 
-    def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
-        given = self.named(inputs)
-        dy, weight, dh, dc = given["dy"], given["weight"], given["dstate"], given.get("dcell")
-        steps, batch, hidden = dy.shape
-        parts: list[Any] = [np.empty((steps, batch, len(weight)), dy.dtype) for _ in range(1 + (self.mode == "gru"))]
-        valid, order = self.valid(given, steps), self.order(steps)
-        step: Callable[..., Any] = {"lstm": self._lstm, "gru": self._gru}.get(self.mode, self._plain)
-        for t in reversed(order):
-            total = dh + dy[t]
-            inputs_part, hidden_part, kept, new_c = step(given, t, total, dc, order)
-            inputs_part, hidden_part = np.where(valid[t], inputs_part, 0), np.where(valid[t], hidden_part, 0)
-            dh = np.where(valid[t], kept, total) + hidden_part @ weight
-            dc = None if dc is None else np.where(valid[t], new_c, dc)
-            parts[0][t], parts[-1][t] = inputs_part, hidden_part
-        made = [*parts, dh, *([dc] if dc is not None else [])]
-        given_out = out if isinstance(out, tuple) else (out,) * len(made)
-        return tuple(map(into, made, given_out))
-
-    def _plain(
-        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
-    ) -> tuple[Array | float | None, ...]:
-        y = given["states"][t]
-        part = dh * (1 - y * y) if self.mode == "rnn_tanh" else dh * (y > 0)
-        return part, part, 0.0, None
-
-    def _lstm(
-        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
-    ) -> tuple[Array | float | None, ...]:
-        i, f, g, o = np.split(given["gates"][t], 4, axis=1)
-        cell, before = given["cells"][t], given["cell"] if t == order[0] else given["cells"][t - order.step]
-        tanh = np.tanh(cell)
-        dc = dc + dh * o * (1 - tanh * tanh)
-        if self.clip_min is not None:
-            dc = dc * ((cell > self.clip_min) & (cell < self.clip_max))
-        part = [dc * g * i * (1 - i), dc * before * f * (1 - f), dc * i * (1 - g * g), dh * tanh * o * (1 - o)]
-        joined = np.concatenate(part, axis=1)
-        return joined, joined, 0.0, dc * f
-
-    def _gru(
-        self, given: dict[str, Any], t: int, dh: Array, dc: Array, order: range
-    ) -> tuple[Array | float | None, ...]:
-        r, z, n, inner = np.split(given["gates"][t], 4, axis=1)
-        dn = dh * (1 - z) * (1 - n * n)
-        dr, dz, dinner = dn * inner * r * (1 - r), dh * (given["before"][t] - n) * z * (1 - z), dn * r
-        return np.concatenate([dr, dz, dn], axis=1), np.concatenate([dr, dz, dinner], axis=1), dh * z, None
+    def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
+        given, shapes = self.named(inputs), self.infer_shape(*(item.shape for item in inputs))
+        results = self.results(shapes, inputs[0].dtype, out)
+        dy, weight, order = given["dy"], given["weight"], self.order(given)
+        count = len(results) - (2 if self.mode == "lstm" else 1)
+        parts, (dh, *dc) = results[:count], results[count:]
+        np.copyto(dh, given["dstate"])
+        with blas.small_products(dh.size * len(weight)):
+            if self.mode == "lstm":
+                np.copyto(dc[0], given["dcell"])
+                cell, gates, cells = (given[name] for name in ("cell", "gates", "cells"))
+                kernels.lstm_gradient(weight, cell, gates, cells, dy, dh, dc[0], order, self.clip, scratch, *parts)
+            elif self.mode == "gru":
+                kernels.gru_gradient(weight, given["gates"], given["before"], dy, dh, order, scratch, *parts)
+            else:
+                kernels.plain_gradient(self.mode, weight, given["states"], dy, dh, order, scratch, *parts)
+        return all_into(results, out)

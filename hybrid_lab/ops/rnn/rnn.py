@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import Concat
-from hybrid_lab.ops.framework import Operator, Signature, contiguous, filled, into, sample
+from hybrid_lab.ops.framework import Operator, Signature, filled, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
-from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shapes
-from hybrid_lab.ops.kernels import philox
+from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shapes
 from hybrid_lab.ops.rnn import lower as rnn_lower
-from hybrid_lab.ops.rnn.backward import backward
-from hybrid_lab.ops.rnn.kernels import KEPT, Kept, Lengths, Sizes, forward, read_lengths
+from hybrid_lab.ops.rnn.kernels import KEPT, Sizes
 from hybrid_lab.ops.rnn.onnx import emit_layers
 
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
@@ -97,32 +95,6 @@ class _Recurrent(Operator):
         """What dropout multiplies kept elements with."""
         return 1.0 / (1.0 - self.p)
 
-    def memory(self, steps: int, batch: int, dtype: np.dtype, scratch: Scratch) -> Kept:
-        """Temporary memory for what a forward writes; each layer overwrites the one below where no backward follows."""
-        places = self.num_layers * self.sizes.directions
-        made: dict[str, Any] = {}
-        for name in self.saved:
-            shape = self.saved_shape(name, steps, batch)[1:]
-            if name == "lower":
-                pair = [scratch(shape, dtype) for _ in range(min(2, self.num_layers - 1))]
-                made[name] = [pair[layer % 2] for layer in range(self.num_layers - 1)]
-            elif name != "mask":
-                made[name] = [scratch(shape, dtype)] * places
-        return Kept(**made)
-
-
-def _operands(given: dict[str, Any], scratch: Scratch) -> tuple[Array, Array, Array, Array | None, Lengths | None]:
-    """data, parameters, state, cell state and lengths as the kernels take them."""
-    x, vector, state = (np.ascontiguousarray(given[name]) for name in ("data", "parameters", "state"))
-    cell = None if given["state_cell"] is None else np.ascontiguousarray(given["state_cell"])
-    lengths = read_lengths(given["sequence_length"], len(x))
-    if lengths is not None:
-        masked = scratch(x.shape, x.dtype)
-        masked[...] = 0
-        np.copyto(masked, x, where=lengths.valid)
-        x = masked
-    return x, vector, state, cell, lengths
-
 
 class RNN(_Recurrent, name="RNN"):
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each
@@ -142,6 +114,7 @@ class RNN(_Recurrent, name="RNN"):
     precision = "low"
     _predict: bool = False
     mode_dependent = True
+    numpy = draw_lowering
     samples = [
         sample((3, 2, 3), (24,), (1, 2, 3), attrs={"mode": "rnn_tanh", "state_size": 3, "num_layers": 1}),
         sample(
@@ -254,41 +227,6 @@ class RNN(_Recurrent, name="RNN"):
         kept = () if self._predict else self.saved
         return [kind] * self.signature.visible + [np.dtype("bool") if name == "mask" else kind for name in kept]
 
-    def numpy(
-        self, *inputs: Array, out: Outs = None, rng: tuple[int, int] | None = None, need: Sequence[bool] | None = None,
-        scratch: Scratch = np.empty,
-    ) -> Array | Arrays:  # fmt: skip
-        given = self.read(inputs)
-        data = given["data"]
-        shapes = self.infer_shape(*(item.shape for item in inputs))
-        count, visible = self.signature.outputs, self.signature.visible
-        outs: list[Any] = [None] * count if out is None else list(out) if count > 1 else [out]
-        kind = data.dtype
-        x, vector, state, cell, lengths = _operands(given, scratch)
-        need = (True,) * count if need is None else need
-        made = [contiguous(target, shape, kind) for target, shape in zip(outs[:visible], shapes, strict=False)]
-        kept = self.memory(data.shape[0], data.shape[1], kind, scratch)
-        names = () if self._predict else self.saved
-        held: dict[str, Any] = {}
-        for index, name in enumerate(names, visible):
-            if name == "mask":
-                seed, draw = rng if rng is not None else (0, 0)
-                mask = philox.keep_mask(seed, draw, prod(shapes[index]), 1.0 - self.p, scratch=scratch)
-                held[name] = np.array(mask).reshape(shapes[index])
-            elif any(need[visible:]):
-                held[name] = contiguous(outs[index], shapes[index], kind)
-        kept = kept._replace(**held, scale=self.scale() if "mask" in held else 1.0)
-        finals = (*made[1:], None, None)[:2]
-        forward(
-            self.sizes, x, self.sizes.unpack(vector, data.shape[2]), state, cell, lengths, kept, made[0], finals[0],
-            finals[1], scratch,
-        )  # fmt: skip
-        values = [*made, *(held.get(name) for name in names)]
-        results: tuple[Any, ...] = tuple(
-            None if value is None else into(value, o) for value, o in zip(values, outs, strict=True)
-        )
-        return results if len(results) > 1 else results[0]
-
     def grad(self, F: Functions, *values: Tensor, wanted: Wanted = None) -> Gradients:
         count, outputs = len(self.roles), self.signature.outputs
         inputs, kept, douts = values[:count], values[count : count + outputs], values[count + outputs :]
@@ -302,9 +240,10 @@ class RNN(_Recurrent, name="RNN"):
         return (*found, None) if self.use_sequence_length else tuple(found)
 
     def lower(self, F: Functions, *inputs: Tensor) -> tuple[Tensor, ...]:
-        made = rnn_lower.forward(F, self, self.read(inputs), drops=bool(self.random))
+        made = rnn_lower.forward(F, self, rnn_lower.read(F, self, inputs), drops=bool(self.random))
         ends = ("states", "cells")[: self.signature.visible - 1]
-        finals = [rnn_lower.finals(F, self.sizes, made[name]) for name in ends]
+        first = (inputs[2], *inputs[3:4])
+        finals = [rnn_lower.finals(F, self.sizes, made[name], item) for name, item in zip(ends, first, strict=False)]
         names = () if self._predict else self.saved
         return made["y"], *finals, *(made[name] if name == "mask" else rnn_lower.piled(F, made[name]) for name in names)
 
@@ -331,6 +270,7 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
     kept: bool = True
     heads: Shape = (1,)
     mxnet = None
+    numpy = run_lowering
     samples = [
         sample(
             (3, 2, 3), (42,), (1, 2, 2), (3, 2, 2),
@@ -353,46 +293,9 @@ class RNNGrad(_Recurrent, name="_rnn_grad"):
     def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
         return [dtypes[0]] * self.signature.outputs
 
-    def numpy(
-        self, *inputs: Array, out: Outs = None, need: Sequence[bool] | None = None, scratch: Scratch = np.empty
-    ) -> tuple[Array | None, ...]:
-        count = len(self.roles)
-        given = self.read(inputs[:count])
-        data = given["data"]
-        kind = data.dtype
-        x, vector, state, cell, lengths = _operands(given, scratch)
-        steps, batch, width = data.shape
-        sizes = self.sizes
-        weights = sizes.unpack(vector, width)
-        if self.kept:
-            y, *saved = inputs[count : count + 1 + len(self.saved)]
-            held: dict[str, Any] = dict(zip(self.saved, saved, strict=True))
-            kept = Kept(**held, scale=self.scale() if "mask" in held else 1.0)
-        else:
-            y = scratch((steps, batch, sizes.directions * sizes.hidden), kind)
-            memory: dict[str, Any] = {name: scratch(self.saved_shape(name, steps, batch), kind) for name in self.saved}
-            kept = Kept(**memory)
-            forward(sizes, x, weights, state, cell, lengths, kept, y, None, None, scratch)
-        heads = iter(inputs[len(inputs) - sum(self.heads) :])
-        dy, dstate, dcell = ([next(heads) if given else None for given in self.heads] + [None, None])[:3]
-        outs = [None] * self.signature.outputs if out is None else list(out)
-        need = (True,) * self.signature.outputs if need is None else need
-        made = [contiguous(target, item.shape, kind) for target, item in zip(outs, inputs, strict=False)]
-        for target, final in zip(made[2:], (dstate, dcell), strict=False):
-            target[...] = 0 if final is None else final
-        backward(
-            sizes, x, weights, state, cell, lengths, kept, y,
-            np.zeros(y.shape, kind) if dy is None else dy, made[2],
-            made[3] if self.mode == "lstm" else None, made[0] if need[0] else None,
-            sizes.unpack(made[1], width) if need[1] else None, scratch,
-        )  # fmt: skip
-        return tuple(
-            into(value, target) if wanted else None for value, target, wanted in zip(made, outs, need, strict=True)
-        )
-
     def lower(self, F: Functions, *inputs: Tensor) -> Gradients:
         count = len(self.roles)
-        given = self.read(inputs[:count])
+        given = rnn_lower.read(F, self, inputs[:count])
         if self.kept:
             y, *saved = inputs[count : count + 1 + len(self.saved)]
             kept: dict[str, Any] = {"mask": None, "y": y, **dict(zip(self.saved, saved, strict=True))}

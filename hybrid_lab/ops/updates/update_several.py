@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Operator, Sample, Signature, get, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, get, into, ints, sample
 from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
@@ -104,12 +104,10 @@ class _Several(Operator):
         return lr, wd
 
     def numpy(self, *data: Array, out: Outs = None) -> Array | Arrays:
-        given = out if isinstance(out, tuple) else (out,) * self.signature.outputs
         results = []
         for index, arrays in enumerate(self.each(data)):
             results.append(run_kernel(self.one(), (*arrays, *self.rates(raw, data, index), self.rescale_grad)))
-        filled = tuple(into(item, target) for item, target in zip(self.arranged(results), given, strict=True))
-        return filled if len(filled) > 1 else filled[0]
+        return all_into(self.arranged(results), out)
 
     def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         return dict(zip(self.signature.aux, outputs[self.num_weights :], strict=True))
@@ -123,24 +121,6 @@ class _Several(Operator):
         return filled if len(filled) > 1 else filled[0]
 
 
-def _pairs(*between: Any) -> list[Any]:
-    """The arrays of two weights of different shapes; `between` are the dtypes behind the weight's and gradient's."""
-    return [shape if dtype is None else ints(shape, 1, 6, dtype) for shape in ((3, 4), (5,)) for dtype in between]
-
-
-_WIDE, _HALF = (None, None), ("float16", "float16")
-_RATES: dict[str, Any] = {"lrs": (0.1, 0.2), "wds": (0.01, 0.0), "num_weights": 2, "rescale_grad": 0.5}
-_LOADED = (np.array([0.1, 0.2], "float32"), np.array([0.01, 0.0], "float32"))
-
-
-def _several(*between: Any, **attributes: Any) -> Sample:
-    return sample(*_pairs(*between), gradient=False, low=0.05, **_RATES, **attributes)
-
-
-def _several_loaded(*between: Any, **attributes: Any) -> Sample:
-    return sample(*_pairs(*between), *_LOADED, gradient=False, low=0.05, num_weights=2, rescale_grad=0.5, **attributes)
-
-
 class _WithRates(_Several):
     """Base of the forms whose rates are attributes."""
 
@@ -148,69 +128,31 @@ class _WithRates(_Several):
     wds: tuple[float, ...]
 
 
-class MultiSGDUpdate(_WithRates, name="multi_sgd_update"):
-    """sgd_update of several weights. data : weight0, grad0, weight1, grad1 ...; returns : the new weights."""
-
-    rule = "sgd_update"
-    samples = [
-        _several(*_WIDE),
-        sample((2, 3), (2, 3), gradient=False, lrs=(0.1,), wds=(0.01,), num_weights=1, clip_gradient=0.2),
-    ]
-
-
-class MultiSGDMomentumUpdate(_WithRates, name="multi_sgd_mom_update"):
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
-
-    rule = "sgd_mom_update"
-    momentum: float = 0.0
-    samples = [_several(*_WIDE, None, momentum=0.9)]
-
-
-class MultiMixedSGDUpdate(_WithRates, name="multi_mp_sgd_update"):
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
-
-    rule = "mp_sgd_update"
-    samples = [_several(*_HALF, None)]
+def _declare(rule: str, dtypes: Sequence[str], momentum: bool = False) -> None:
+    """Declare multi_X and preloaded_multi_X of a rule X. dtypes : of the arrays of one weight, in samples"""
+    title = "".join(part.capitalize() for part in rule.split("_"))
+    body: dict[str, Any] = {"__module__": __name__, "rule": rule}
+    body |= {"momentum": 0.0, "__annotations__": {"momentum": float}} if momentum else {}
+    group = [name for name in get(rule).input_names if name not in get(rule).scalars]
+    data = f"{', '.join(f'{name}_0' if name[-1].isdigit() else f'{name}0' for name in group)}, weight1 ..."
+    arrays = [ints(shape, 1, 6, kind) if kind == "float16" else shape for shape in ((3, 4), (5,)) for kind in dtypes]
+    shared: dict[str, Any] = {"gradient": False, "low": 0.05, "num_weights": 2, "rescale_grad": 0.5}
+    shared |= {"momentum": 0.9} if momentum else {}
+    doc = f"{rule} of several weights. data : {data}; returns : the new weights."
+    samples = [sample(*arrays, lrs=(0.1, 0.2), wds=(0.01, 0.0), **shared)]
+    if rule == "sgd_update":
+        samples += [sample((2, 3), (2, 3), gradient=False, lrs=(0.1,), wds=(0.01,), num_weights=1, clip_gradient=0.2)]
+    type(f"Multi{title}", (_WithRates,), {**body, "__doc__": doc, "samples": samples}, name=f"multi_{rule}")
+    doc = f"{rule} of several weights. data : {data}, lrs, wds; the rates are (num_weights,)."
+    rates = (np.array([0.1, 0.2], "float32"), np.array([0.01, 0.0], "float32"))
+    body |= {"__doc__": doc, "preloaded": True, "samples": [sample(*arrays, *rates, **shared)]}
+    type(f"PreloadedMulti{title}", (_Several,), body, name=f"preloaded_multi_{rule}")
 
 
-class MultiMixedSGDMomentumUpdate(_WithRates, name="multi_mp_sgd_mom_update"):
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new
-    weights.
-    """
-
-    rule = "mp_sgd_mom_update"
-    momentum: float = 0.0
-    samples = [_several(*_HALF, None, None, momentum=0.9)]
-
-
-class PreloadedSGDUpdate(_Several, name="preloaded_multi_sgd_update"):
-    """sgd_update of several weights. data : weight0, grad0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
-
-    rule, preloaded = "sgd_update", True
-    samples = [_several_loaded(*_WIDE)]
-
-
-class PreloadedSGDMomentumUpdate(_Several, name="preloaded_multi_sgd_mom_update"):
-    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds of (num_weights,)."""
-
-    rule, preloaded = "sgd_mom_update", True
-    momentum: float = 0.0
-    samples = [_several_loaded(*_WIDE, None, momentum=0.9)]
-
-
-class PreloadedMixedSGDUpdate(_Several, name="preloaded_multi_mp_sgd_update"):
-    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds of (num_weights,)."""
-
-    rule, preloaded = "mp_sgd_update", True
-    samples = [_several_loaded(*_HALF, None)]
-
-
-class PreloadedMixedSGDMomentumUpdate(_Several, name="preloaded_multi_mp_sgd_mom_update"):
-    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds."""
-
-    rule, preloaded = "mp_sgd_mom_update", True
-    momentum: float = 0.0
-    samples = [_several_loaded(*_HALF, None, None, momentum=0.9)]
+_declare("sgd_update", ["float32"] * 2)
+_declare("sgd_mom_update", ["float32"] * 3, momentum=True)
+_declare("mp_sgd_update", ["float16", "float16", "float32"])
+_declare("mp_sgd_mom_update", ["float16", "float16", "float32", "float32"], momentum=True)
 
 
 class MultiSumSquares(Operator, name="multi_sum_sq"):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Operator, Signature, into, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, into, ints, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
@@ -273,7 +273,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
             raise ShapeError(f"bipartite_matching: data has shape {data}; (..., rows, columns) is needed")
         return [data[:-1], (*data[:-2], data[-1])]
 
-    def numpy(self, data: Array, out: Outs = None) -> Arrays:
+    def numpy(self, data: Array, out: Outs = None) -> Array | Arrays:
         rows, columns = data.shape[-2:]
         batch = prod(data.shape[:-2])
         wide = np.float64 if data.dtype == np.float64 else np.float32
@@ -297,7 +297,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
             scores[chosen[0], :, chosen[2]] = -np.inf
         shapes = self.infer_shape(data.shape)
         made = [item.reshape(shape).astype(data.dtype) for item, shape in zip((first, second), shapes, strict=True)]
-        return tuple(map(into, made, out or (None, None)))
+        return all_into(made, out)
 
 
 class BoxEncode(Operator, name="_contrib_box_encode"):

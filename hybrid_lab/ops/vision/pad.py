@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmapp
 from hybrid_lab.ops.arrays.slicing import SliceAdjoint, emit_slice
 from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
@@ -262,6 +263,7 @@ class _Blocks(Operator):
     """Base of depth_to_space and space_to_depth."""
 
     block_size: int
+    numpy = run_lowering
 
     def check(self) -> None:
         if self.block_size < 1:
@@ -290,11 +292,6 @@ class DepthToSpace(_Blocks, name="depth_to_space"):
         self.whole(data, data[1:2], b * b, "number of channels")
         return (data[0], data[1] // (b * b), data[2] * b, data[3] * b)
 
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        b, (n, channels, h, w) = self.block_size, data.shape
-        turned = data.reshape(n, b, b, channels // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
-        return _gathered(turned, self.infer_shape(data.shape), out)
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.space_to_depth(dy, block_size=self.block_size)
 
@@ -322,11 +319,6 @@ class SpaceToDepth(_Blocks, name="space_to_depth"):
         self.whole(data, data[2:], b, "height and width")
         return (data[0], data[1] * b * b, data[2] // b, data[3] // b)
 
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        b, (n, channels, h, w) = self.block_size, data.shape
-        turned = data.reshape(n, channels, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
-        return _gathered(turned, self.infer_shape(data.shape), out)
-
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.depth_to_space(dy, block_size=self.block_size)
 
@@ -338,11 +330,3 @@ class SpaceToDepth(_Blocks, name="space_to_depth"):
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         return g.SpaceToDepth(data, blocksize=self.block_size)
-
-
-def _gathered(turned: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
-    """The transposed view's numbers in `shape`."""
-    if out is None or not out.flags.c_contiguous:
-        return into(np.ascontiguousarray(turned).reshape(shape), out)
-    np.copyto(out.reshape(turned.shape), turned)
-    return out
