@@ -11,6 +11,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
+from hybrid_lab.diagnostics.errors import EngineError
 from hybrid_lab.engines.engine import Executable
 from hybrid_lab.gluon import nn
 from hybrid_lab.graph.builder import make_node
@@ -159,6 +160,15 @@ def test_a_session_that_takes_too_long_is_given_up(blocked, monkeypatch: pytest.
         assert {"numpy": 2, "onnxruntime": 0} == made.report.operators
         assert all("no session ready" in item.reason for item in made.report.fallbacks)
     assert sum("no session ready" in record.message for record in caplog.records) == 1
+
+
+def test_every_error_of_onnxruntime_is_one_of_those_that_are_caught():
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    own = [item for item in vars(native).values() if isinstance(item, type) and issubclass(item, BaseException)]
+    assert len(own) > 5 and all(issubclass(item, loading.native_errors()) for item in own)
+    with pytest.raises(EngineError, match="Failed to load model|protobuf"):
+        session.create_session(b"no model")
 
 
 def test_packed_weights_that_take_too_long_are_left_alone(blocked, monkeypatch: pytest.MonkeyPatch, caplog):

@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import EngineError, Unmappable
 from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.onnxruntime import cost
-from hybrid_lab.engines.onnxruntime.loading import TooLong
+from hybrid_lab.engines.onnxruntime.loading import TooLong, native_errors
 from hybrid_lab.engines.onnxruntime.model import build_model, refusal, refusal_of_form
 from hybrid_lab.engines.onnxruntime.session import BoundSession, trim
 from hybrid_lab.engines.planned.engine import PlannedEngine
@@ -48,7 +48,7 @@ class SessionOperator(RegionOperator):
         except EngineError as error:
             self._tell_refusal(error)
             lost = True
-        except Exception as error:  # onnxruntime's errors have no common base
+        except native_errors() as error:
             self._tell_once(f"{{}} are computed in NumPy, because ONNX Runtime failed: {first_line(error)}")
             lost = True
         if lost:

@@ -6,6 +6,7 @@ a thread of its own, and whoever needs the session waits for that thread.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,15 @@ from hybrid_lab.engines.waiting import run_in_thread
 
 #: Seconds that a session may take, and seconds more per node: twenty times what a busy machine was seen to take.
 LONGEST, LONGEST_PER_NODE = 20.0, 0.02
+
+
+@functools.cache
+def native_errors() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises: its own errors, which have no common base, and those that pybind11 makes of C++'s."""
+    from onnxruntime.capi import _pybind_state as native
+
+    own = [item for item in vars(native).values() if isinstance(item, type) and issubclass(item, Exception)]
+    return (*own, ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 class TooLong(EngineError):

@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics.words import first_line
 from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.onnxruntime import messages
 from hybrid_lab.engines.onnxruntime.bounds import Bounded, bounded
-from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load
+from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, TooLong, load, native_errors
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.waiting import started
@@ -121,7 +121,7 @@ def create_session(
         return session
     except EngineError:
         raise
-    except Exception as error:  # onnxruntime's errors have no common base
+    except native_errors() as error:
         raise EngineError(first_line(error)) from None
 
 
