@@ -206,7 +206,7 @@ class FullLike(_FilledLike, name="full_like"):
         return self.fill_value
 
 
-class _Copy(Elementwise):
+class Copy(Elementwise):
     """Base of what hands data on as it is and differs in the gradient."""
 
     identity = True
@@ -218,7 +218,7 @@ class _Copy(Elementwise):
         return data.copy() if out is None else into(data, out)
 
 
-class Identity(_Copy, name="identity", aliases=("_copy", "_identity")):
+class Identity(Copy, name="identity", aliases=("_copy", "_identity")):
     """A copy of data."""
 
     mxnet = "_copy"
@@ -228,11 +228,11 @@ class Identity(_Copy, name="identity", aliases=("_copy", "_identity")):
         return dy
 
 
-class BlockGrad(_Copy, name="BlockGrad", aliases=("stop_gradient",)):
+class BlockGrad(Copy, name="BlockGrad", aliases=("stop_gradient",)):
     """A copy of data through which no gradient flows: none is computed for what data was made of."""
 
 
-class MakeLoss(_Copy, name="make_loss"):
+class MakeLoss(Copy, name="make_loss"):
     """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
 
     precision = "float32"

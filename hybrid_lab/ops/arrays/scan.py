@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, axis_of, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.elements import on_diagonal
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Tensor
@@ -169,9 +169,7 @@ class DiagGrad(Adjoint, name="_diag_grad"):
     k: int = 0
     axis1: int = 0
     axis2: int = 1
-    samples = [
-        sample((4, 4), (3,), k=-1), sample((3,), (3, 4), k=1), sample((4, 2), (2, 4, 3), axis1=0, axis2=2),
-    ]  # fmt: skip
+    samples = gradient_samples(Diag, "dy", "data")
 
     def numpy(self, dy: Array, like: Array, out: Array | None = None) -> Array:
         if len(like.shape) == 1:

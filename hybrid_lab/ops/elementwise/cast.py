@@ -10,9 +10,9 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.lowering import emit_lowering
+from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
-from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape, Shapes
+from hybrid_lab.ops.framework.types import Array, Shape, Shapes
 
 
 class _Casting(Operator):
@@ -106,7 +106,7 @@ class AMPMulticast(Operator, name="amp_multicast"):
     kinds = "f"
     num_outputs: int
     cast_narrow: bool = False
-    onnx = emit_lowering
+    numpy, onnx = run_lowering, emit_lowering
     samples = [
         sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2),
         sample((3, 4), ints((2,), 0, 5, "float16"), gradient=False, num_outputs=2, cast_narrow=True),
@@ -125,12 +125,6 @@ class AMPMulticast(Operator, name="amp_multicast"):
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         chosen = (min if self.cast_narrow else max)(dtypes, key=lambda dtype: dtype.itemsize)
         return [chosen] * len(dtypes)
-
-    def numpy(self, *data: Array, out: Array | Outs = None) -> Array | Arrays:
-        dtype = self.infer_type(*(item.dtype for item in data))[0]
-        targets = out if isinstance(out, tuple) else (out,) * len(data)
-        made = tuple(into(item.astype(dtype), target) for item, target in zip(data, targets, strict=True))
-        return made if len(made) > 1 else made[0]
 
     def lower(self, F: Functions, *data: Tensor) -> tuple[Tensor, ...]:
         dtype = self.infer_type(*(item.dtype for item in data))[0].name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybrid_lab.ops.arrays.creation import Copy
 from hybrid_lab.ops.elementwise.elementwise import onnx_half_away, round_, sign
-from hybrid_lab.ops.framework import Operator, into, sample, unary
-from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.types import Array
+from hybrid_lab.ops.framework import sample, unary
+from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 
 def _through(F: Functions, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
@@ -31,20 +31,12 @@ sign_ste = unary(
 )  # fmt: skip
 
 
-class GradientMultiplier(Operator, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
+class GradientMultiplier(Copy, name="_contrib_gradientmultiplier", aliases=("contrib_gradientmultiplier",)):
     """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
 
-    shaped_like = 0
     scalar: float = 1.0
     is_int: bool = True
-    identity = True
     samples = [sample((3, 4), scalar=-0.5), sample((3,), scalar=2.0)]
-
-    def numpy(self, data: Array, out: Array | None = None) -> Array:
-        return into(data.copy() if out is None else data, out)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return dy * self.scalar
-
-    def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Identity(data)

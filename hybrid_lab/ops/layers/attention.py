@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import Operator, sample
@@ -80,29 +80,35 @@ class SelfAttentionScores(_Attention, name="_contrib_interleaved_matmul_selfatt_
         return interleaved(F, [dqueries, dkeys, F.zeros_like(dkeys)], self.heads, data)
 
 
-class SelfAttentionValues(_Attention, name="_contrib_interleaved_matmul_selfatt_valatt"):
+class _Values(_Attention):
+    """Base: attention times the values, which come last among the projections of a head."""
+
+    parts: ClassVar[int]
+
+    def lower(self, F: Functions, projections: Tensor, attention: Tensor) -> Tensor:
+        values = head_parts(F, projections, self.heads, self.parts, self.parts - 1)
+        return F.Reshape(rejoined(F, F.batch_dot(attention, values), self.heads), shape=(0, 0, -3))
+
+    def grad(self, F: Functions, projections: Tensor, attention: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        values = head_parts(F, projections, self.heads, self.parts, self.parts - 1)
+        dy = head_parts(F, dy, self.heads, 1, 0)
+        dvalues = F.batch_dot(attention, dy, transpose_a=True)
+        gradients = [*[F.zeros_like(dvalues)] * (self.parts - 1), dvalues]
+        dattention = F.batch_dot(dy, values, transpose_b=True)
+        return interleaved(F, gradients, self.heads, projections), dattention
+
+
+class SelfAttentionValues(_Values, name="_contrib_interleaved_matmul_selfatt_valatt"):
     """Attention times the values of self attention. queries_keys_values : (steps, batch, heads * 3 * d); attention :
     (batch * heads, steps, steps); returns : (steps, batch, heads * d)
     """
 
+    parts = 3
     samples = [sample((3, 2, 12), (4, 3, 3), heads=2), sample((2, 1, 6), (1, 2, 2), heads=1)]
 
     def infer_shape(self, queries_keys_values: Shape, attention: Shape) -> Shape:
         self.check_shapes(attention, queries_keys_values=(queries_keys_values, 3))
         return attention[1], queries_keys_values[1], queries_keys_values[2] // 3
-
-    def lower(self, F: Functions, queries_keys_values: Tensor, attention: Tensor) -> Tensor:
-        values = head_parts(F, queries_keys_values, self.heads, 3, 2)
-        return F.Reshape(rejoined(F, F.batch_dot(attention, values), self.heads), shape=(0, 0, -3))
-
-    def grad(self, F: Functions, data: Tensor, attention: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        values, dy = head_parts(F, data, self.heads, 3, 2), head_parts(F, dy, self.heads, 1, 0)
-        dvalues = F.batch_dot(attention, dy, transpose_a=True)
-        nothing = F.zeros_like(dvalues)
-        return (
-            interleaved(F, [nothing, nothing, dvalues], self.heads, data),
-            F.batch_dot(dy, values, transpose_b=True),
-        )
 
 
 class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_qk"):
@@ -132,25 +138,14 @@ class CrossAttentionScores(_Attention, name="_contrib_interleaved_matmul_encdec_
         )
 
 
-class CrossAttentionValues(_Attention, name="_contrib_interleaved_matmul_encdec_valatt"):
+class CrossAttentionValues(_Values, name="_contrib_interleaved_matmul_encdec_valatt"):
     """Attention times the values of another sequence. keys_values : (sources, batch, heads * 2 * d); attention :
     (batch * heads, steps, sources); returns : (steps, batch, heads * d)
     """
 
+    parts = 2
     samples = [sample((5, 2, 8), (4, 3, 5), heads=2), sample((2, 1, 6), (1, 2, 2), heads=1)]
 
     def infer_shape(self, keys_values: Shape, attention: Shape) -> Shape:
         self.check_shapes(attention, keys_values=(keys_values, 2))
         return attention[1], keys_values[1], keys_values[2] // 2
-
-    def lower(self, F: Functions, keys_values: Tensor, attention: Tensor) -> Tensor:
-        values = head_parts(F, keys_values, self.heads, 2, 1)
-        return F.Reshape(rejoined(F, F.batch_dot(attention, values), self.heads), shape=(0, 0, -3))
-
-    def grad(self, F: Functions, keys_values: Tensor, attention: Tensor, y: Tensor, dy: Tensor) -> Gradients:
-        values, dy = head_parts(F, keys_values, self.heads, 2, 1), head_parts(F, dy, self.heads, 1, 0)
-        dvalues = F.batch_dot(attention, dy, transpose_a=True)
-        return (
-            interleaved(F, [F.zeros_like(dvalues), dvalues], self.heads, keys_values),
-            F.batch_dot(dy, values, transpose_b=True),
-        )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Signature, get, into, sample
+from hybrid_lab.ops.framework import Element, Operator, Signature, get, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
 from hybrid_lab.ops.framework.protocols import (
@@ -251,10 +251,7 @@ class AdaptiveAvgPoolGrad(SeparableGrad, _Adaptive, name="_adaptive_avg_pool_gra
     """
 
     adjoint_of = "_contrib_AdaptiveAvgPooling2D"
-    samples = [
-        sample((2, 3, 3, 3), (2, 3, 5, 7), output_size=3),
-        sample((1, 2, 4, 5), (1, 2, 3, 2), output_size=(4, 5)),
-    ]
+    samples = gradient_samples(AdaptiveAvgPooling2D, "dy", "data")
 
     def numpy(self, dy: Array, data: Array, out: Array | None = None) -> Array:
         if dy.shape[2:] == (1, 1):

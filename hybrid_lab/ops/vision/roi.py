@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, into, sample
+from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, all_into, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
@@ -75,7 +75,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         return [dtypes[0], np.dtype("int64")]
 
-    def numpy(self, data: Array, rois: Array, out: Outs = None) -> Arrays:
+    def numpy(self, data: Array, rois: Array, out: Outs = None) -> Array | Arrays:
         n, channels, height, width = data.shape
         image = np.clip(rois[:, 0].astype(np.int64), 0, n - 1)
         first, last = self._parts(rois, 2, 4, self.pooled_size[0], height, data.dtype)
@@ -86,11 +86,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
         empty = ((last <= first)[:, :, None] | (right <= left)[:, None, :])[..., None]
         filled = np.where(empty, data.dtype.type(0), values), np.where(empty, -1, places)
         made = [item.transpose(0, 3, 1, 2) for item in filled]
-        targets = out if out is not None else (None, None)
-        return tuple(
-            np.ascontiguousarray(item) if target is None else into(item, target)
-            for item, target in zip(made, targets, strict=True)
-        )
+        return all_into(list(map(np.ascontiguousarray, made)) if out is None else made, out)
 
     def _parts(
         self, rois: np.ndarray, low: int, high: int, parts: int, size: int, dtype: np.dtype

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Adjoint, Operator, into, sample
+from hybrid_lab.ops.framework import Adjoint, Operator, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
@@ -94,10 +94,7 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
     kinds = "f"
     transform_type: Literal["affine", "warp"]
     target_shape: Shape = (0, 0)
-    samples = [
-        sample((2, 2, 3, 4), (2, 6), transform_type="affine", target_shape=(3, 4)),
-        sample((2, 2, 3, 4), (2, 2, 3, 4), transform_type="warp"),
-    ]
+    samples = gradient_samples(GridGenerator, "dy", "data")
 
     @cached_property
     def base(self) -> np.ndarray:
