@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.gluon.block import BlockOptions
-from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..diagnostics.words import check_choice
 from .hybrid import HybridBlock
 from .nn.registry import layer
+
+if TYPE_CHECKING:  # else they would be names of this public module
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "CTCLoss",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from hybrid_lab import ndarray as nd
-from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
 from hybrid_lab.gluon.nn.conv import window
-from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.ops.framework.protocols import Functions, Tensor
+
+if TYPE_CHECKING:  # else they would be names of this public module
+    from hybrid_lab.gluon.block import BlockOptions
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "Concurrent",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
-from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.initializer import InitializerLike
-from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.symbol import tracing
 
 from ..nn.conv import window
@@ -26,6 +23,11 @@ from ..rnn.cell import (
 )
 from ..rnn.modifier import ModifierCell
 from ..rnn.sequence import Step, Tensors, functions_of, masked, merged, steps_of
+
+if TYPE_CHECKING:  # else they would be names of this public module
+    from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.initializer import InitializerLike
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "Conv1DGRUCell",
