@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -11,21 +11,10 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.rnn.kernels import GATES, Sizes
 
+if TYPE_CHECKING:
+    from hybrid_lab.ops.rnn.rnn import Recurrent
+
 Parts = list[dict[str, Tensor]]
-
-
-class Recurrent(Protocol):
-    """The members of the records of RNN that are read here."""
-
-    @property
-    def sizes(self) -> Sizes: ...
-
-    @property
-    def p(self) -> float: ...
-
-    def scale(self) -> float: ...
-
-    def read(self, inputs: Iterable[Any]) -> dict[str, Any]: ...
 
 
 def unpacked(F: Functions, sizes: Sizes, vector: Tensor, width: int) -> Parts:

@@ -22,7 +22,7 @@ from hybrid_lab.ops.rnn.onnx import emit_layers
 Mode = Literal["rnn_relu", "rnn_tanh", "lstm", "gru"]
 
 
-class _Recurrent(Operator):
+class Recurrent(Operator):
     """What the operator and its gradient share: attributes, the order of the inputs, the saved values."""
 
     state_size: int
@@ -96,7 +96,7 @@ class _Recurrent(Operator):
         return 1.0 / (1.0 - self.p)
 
 
-class RNN(_Recurrent, name="RNN"):
+class RNN(Recurrent, name="RNN"):
     """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each
     direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
 
@@ -261,7 +261,7 @@ class RNN(_Recurrent, name="RNN"):
         return (y, finals) if cells is None else (y, finals, cells)
 
 
-class RNNGrad(_Recurrent, name="_rnn_grad"):
+class RNNGrad(Recurrent, name="_rnn_grad"):
     """The gradient of RNN. Inputs: those of RNN; with `kept` its output and what it saved; a gradient for each visible
     output that `heads` marks with 1. Returns the gradients of data, parameters, state and an LSTM's state_cell.
     """
