@@ -23,9 +23,9 @@ def write(record: object) -> dict[str, Any]:
     """A dataclass as a JSON object without the fields that are at their defaults; the field `in_` has the key "in"."""
     members = {}
     defaults = _defaults(type(record))  # type: ignore[arg-type] # a class has a hash
-    for name, value in vars(record).items():
-        if value != defaults[name]:
-            members[name.rstrip("_")] = write(value) if is_dataclass(value) else value
+    for (key, default), value in zip(defaults.values(), vars(record).values(), strict=True):
+        if value != default:
+            members[key] = write(value) if hasattr(value, "__dataclass_fields__") else value
     return members
 
 
@@ -38,10 +38,10 @@ def read(kind: type[Record], value: object) -> Record:
 
 
 @cache
-def _defaults(kind: type) -> dict[str, Any]:
-    """Name of a field -> its default; MISSING where it has none."""
+def _defaults(kind: type) -> dict[str, tuple[str, Any]]:
+    """Name of a field -> its key and its default; MISSING where it has none."""
     made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
-    return {each.name: made.get(each.name, each.default) for each in fields(kind)}
+    return {each.name: (each.name.rstrip("_"), made.get(each.name, each.default)) for each in fields(kind)}
 
 
 @cache
@@ -90,19 +90,18 @@ def _first_of(readers: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 def _record_reader(kind: type) -> Callable[[Any], Any]:
-    readers = {name: _reader(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
-    defaults = _defaults(kind)
+    hints, defaults = get_type_hints(kind, include_extras=True), _defaults(kind)
+    readers = [(name, key, _reader(hints[name]), default is MISSING) for name, (key, default) in defaults.items()]
 
     def read_record(value: object) -> object:
         members, arguments = _checked(value, dict), {}
-        for name, reader in readers.items():
-            key = name.rstrip("_")
+        for name, key, reader, needed in readers:
             if key in members:
                 try:
                     arguments[name] = reader(members[key])
                 except ValueError:
                     raise ValueError(f"has {key}={str(members[key])[:60]!r}") from None
-            elif defaults[name] is MISSING:
+            elif needed:
                 raise ValueError(f"has no {key!r}")
         return kind(**arguments)
 
