@@ -69,6 +69,7 @@ CALLS = {
     "LayerNorm": ({}, [X, (32,), (32,)]),
     "softmax": ({}, [(300, 400)]),
     "log_softmax": ({}, [(300, 400)]),
+    "Dropout": ({}, [X]),
     "_dropout_mask": ({}, [X]),
     "_masked_scale": ({"scale": 2.0}, [X, ("bool", X)]),
     "Embedding": ({"input_dim": 50, "output_dim": 200}, [("index", (40, 20)), (50, 200)]),

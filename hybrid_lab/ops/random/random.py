@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, get, into, ints, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
-from hybrid_lab.ops.framework.lowering import draw_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.shapes import axis_of, kept_shape
-from hybrid_lab.ops.framework.types import Array
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 from hybrid_lab.ops.kernels import philox
 
 
@@ -178,7 +177,6 @@ class Dropout(Operator, name="Dropout"):
     random = True
     mode_dependent = True
     signature = Signature(outputs=2, visible=1)
-    numpy = draw_lowering
     samples = [sample((4, 5)), sample((4, 5), p=0.3), sample((2, 3, 4), p=0.5, axes=(1,)), sample((2, 3), p=0.0)]
 
     def check(self) -> None:
@@ -198,6 +196,14 @@ class Dropout(Operator, name="Dropout"):
     def scale(self) -> float:
         """What kept elements are multiplied with."""
         return 1.0 / (1.0 - self.p)
+
+    def numpy(
+        self, data: Array, out: Outs = None, rng: tuple[int, int] | None = None, scratch: Scratch = np.empty
+    ) -> Arrays:
+        y, mask = out if out is not None else (None, None)
+        draw: Any = get("_dropout_mask").bind(p=self.p, axes=self.axes)
+        mask = draw.numpy(data, out=mask, rng=rng, scratch=scratch)
+        return MaskedScale.bind(scale=self.scale).numpy(data, mask, out=y), mask
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, mask: Tensor, dy: Tensor) -> Tensor:
         return F._masked_scale(dy, mask, scale=self.scale)
