@@ -19,7 +19,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.write.elements import Elements
-from hybrid_lab.engines.triton.write.functions import FUNCTIONS
 from hybrid_lab.engines.triton.write.index import (
     ZERO,
     Index,
@@ -35,6 +34,7 @@ from hybrid_lab.engines.triton.write.index import (
 from hybrid_lab.engines.triton.write.kinds import collects, element_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.reuse import stored, varies
 from hybrid_lab.engines.triton.write.words import (
+    FUNCTIONS,
     TYPES,
     Remark,
     closes_at_the_end,

@@ -1,6 +1,13 @@
-"""Functions that kernels call besides Triton's own; the text of a kernel has those that it names."""
+# mypy: ignore-errors
+"""Functions that kernels call besides Triton's own. The text of a kernel contains those that it names.
 
-PHILOX = '''
+This file is read as text and never imported: `words.FUNCTIONS` has the text of each function.
+"""
+
+import triton
+import triton.language as tl
+
+
 @triton.jit
 def philox_word(seed, draw, element):
     """Word number `element` of a draw, by Philox4x32-10: see hybrid_lab.ops.kernels.philox."""
@@ -18,10 +25,7 @@ def philox_word(seed, draw, element):
         key1 = key1 + 0xBB67AE85
     lane = element % 4
     return tl.where(lane == 0, c0, tl.where(lane == 1, c1, tl.where(lane == 2, c2, c3)))
-'''
 
-
-NORMAL = '''
 
 @triton.jit
 def philox_normal(seed, draw, element, dtype: tl.constexpr):
@@ -33,19 +37,13 @@ def philox_normal(seed, draw, element, dtype: tl.constexpr):
     logarithm = tl.where(below < 0.001, slight, -tl.log((first.to(dtype) + 1.0) * 2.3283064365386963e-10))
     radius = tl.sqrt(2.0 * logarithm)
     return tl.where(element % 2 == 0, radius * tl.cos(angle), radius * tl.sin(angle))
-'''
 
-
-MULTIPLIED = '''
 
 @triton.jit
 def multiplied(left, right):
     """What products over rows are put together with."""
     return left * right
-'''
 
-
-ARC_TANGENT = '''
 
 @triton.jit
 def arc_tangent(x):
@@ -59,13 +57,11 @@ def arc_tangent(x):
     y = y * s * (above - 64.85021904942025) / (below + 194.5506571482614) + y
     y += tl.where(near, 0.0, tl.where(far, 2.0, 1.0)).to(x.dtype) * 0.7853981633974483
     return tl.where(x < 0, -y, tl.where(x == 0, x, y))
-'''
+
 
 # A quotient that is rounded before it is cut, as in a - floor(a / b) * b and in a GPU's own remainder, is not exact.
 # Digits below 2^28 times a divisor of 24 bits are exact in float64; ten of them reach over all of float32. A divisor of
 # float64 is two halves, of which digits below 2^26 have exact products; 84 digits reach over all of it.
-MODULO = '''
-
 @triton.jit
 def rest_of_division(left, size):
     """What is left of a number not below 0 behind the whole multiples of another, in float64."""
@@ -105,19 +101,13 @@ def modulo(a, b):
         rest = left.to(a.dtype)
         rest = tl.where(((a < 0) == (b < 0)) | (rest == 0), rest, tl.abs(b) - rest)
         return tl.where(b == 0, 0.0, tl.where(b < 0, -rest, rest))
-'''
 
-
-WHOLE_QUOTIENT = '''
 
 @triton.jit
 def whole_quotient(a, b):
     """a / b of whole numbers, towards zero; 0 where b is 0."""
     return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
-'''
 
-
-HYPOTENUSE = '''
 
 @triton.jit
 def hypotenuse(a, b):
@@ -131,12 +121,9 @@ def hypotenuse(a, b):
     longer, shorter = tl.where(longer < shorter, shorter, longer), tl.where(longer < shorter, longer, shorter)
     slope = shorter / tl.where(longer == 0, 1.0, longer)
     return tl.where(endless, float('inf'), longer * tl.sqrt(1.0 + slope * slope))
-'''
 
 
 # float32 has too few digits for a logarithm that is multiplied by a large exponent.
-RAISED = '''
-
 @triton.jit
 def raised(a, b):
     """a to the power of b, in float64; zeros, infinities and NaN as C's pow has them."""
@@ -147,10 +134,7 @@ def raised(a, b):
     broken = (a < 0) & (a > -float('inf')) & (whole == 0)
     size = tl.where(broken, float('nan'), tl.where(below & odd, -size, size))
     return tl.where((b == 0) | (a == 1) | ((a == -1) & (tl.abs(b) == float('inf'))), 1.0, size)
-'''
 
-
-LOG_PLUS_ONE = '''
 
 @triton.jit
 def log_plus_one(x):
@@ -158,10 +142,14 @@ def log_plus_one(x):
     u = 1.0 + x
     kept = u - 1.0
     return tl.where(u == x, tl.log(u), tl.where(kept == 0, x, tl.log(u) * (x / tl.where(kept == 0, 1.0, kept))))
-'''
 
 
-CUBE_ROOT = '''
+@triton.jit
+def half_away(x):
+    """The nearest whole number; halves go away from zero."""
+    whole = tl.where(x < 0, tl.ceil(x), tl.floor(x))
+    return tl.where(tl.abs(x - whole) >= 0.5, whole + tl.where(x < 0, -1.0, 1.0), whole)
+
 
 @triton.jit
 def cube_root(x):
@@ -170,20 +158,7 @@ def cube_root(x):
     y = tl.exp2(tl.log2(size) * 0.3333333333333333)
     y -= (y - size / (y * y)) * 0.3333333333333333
     return tl.where((size == 0) | (size == float('inf')), x, tl.where(x < 0, -y, y))
-'''
 
-
-HALF_AWAY = '''
-
-@triton.jit
-def half_away(x):
-    """The nearest whole number; halves go away from zero."""
-    whole = tl.where(x < 0, tl.ceil(x), tl.floor(x))
-    return tl.where(tl.abs(x - whole) >= 0.5, whole + tl.where(x < 0, -1.0, 1.0), whole)
-'''
-
-
-HYPERBOLIC_SINE = '''
 
 @triton.jit
 def hyperbolic_sine(x, half):
@@ -193,19 +168,13 @@ def hyperbolic_sine(x, half):
     for k in tl.static_range(8, 0, -1):
         series = (series + 1.0) * square * (1.0 / (2 * k * (2 * k + 1)))
     return tl.where(square < 1.0, x + x * series, 0.5 * half * half - 0.5 / half / half)
-'''
 
-
-HYPERBOLIC_COSINE = '''
 
 @triton.jit
 def hyperbolic_cosine(half):
     """cosh(x). half : exp(x / 2), which overflows later than exp(x)"""
     return 0.5 * half * half + 0.5 / half / half
-'''
 
-
-AREA_TANGENT = '''
 
 @triton.jit
 def area_tangent(slope, far):
@@ -215,23 +184,3 @@ def area_tangent(slope, far):
     for k in tl.static_range(11, 0, -1):
         series = (series + 1.0 / (2 * k + 1)) * square
     return tl.where(square < 0.0625, slope + slope * series, far)
-'''
-
-
-#: Name -> text, in an order in which each one comes before those that call it.
-FUNCTIONS = {
-    "philox_word": PHILOX,
-    "philox_normal": NORMAL,
-    "multiplied": MULTIPLIED,
-    "arc_tangent": ARC_TANGENT,
-    "modulo": MODULO,
-    "whole_quotient": WHOLE_QUOTIENT,
-    "hypotenuse": HYPOTENUSE,
-    "raised": RAISED,
-    "log_plus_one": LOG_PLUS_ONE,
-    "half_away": HALF_AWAY,
-    "cube_root": CUBE_ROOT,
-    "hyperbolic_sine": HYPERBOLIC_SINE,
-    "hyperbolic_cosine": HYPERBOLIC_COSINE,
-    "area_tangent": AREA_TANGENT,
-}

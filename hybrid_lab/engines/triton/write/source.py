@@ -13,9 +13,8 @@ import numpy as np
 
 from hybrid_lab.engines.triton.write import reuse
 from hybrid_lab.engines.triton.write.body import Body
-from hybrid_lab.engines.triton.write.functions import FUNCTIONS, PHILOX
 from hybrid_lab.engines.triton.write.reuse import choice
-from hybrid_lab.engines.triton.write.words import ORIGIN, Remark, said, short
+from hybrid_lab.engines.triton.write.words import FUNCTIONS, ORIGIN, Remark, said, short
 from hybrid_lab.graph.node import Node, Value
 
 #: Pointer types of Triton's signatures.
@@ -209,8 +208,12 @@ def kernel_source(
     words = set(re.findall(r"\w+", " ".join([*head, *(text for text, _ in written)])))
     arguments += [size for size in (*sizes, *reuse.arguments()) if size in words]
     declared = [*arguments, *(f"{block}: tl.constexpr" for block in blocks)]
-    helpers = "".join(text for name, text in FUNCTIONS.items() if name in words or (body.draws and text is PHILOX))
-    top = ["import triton", "import triton.language as tl", *helpers.splitlines(), "", ""]
+    helpers: list[str] = []
+    for function, text in reversed(FUNCTIONS.items()):
+        if function in words:
+            helpers = ["", "", *text.splitlines(), *helpers]
+            words.update(re.findall(r"\w+", text))
+    top = ["import triton", "import triton.language as tl", *helpers, "", ""]
     call = [f"def {name}({', '.join(declared)}):"]
     if len(call[0]) > 100:
         wrapped = _wrapped([f"{item}," for item in declared], 96)

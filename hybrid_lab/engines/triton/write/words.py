@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from pathlib import Path
@@ -26,6 +27,16 @@ TYPES = {
     "uint8": "tl.uint8",
     "bool": "tl.int1",
 }
+
+
+def _functions() -> dict[str, str]:
+    text = Path(__file__).with_name("functions.py").read_text(encoding="utf-8")
+    lines, defined = text.splitlines(), [item for item in ast.parse(text).body if isinstance(item, ast.FunctionDef)]
+    return {item.name: "\n".join(lines[item.decorator_list[0].lineno - 1 : item.end_lineno]) for item in defined}
+
+
+#: Functions that kernels call besides Triton's own: name -> text; each one comes before those that call it.
+FUNCTIONS = _functions()
 
 #: Separates an operator from its origin in a comment.
 ORIGIN = "   < "
