@@ -14,7 +14,7 @@ Where something else reads weights, scores or their gradients - a user, a learne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -28,7 +28,6 @@ from hybrid_lab.engines.triton.write.kinds import combine, contraction_of, is_po
 from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH, Attention, attention_at
 from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.graph.builder import make_node
-from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.graph.split import Split
 from hybrid_lab.graph.symbolic import stand_in
@@ -61,8 +60,8 @@ class _Rewriting:
     """What becomes of one attention.
 
     inputs : forward's value -> what stands for it in the backward, as it is or newly handed over
-    new : forward's values that are handed over from now on, and where from
-    same : pairs of values, here and there, that are known to be one
+    new : forward's values that are handed over from now on -> the inputs of the backward that they become
+    same : forward's value -> the equal value of the backward, where it has one
     """
 
     split: Split
@@ -70,7 +69,7 @@ class _Rewriting:
     attention: Attention
     inputs: dict[Value, Value] = field(default_factory=dict)
     new: dict[Value, Value] = field(default_factory=dict)
-    same: set[tuple[Value, Value]] = field(default_factory=set)
+    same: dict[Value, Value] = field(default_factory=dict)
 
     def rewritten(self) -> Split:
         """The split in which this attention's weights are computed again. Raises _Impossible."""
@@ -87,13 +86,13 @@ class _Rewriting:
             raise _Impossible
         for value in saved:
             del self.inputs[value]
+        self.find_same()
         replaced = self.sums(saved[attention.weights.outputs[0]], prod(attention.scaled.shape))
         again = {old: self.again(value) for value, old in saved.items()}
         if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in saved):
             raise _Impossible
-        inputs = [value for value in backward.inputs if value not in again]
-        rewritten = _replaced(backward, {**again, **replaced}, inputs)
-        return self.checked(with_saved(self.split, self.num_outputs, rewritten, set(saved.values()), self.new))
+        rewritten = backward.substitute({**again, **replaced})
+        return self.checked(with_saved(self.split, self.num_outputs, rewritten, set(again), self.new))
 
     def check(self) -> None:
         """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
@@ -123,7 +122,9 @@ class _Rewriting:
             return value
         node = value.node
         if node in (attention.maximum, attention.total):
-            return self.hand_over(self.wide(value), "largest" if node is attention.maximum else "total")
+            wide = _cast(value, "float32") if _is_narrow(value) else value  # a score can be compared with it
+            self.inputs[value] = new = self.hand_over(wide, "largest" if node is attention.maximum else "total")
+            return new
         if node in attention.nodes:
             inputs = [self.again(item) if isinstance(item, Value) else item for item in node.inputs]
             if any(item.dtype.name == "float32" for item in inputs if isinstance(item, Value)):
@@ -154,19 +155,21 @@ class _Rewriting:
             return True
         return False
 
-    def wide(self, value: Value) -> Value:
-        """A statistic in float32, which a score can be compared with."""
-        if not _is_narrow(value):
-            return value
-        return make_node(get("Cast").bind(dtype="float32"), [value]).outputs[0]
-
     def hand_over(self, value: Value, name: str = "kept") -> Value:
-        known = next((new for old, new in self.new.items() if old is value or _alike(old, value)), None)
-        if known is None:
-            shown = value.node.name if value.is_input else name
-            known = self.new[value] = input_node(shown, "saved", shape=value.shape, dtype=value.dtype)
-        self.inputs[value] = known
-        return known
+        shown = value.node.name if value.is_input else name
+        new = input_node(shown, "saved", shape=value.shape, dtype=value.dtype)
+        self.inputs[value] = self.new[value] = new
+        return new
+
+    def find_same(self) -> None:
+        """Find the values that forward and backward both have or compute: equal operators of equal inputs."""
+        self.same = dict(self.inputs)
+        known = {_key(node, node.inputs): node for node in self.split.backward.operators}
+        for node in self.split.forward.operators:
+            inputs = [self.same.get(item, item) if isinstance(item, Value) else item for item in node.inputs]
+            if (equal := known.get(_key(node, inputs))) is not None:
+                for value, twin in zip(node.outputs, equal.outputs, strict=True):
+                    self.same.setdefault(value, twin)
 
     # -- the sum over the keys -----------------------------------------------------------------------------------------
 
@@ -213,37 +216,16 @@ class _Rewriting:
         if [item.op for item in scales[0]] != [item.op for item in scales[1]]:
             raise _Impossible
         for one, other in zip(*scales, strict=True):
-            if not all(map(self.stands_for, one.values_in[1:], other.values_in[1:])):
+            if [self.same.get(value, value) for value in other.values_in[1:]] != list(one.values_in[1:]):
                 raise _Impossible
         if node.op.name != "batch_dot" or attention.mixed.op.name != "batch_dot" or node.op.transpose_a:  # type: ignore[attr-defined]
             raise _Impossible
         if attention.mixed.op.transpose_a or node.op.transpose_b == attention.mixed.op.transpose_b:  # type: ignore[attr-defined]
             raise _Impossible
         gradient, values = node.values_in
-        if not self.stands_for(values, attention.mixed.values_in[1]):
+        if self.same.get(attention.mixed.values_in[1], attention.mixed.values_in[1]) is not values:
             raise _Impossible
         return gradient
-
-    def stands_for(self, here: Value, there: Value) -> bool:
-        """Whether a value of the backward is one of the forward."""
-        if (here, there) in self.same:
-            return True
-        if there in self.inputs:
-            return _alike(here, self.inputs[there])
-        if isinstance(there.node.op, Constant) or isinstance(here.node.op, Constant):
-            return _alike(here, there)
-        one, other = here.node, there.node
-        if one.op is not other.op or here.index != there.index or len(one.inputs) != len(other.inputs):
-            return False
-        if isinstance(one.op, Input):
-            return one.name == other.name and other.op.role != "saved"  # type: ignore[attr-defined]
-        if all(
-            self.stands_for(a, b) if isinstance(a, Value) and isinstance(b, Value) else a is b or repr(a) == repr(b)
-            for a, b in zip(one.inputs, other.inputs, strict=True)
-        ):
-            self.same.add((here, there))
-            return True
-        return False
 
     def result(self) -> Value:
         """The attention's result in the backward: as it is kept, if need be seen through the views in front of it."""
@@ -283,6 +265,10 @@ class _Rewriting:
         return split
 
 
+def _key(node: Node, inputs: Sequence[object]) -> Hashable:
+    return node.op, node.draw, tuple([item if isinstance(item, Value) else repr(item) for item in inputs])
+
+
 def _scales(nodes: Sequence[Node]) -> list[Node]:
     return [node for node in nodes if node.op.name == "_masked_scale"]
 
@@ -301,47 +287,3 @@ def make_like(node: Node, inputs: Sequence[object]) -> Node:
     """The operator over other inputs, with what is said of it; its outputs have the dtypes that follow."""
     copy = make_node(node.op, list(inputs))
     return copy.replace(scope=node.scope, location=node.location, composite=node.composite, draw=node.draw)
-
-
-def _alike(one: Value, other: Value, same: set[tuple[Value, Value]] | None = None) -> bool:
-    """Whether two values of a graph are the same, computed twice if need be.
-
-    same : pairs that are, each compared once
-    """
-    same = set() if same is None else same
-    if one is other or (one, other) in same:
-        return True
-    a, b = one.node, other.node
-    if isinstance(a.op, Input) or a.op is not b.op or one.index != other.index or len(a.inputs) != len(b.inputs):
-        return False
-    if not a.op.random and all(
-        _alike(x, y, same) if isinstance(x, Value) and isinstance(y, Value) else repr(x) == repr(y)
-        for x, y in zip(a.inputs, b.inputs, strict=True)
-    ):
-        same.add((one, other))
-        return True
-    return False
-
-
-def _replaced(graph: Graph, new: dict[Value, Value], inputs: Sequence[Value]) -> Graph:
-    """The graph with other values in the place of some, and new inputs where those need them."""
-    replaced: dict[Value, Value] = {}
-
-    def of(value: Value) -> Value:
-        if value in new and value not in replaced:
-            replaced[value] = of(new[value])
-        if value in replaced:
-            return replaced[value]
-        node = value.node
-        if isinstance(node.op, (Input, Constant)):
-            return value
-        inputs = tuple(of(item) if isinstance(item, Value) else item for item in node.inputs)
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        for old, replacement in zip(node.outputs, (node if same else node.replace(inputs=inputs)).outputs, strict=True):
-            replaced.setdefault(old, replacement)
-        return replaced[value]
-
-    for node in graph.nodes:
-        for value in node.outputs:
-            of(value)
-    return Graph(inputs, [of(value) for value in graph.outputs], graph.effects, graph.draws, graph.name)
