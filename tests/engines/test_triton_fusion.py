@@ -9,6 +9,7 @@ from hybrid_lab.engines.triton.plan import joining
 from hybrid_lab.engines.triton.plan.fusion import Fusion, fuse
 from hybrid_lab.engines.triton.plan.groups import views_for_each_reader
 from hybrid_lab.engines.triton.support import refusal
+from hybrid_lab.engines.triton.write.body import Refused
 from hybrid_lab.engines.triton.write.write import write_kernels
 from hybrid_lab.graph import Graph
 from hybrid_lab.graph.partition import contract
@@ -131,3 +132,21 @@ def test_what_is_stored_beside_a_sum_of_it_is_stored_by_the_product_before():
         return gradient, F.sum(gradient, axis=1)
 
     assert groups(function, (16, 30), (30, 40), (16, 40)) == [["dot", "tanh", "broadcast_mul"], ["sum"]]
+
+
+def test_operators_of_a_group_that_cannot_be_written_in_the_end_get_kernels_of_their_own():
+    def write(region, run=None):
+        names = [node.op.name for node in region.nodes]
+        if run is not None and (("tanh" in names and len(names) > 1) or names == ["sqrt"]):
+            raise Refused("as it is")
+        return write_kernels(region)
+
+    graph = graph_of(lambda F, x, y: F.exp(F.tanh(x)) + F.dot(F.sqrt(x), y), (4, 3), (3, 3))
+    found = fuse(graph, refusal, write)
+    assert [[node.op.name for node in region.nodes] for region in found.groups] == [
+        ["tanh"], ["exp"], ["dot"], ["broadcast_add"],
+    ]  # fmt: skip
+    assert {node.op.name: why for node, why in found.refused.items()} == {"sqrt": "as it is"}
+    assert {node.op.name: why for node, why in found.apart.items()} == {
+        "tanh": "as it is", "exp": "as it is", "dot": "as it is",
+    }  # fmt: skip

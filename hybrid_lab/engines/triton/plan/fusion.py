@@ -71,17 +71,38 @@ def fuse(graph: Graph, refusal: Callable[[Node], str | None], write: Write) -> F
     refusal : operator -> None, or why no kernel can hold it
     write : raises Refused for a group that is not one kernel
     """
-    grouping = Grouping(views_for_each_reader(graph), refusal, write)
+    graph = views_for_each_reader(graph)
+    refused = {node: why for node in graph.operators if (why := refusal(node)) is not None}
+    alone: dict[Node, str] = {}
+    while True:
+        grouping = Grouping(graph, refused, alone, write)
+        _sweep(grouping)
+        merge_siblings(grouping)
+        fusion = Fusion(graph, refused=refused)
+        try:
+            for group in grouping.kernels():
+                region, run = grouping.region((group,)), Writing()
+                fusion.kernels[region] = write(region, run)
+                fusion.choices[region] = tuple(run.outcomes)
+        except Refused as reason:  # another member has changed what is stored: fuse again without this group
+            if len(region.nodes) == 1:
+                refused[region.nodes[0]] = str(reason)
+            else:
+                alone.update(dict.fromkeys(region.nodes, str(reason)))
+            continue
+        fusion.groups = list(fusion.kernels)
+        fusion.apart = {node: why for node, why in grouping.apart.items() if not node.op.view}
+        return fusion
+
+
+def _sweep(grouping: Grouping) -> None:
+    """Put all operators into groups, from the last one to the first."""
     attentions, together = _attentions(grouping)
     for node in reversed(grouping.nodes):
         if node in grouping.refused:
             grouping.place((node,), grouping.new_group(False))
         elif node not in grouping.of and node not in together:
             _visit(grouping, attentions.get(node, (node,)))
-    merge_siblings(grouping)
-    kernels, choices = _written(grouping)
-    apart = {node: why for node, why in grouping.apart.items() if not node.op.view}
-    return Fusion(grouping.graph, list(kernels), kernels, choices, grouping.refused, apart)
 
 
 def _attentions(grouping: Grouping) -> tuple[dict[Node, tuple[Node, ...]], set[Node]]:
@@ -167,58 +188,3 @@ def _visit(grouping: Grouping, members: Sequence[Node]) -> None:
         if prod(node.outputs[0].shape) != prod(whole):
             home.rows = Rows.between(whole, node.outputs[0].shape)
     grouping.place(members, home, *(group for group in copies if group is not home))
-
-
-# -- the kernels of the final groups -----------------------------------------------------------------------------------
-
-
-def _written(grouping: Grouping) -> tuple[dict[Region, Kernels], dict[Region, Outcomes]]:
-    """The kernels of all groups, and the choices made for them. A group that cannot be written is taken apart."""
-    done: dict[Group, tuple[Region, Kernels, Outcomes]] = {}
-    waiting = grouping.kernels()
-    while waiting:
-        group, run = waiting.pop(0), Writing()
-        region = grouping.region((group,))
-        if group in done and (done[group][0].nodes, done[group][0].outputs) == (region.nodes, region.outputs):
-            continue
-        try:
-            done[group] = region, grouping.write(region, run), tuple(run.outcomes)
-        except Refused as refused:
-            _take_apart(grouping, group, str(refused))
-            _drop_unread(grouping)
-            waiting = grouping.kernels()
-    found = [done[group] for group in grouping.kernels()]
-    return {region: kernels for region, kernels, _ in found}, {region: outcomes for region, _, outcomes in found}
-
-
-def _take_apart(grouping: Grouping, group: Group, reason: str) -> None:
-    """Give each operator of a group a group of its own; a single operator gets no kernel."""
-    nodes, group.nodes = sorted(group.nodes, key=grouping.position.__getitem__), set()
-    if len(nodes) == 1:
-        grouping.refused[nodes[0]] = reason
-        group.nodes, group.kernel = set(nodes), False
-        return
-    for node in nodes:
-        others = [other for other in grouping.of[node] if other is not group]
-        if others and grouping.of[node][0] is not group:
-            grouping.of[node] = others
-            continue
-        single = grouping.new_group(not node.op.view)
-        single.nodes = {node}
-        single.rows = Rows.of(node) if is_reduction(node) else None
-        grouping.of[node] = [single, *others]
-        grouping.apart[node] = reason
-
-
-def _drop_unread(grouping: Grouping) -> None:
-    """Remove copies of operators from groups that no longer have a reader of them."""
-    for node in reversed(grouping.nodes):
-        groups = grouping.of[node]
-        if len(groups) == 1:
-            continue
-        users = {reader for value in node.outputs for reader in grouping.users.get(value, ())}
-        stored = not grouping.roots.isdisjoint(node.outputs) or bool(grouping.readers(node))
-        remaining = [group for group in groups if (stored and group is groups[0]) or not users.isdisjoint(group.nodes)]
-        for group in set(groups).difference(remaining):
-            group.nodes.discard(node)
-        grouping.of[node] = remaining

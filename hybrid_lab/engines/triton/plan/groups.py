@@ -71,20 +71,19 @@ def views_for_each_reader(graph: Graph) -> Graph:
 class Grouping:
     """The groups of a graph while fusion puts them together.
 
-    refusal : operator -> None, or why no kernel can hold it; write : writes the kernels of a region, or raises Refused
-    of : operator -> its groups; refused : operator -> why it is in no kernel; apart : operator -> why it is not in the
-        kernel of a reader; closed : operators whose kernel takes no others; tried : form of a region -> why `write`
-        refuses it, or ""
+    refused : operator -> why no kernel can hold it; alone : operator -> why its kernel has no other operators
+    write : writes the kernels of a region, or raises Refused
+    of : operator -> its groups; apart : operator -> why it is not in the kernel of a reader; closed : operators whose
+        kernel takes no others; tried : form of a region -> why `write` refuses it, or ""
     """
 
-    def __init__(self, graph: Graph, refusal: Callable[[Node], str | None], write: Write):
-        self.graph, self.write = graph, write
+    def __init__(self, graph: Graph, refused: dict[Node, str], alone: dict[Node, str], write: Write):
+        self.refused, self.alone, self.write = refused, alone, write
         self.users, self.roots = graph.users(), set(graph.roots)
         self.nodes = [node for node in graph.operators if not isinstance(node.op, Constant)]
         self.position = {node: index for index, node in enumerate(self.nodes)}
         self.of: dict[Node, list[Group]] = {}
         self.groups: list[Group] = []
-        self.refused = {node: why for node in self.nodes if (why := refusal(node)) is not None}
         self.apart: dict[Node, str] = {}
         self.closed: set[Node] = set()
         self.tried: dict[object, str] = {}

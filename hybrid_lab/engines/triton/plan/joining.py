@@ -52,6 +52,8 @@ def everywhere(grouping: Grouping, node: Node, groups: Sequence[Group]) -> str:
 
 def refuses(grouping: Grouping, region: Region) -> str:
     """Why the writer refuses a region; "" if it writes a kernel. Regions of equal operators are tried once."""
+    if reason := next((grouping.alone[node] for node in region.nodes if node in grouping.alone), ""):
+        return reason
     numbers = {node: index for index, node in enumerate(region.nodes)}
     outside = {value: index for index, value in enumerate(region.inputs)}
 
