@@ -66,11 +66,11 @@ class Graph:
         graph.draws, graph.name, graph.symbolic, graph.binding = self.draws, self.name, self, binding
         return graph
 
-    def bind_now(self, binding: Binding) -> Graph:
-        """`bind` with everything made at once."""
+    def bind_now(self, binding: Binding, formulas: bool = False) -> Graph:
+        """`bind` with everything made at once. formulas : sizes of shapes are BoundSizes, which know their formulas"""
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
-        shape, size = binding.shape, binding.size
+        shape, size = binding.bound_shape if formulas else binding.shape, binding.size
         for node in self.nodes:
             if isinstance(node.op, Constant) and node.op.sized:
                 copy = constant_node(node.op.at(binding), True, scope=node.scope, location=node.location).node

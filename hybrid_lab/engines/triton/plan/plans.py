@@ -15,7 +15,7 @@ of earlier batches, so that the text for the next batch is one of the earlier te
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,7 +83,7 @@ class FusionPlan:
         histories: dict[Any, History] = {}
         self._histories: list[History] = []
         for group, region in zip(self._fusion.groups, first.groups, strict=True):
-            history = histories.setdefault(_key(group), History(group))
+            history = histories.setdefault(_key(group), History())
             history.remember(binding, first.kernels[region], first.choices[region])
             self._histories.append(history)
 
@@ -97,14 +97,20 @@ class FusionPlan:
         fusion = self._fusion.on(self._fusion.graph.bind_now(binding))
         if any(refusal(node) != why for node, why in fusion.refused.items()):
             return None
+
+        @functools.cache
+        def with_formulas() -> list[Region]:
+            return self._fusion.on(self._fusion.graph.bind_now(binding, formulas=True)).groups
+
         written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
-        for group, history in zip(fusion.groups, self._histories, strict=True):
+        for index, (group, history) in enumerate(zip(fusion.groups, self._histories, strict=True)):
             equal = written.get(id(history))
             if equal is None:
                 if any(map(misfit_of_sizes, group.nodes)):
                     return None
                 try:
-                    equal = written[id(history)] = group, history.write(group, binding, write)
+                    kernels = history.write(group, binding, write, lambda index=index: with_formulas()[index])
+                    equal = written[id(history)] = group, kernels
                 except Refused:
                     return None
                 fusion.kernels[group] = equal[1]
@@ -117,17 +123,17 @@ class FusionPlan:
 class History:
     """The tile choices and the texts of earlier batches, for groups that are equal at all sizes.
 
-    group : one of these groups, with symbolic sizes
     choices : values of the symbols -> the tile choices that were made for them
     texts : texts of a group's kernels -> the sizes for which they were written first
     """
 
-    group: Region
     choices: dict[tuple[int, ...], Outcomes] = field(default_factory=dict)
     texts: dict[tuple[str, ...], Binding] = field(default_factory=dict)
 
-    def write(self, region: Region, binding: Binding, write: Write) -> Kernels:
-        """The kernels of the group at these sizes. Raises Refused."""
+    def write(
+        self, region: Region, binding: Binding, write: Write, with_formulas: Callable[[], Region]
+    ) -> Kernels:
+        """The kernels of the group at these sizes. with_formulas : the group with BoundSizes. Raises Refused."""
         run = Writing(self.near(binding.values))
         try:
             kernels = write(region, run)
@@ -138,9 +144,9 @@ class History:
             kernels = write(region, run)
         if _texts(kernels) not in self.texts and len(self.texts) >= LITERAL and not _multiplies(kernels):
             # A third text: written again with an argument for each size that has varied.
-            shadow, back = _with_bound_sizes(region, self.group, binding)
-            run = Writing(tuple(run.outcomes), list(self.texts.values()))
-            kernels = tuple([_moved(_with_arguments(source, run), back) for source in write(shadow, run)])
+            run, shadow = Writing(tuple(run.outcomes), list(self.texts.values())), with_formulas()
+            written = tuple([_with_arguments(source, run) for source in write(shadow, run)])
+            kernels = _for_equal_region(written, shadow, region)
         self.remember(binding, kernels, tuple(run.outcomes))
         return kernels
 
@@ -207,65 +213,28 @@ def _constant_key(value: Value) -> Any:
 
 
 def _for_equal_region(kernels: Kernels, region: Region, other: Region) -> Kernels:
-    """The kernels of a region for another one with an equal key."""
+    """The kernels of a region for another one with an equal key, or the same one with other types of sizes."""
     values = dict(zip(values_of(region.nodes), values_of(other.nodes), strict=True))
     nodes = dict(zip(region.nodes, other.nodes, strict=True))
-    return tuple([_moved(source, values, nodes) for source in kernels])
 
+    def comments(comments: Comments) -> tuple[str, list[Remark]]:
+        summary, remarks = comments()
+        return summary, [nodes[item] if isinstance(item, Node) else item for item in remarks]
 
-def _moved(source: KernelSource, values: dict[Value, Value], nodes: dict[Node, Node] | None = None) -> KernelSource:
-    """The kernel with other inputs and outputs of the same types, and with comments about other nodes.
-
-    values : old -> new. Temporaries that one kernel of a group stores for the next are added to it
-    nodes : old -> new, for the comments; None leaves the comments as they are
-    """
-    for value in (*source.inputs, *source.outputs):
-        if value not in values:
-            values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
-    moved = replace(
-        source,
-        comments=source.comments if nodes is None else functools.partial(_about, source.comments, nodes),
-        inputs=tuple([values[value] for value in source.inputs]),
-        outputs=tuple([values[value] for value in source.outputs]),
-        passes={values[value]: count for value, count in source.passes.items()},
-    )
-    moved.__dict__.update({name: getattr(source, name) for name in SAME})
-    return moved
-
-
-def _about(comments: Comments, nodes: dict[Node, Node]) -> tuple[str, list[Remark]]:
-    """The comments of a kernel with other nodes in the place of its own. nodes : old -> new"""
-    summary, remarks = comments()
-    return summary, [nodes[item] if isinstance(item, Node) else item for item in remarks]
-
-
-# -- sizes as arguments ------------------------------------------------------------------------------------------------
-
-
-def _with_bound_sizes(region: Region, group: Region, binding: Binding) -> tuple[Region, dict[Value, Value]]:
-    """A copy of a region whose sizes are BoundSizes; and its values -> the values of the region.
-
-    group : the same region with symbolic sizes
-    """
-    new: dict[Value, Value] = {}
-    pairs = list(zip(values_of(region.nodes), values_of(group.nodes), strict=True))
-    inside = set(region.nodes)
-    for value, symbolic in pairs:
-        node = value.node
-        if node not in inside:
-            shapes = tuple([binding.bound_shape(shape) for shape in symbolic.node.shapes or ()])
-            new[value] = Node(node.op, (), name=node.name, shapes=shapes, dtypes=node.dtypes).outputs[value.index]
-    nodes = []
-    for node, other in zip(region.nodes, group.nodes, strict=True):
-        copy = node.replace(
-            inputs=[new[item] if isinstance(item, Value) else item for item in node.inputs],
-            shapes=tuple([binding.bound_shape(shape) for shape in other.shapes or ()]),
-        )
-        nodes.append(copy)
-        new.update(zip(node.outputs, copy.outputs, strict=True))
-    inputs = tuple([new[value] for value in region.inputs if value in new])
-    shadow = Region(tuple(nodes), inputs, tuple([new[value] for value in region.outputs]))
-    return shadow, {copied: value for value, copied in new.items()}
+    moved = []
+    for source in kernels:
+        for value in (*source.inputs, *source.outputs):
+            if value not in values:  # what one kernel of the group stores for the next
+                values[value] = input_node(value.node.name, shape=tuple(map(int, value.shape)), dtype=value.dtype)
+        moved.append(replace(
+            source,
+            comments=functools.partial(comments, source.comments),
+            inputs=tuple([values[value] for value in source.inputs]),
+            outputs=tuple([values[value] for value in source.outputs]),
+            passes={values[value]: count for value, count in source.passes.items()},
+        ))  # fmt: skip
+        moved[-1].__dict__.update({name: getattr(source, name) for name in SAME})
+    return tuple(moved)
 
 
 def _with_arguments(source: KernelSource, run: Writing) -> KernelSource:
