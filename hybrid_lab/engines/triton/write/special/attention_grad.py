@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, factors, is_exact
-from hybrid_lab.engines.triton.write.index import ZERO, Index, Place, linear, variable
+from hybrid_lab.engines.triton.write.index import Index, Place, linear, variable
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
     KernelSource,
@@ -30,7 +29,6 @@ from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leadin
 from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
-from hybrid_lab.graph.symbolic import with_hints
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.kernel import Contraction
 
@@ -147,29 +145,9 @@ def _is_weight(node: Node, size: int) -> bool:
     return prod(difference.values_in[1].shape) < size
 
 
-class _Probe:
-    """Finds out where a product reads its first factor."""
-
-    def __init__(self, shapes: Sequence[tuple[int, ...]]):
-        self.shapes = shapes
-        self.where: Any = ZERO
-
-    def read(self, number: int, place: Place, guard: str = "") -> str:
-        self.where = linear(place, self.shapes[number])
-        return ""
-
-
 def _is_turned(end: Node) -> bool:
     """Whether neighbours in memory of a product's first factor are in different rows of it."""
-    end = with_hints(end)  # of a symbolic graph: it is the same at all sizes
-    product = contraction_of(end)
-    assert product is not None
-    probe = _Probe([value.shape for value in end.values_in])
-    axes = {"b": product.batch, "m": product.rows, "k": product.inner}
-    product.left(probe, *(variable(name, prod(sizes)).digits(sizes) for name, sizes in axes.items()))
-    inner = [factor for digit, factor in probe.where.terms if digit[0] == "k"]
-    rows = [factor for digit, factor in probe.where.terms if digit[0] == "m"]
-    return bool(inner and rows) and min(rows) < min(inner)
+    return bool(getattr(end.op, "transpose_a", False))
 
 
 class ChainedBody(Body):
