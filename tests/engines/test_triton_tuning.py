@@ -20,7 +20,7 @@ from hybrid_lab.engines.triton.choices import TILES, VENDOR, Choice
 from hybrid_lab.engines.triton.kernels import kernels_of_graphs
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
-from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, flags, flags_of, vendor_form
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, flags, flags_of, vendor_form
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.gluon import nn
 from tests.graph.building import graph_of
@@ -160,7 +160,7 @@ def test_torch_is_taken_where_it_was_faster_and_gives_what_the_kernel_gives(monk
         (kernel,) = kernels_of_graphs({"forward": graph}, tuned=True)[0]
         assert "torch's own product" in str(kernel)
     forms = [vendor_form(*the_group(graph)) for graph in graphs]
-    assert [[type(source) is VendorSource for source in form] for form in forms] == [[True, False]] * 2 + [[True]]
+    assert [[type(source) is VendorKernel for source in form] for form in forms] == [[True, False]] * 2 + [[True]]
 
 
 @in_the_interpreter

@@ -27,7 +27,7 @@ from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
-from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource, vendor_form
+from hybrid_lab.engines.triton.run.vendor import VendorKernel, vendor_form
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 from hybrid_lab.graph.graph import Graph
@@ -249,7 +249,7 @@ def _prepared(candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench
     for key, forms in candidates.items():
         for title, (_, form) in forms.items():
             for source in form:
-                if not isinstance(source, VendorSource):
+                if not isinstance(source, VendorKernel):
                     places.append((key, title))
                     sources.append(source)
     broken: dict[str, dict[str, str]] = {key: {} for key in candidates}
@@ -282,7 +282,7 @@ def _measured(
             elif reason := _differs(expected, results, kernels):
                 left_out[title] = reason
                 continue
-            elif isinstance(form[0], VendorSource):
+            elif isinstance(form[0], VendorKernel):
                 first = [tensor.clone() for tensor in results]
                 run()
                 if not all(map(same_bits, first, results)):
@@ -345,14 +345,10 @@ def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any]
             tensors[value] = memory.empty(value.shape, memory.torch_dtype(value.dtype), device)
     launches: list[Callable[[int], None]] = []
     for source in form:
-        arguments = [tensors[value] for value in (*source.inputs, *source.outputs)]
-        if isinstance(source, VendorSource):
-            call = VendorKernel(source)
-            launches.append(lambda stream, call=call, arguments=arguments: call(arguments))  # type: ignore[misc]
-            continue
-        kernel = Kernel(source)
-        kernel.blocks = dict(source.blocks)  # in the interpreter, too
-        launches.append(kernel.bound(arguments))
+        kernel = source if isinstance(source, VendorKernel) else Kernel(source)
+        if isinstance(kernel, Kernel):
+            kernel.blocks = dict(source.blocks)  # in the interpreter, too
+        launches.append(kernel.bound([tensors[value] for value in (*source.inputs, *source.outputs)]))
     interpreted = availability.device().interpreted
 
     def run() -> None:

@@ -99,8 +99,11 @@ class FusionPlan:
             return None
 
         @functools.cache
-        def with_formulas() -> list[Region]:
-            return self._fusion.on(self._fusion.graph.bind_now(binding, formulas=True)).groups
+        def fusion_with_formulas() -> Fusion:
+            return self._fusion.on(self._fusion.graph.bind_now(binding, formulas=True))
+
+        def with_formulas(index: int) -> Region:
+            return fusion_with_formulas().groups[index]
 
         written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
         for index, (group, history) in enumerate(zip(fusion.groups, self._histories, strict=True)):
@@ -109,7 +112,7 @@ class FusionPlan:
                 if any(map(misfit_of_sizes, group.nodes)):
                     return None
                 try:
-                    kernels = history.write(group, binding, write, lambda index=index: with_formulas()[index])
+                    kernels = history.write(group, binding, write, functools.partial(with_formulas, index))
                     equal = written[id(history)] = group, kernels
                 except Refused:
                     return None

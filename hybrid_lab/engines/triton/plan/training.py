@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hybrid_lab.engines.triton.plan.recompute import without_weights
 from hybrid_lab.engines.triton.plan.saved import Source, without_views
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.split import Split
-from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber
+from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 
 def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:
@@ -23,34 +22,18 @@ def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], nu
         return _rewritten(forward, backward, sources, num_outputs)
     key = ("training", other, tuple(sources), num_outputs)
     if key not in symbolic.cache:
-        symbolic.cache[key] = _symbolic(symbolic, other, sources, num_outputs, binding.guards)
-    split: _Symbolic | None = symbolic.cache[key]
-    if split is None or not binding.satisfies(split.guards):
+        try:
+            symbolic.cache[key] = _rewritten(symbolic, other, sources, num_outputs), binding.guards.count
+        except NeedsNumber as need:
+            symbolic.cache[key] = None
+            symbolic.needs_numbers.append(f"{need}; each batch compiles anew")
+    known: tuple[Split, tuple[int, int]] | None = symbolic.cache[key]
+    if known is None or not binding.satisfies(known[1]):
         return _rewritten(forward, backward, sources, num_outputs)
+    split = known[0]
     return Split(split.forward.bind(binding), split.backward.bind(binding), split.sources)
 
 
 def _rewritten(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:
     split = Split(forward, backward, tuple(sources))
     return without_views(without_weights(split, num_outputs) or split, num_outputs)
-
-
-class _Symbolic(NamedTuple):
-    """A split of symbolic graphs. guards : how many guards must hold for it"""
-
-    forward: Graph
-    backward: Graph
-    sources: tuple[Source, ...]
-    guards: tuple[int, int]
-
-
-def _symbolic(
-    forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int, guards: Guards
-) -> _Symbolic | None:
-    """The symbolic graphs rewritten; None if that takes numbers."""
-    try:
-        split = _rewritten(forward, backward, sources, num_outputs)
-    except NeedsNumber as need:
-        forward.needs_numbers.append(f"{need}; each batch compiles anew")
-        return None
-    return _Symbolic(split.forward, split.backward, split.sources, guards.count)

@@ -139,9 +139,8 @@ class DeviceWriter(Writer):
 
     def _launch(self, kernel: Kernel | VendorKernel, places: dict[Value, Value], node: Node) -> None:
         if isinstance(kernel, VendorKernel):
-            call = kernel.source
-            tensors = ", ".join(self._name(places.get(value, value)) for value in (*call.inputs, *call.outputs))
-            self._emit(f"{self._bind(identifier(call.name), kernel)}(({tensors},))", node)
+            tensors = ", ".join(self._name(places.get(value, value)) for value in (*kernel.inputs, *kernel.outputs))
+            self._emit(f"{self._bind(identifier(kernel.name), kernel)}(({tensors},))", node)
             return
         source = kernel.source
         values = [places.get(value, value) for value in (*source.inputs, *source.outputs)]

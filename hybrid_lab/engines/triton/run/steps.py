@@ -11,7 +11,7 @@ from hybrid_lab.engines.regions import RegionOperator
 from hybrid_lab.engines.torch_kernels import rules
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.kernel import Kernel
-from hybrid_lab.engines.triton.run.vendor import VendorKernel, VendorSource
+from hybrid_lab.engines.triton.run.vendor import VendorKernel
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region
@@ -30,9 +30,9 @@ class KernelOperator(RegionOperator):
     #: A plan gives it the memory that its kernels write to.
     run_keywords: ClassVar[frozenset[str]] = frozenset({"out", "rng"})
 
-    def __init__(self, group: Region, sources: tuple[KernelSource | VendorSource, ...]):
+    def __init__(self, group: Region, sources: tuple[KernelSource | VendorKernel, ...]):
         parts = [value for source in sources for value in source.outputs if value not in group.outputs]
-        kernels = [VendorKernel(each) if isinstance(each, VendorSource) else Kernel(each) for each in sources]
+        kernels = [each if isinstance(each, VendorKernel) else Kernel(each) for each in sources]
         temporaries = [(value.shape, value.dtype) for value in parts]
         outputs = len(group.outputs) + len(parts)
         super().__init__(group, outputs, label=sources[-1].name, kernels=kernels, parts=parts, temporaries=temporaries)

@@ -8,7 +8,7 @@ would multiply it, sums of float16 are not rounded in between, and torch's own f
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,8 +25,8 @@ from hybrid_lab.graph.partition import Region
 
 
 @dataclass(frozen=True, eq=False)
-class VendorSource:
-    """A product by torch's call, in the place of a kernel's source.
+class VendorKernel:
+    """A product by torch's call, in the place of a KernelSource, and of the Kernel that launches one.
 
     nodes : the product, and views before it; inputs : what they read; outputs : the product's value
     tf32 : float32 factors may be rounded to 10 bits
@@ -43,39 +43,37 @@ class VendorSource:
     def name(self) -> str:
         return f"{self.nodes[-1].op.name}_by_torch"
 
-
-class VendorKernel:
-    """What launches it: called with tensors, inputs and then the output, as a Kernel is."""
-
-    def __init__(self, source: VendorSource):
-        self.source = source
+    @property
+    def source(self) -> VendorKernel:
+        return self
 
     @cached_property
-    def _steps(self) -> list[tuple[Node, Any]]:
+    def _steps(self) -> list[Any]:
         import torch
 
-        anchor = self.source.nodes[-1]
-        steps: list[tuple[Node, Any]] = [(node, ViewStep(node)) for node in self.source.nodes[:-1]]
-        return [*steps, (anchor, rules.kernel_of(torch, anchor))]
+        return [*map(ViewStep, self.nodes[:-1]), rules.kernel_of(torch, self.nodes[-1])]
 
     @cached_property
     def _flags(self) -> list[tuple[Any, str, Any]]:
-        return flags_of(self.source.nodes[-1], self.source.tf32)
+        return flags_of(self.nodes[-1], self.tf32)
 
     def __call__(self, tensors: Sequence[Any]) -> None:
+        """Compute it. tensors : inputs and then the output, as a Kernel takes them"""
         import torch
 
-        source = self.source
-        known: dict[Any, Any] = dict(zip(source.inputs, tensors[:-1], strict=True))
+        known: dict[Any, Any] = dict(zip(self.inputs, tensors[:-1], strict=True))
         with torch.no_grad(), flags(self._flags):
-            for node, step in self._steps[:-1]:
-                known[node.outputs[0]] = step(known[node.values_in[0]])
-            anchor, call = self._steps[-1]
-            result = call(*(known[item] if isinstance(item, Value) else item for item in anchor.inputs))
-            tensors[-1].copy_(result)
+            for node, view in zip(self.nodes[:-1], self._steps, strict=False):
+                known[node.outputs[0]] = view(known[node.values_in[0]])
+            operands = [known[item] if isinstance(item, Value) else item for item in self.nodes[-1].inputs]
+            tensors[-1].copy_(self._steps[-1](*operands))
+
+    def bound(self, tensors: Sequence[Any]) -> Callable[[int], None]:
+        """A call on these tensors, as `Kernel.bound` gives it."""
+        return lambda stream: self(tensors)
 
     def __repr__(self) -> str:
-        return self.source.name
+        return self.name
 
 
 def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ...] | None:
@@ -93,7 +91,7 @@ def vendor_form(group: Region, kernels: Sequence[KernelSource]) -> tuple[Any, ..
     nodes = (*(node for node in group.nodes if node in first), anchor)
     product = anchor.outputs[0]
     inputs = tuple(dict.fromkeys(value for node in nodes for value in node.values_in if value.node not in nodes))
-    call = VendorSource(nodes, inputs, (product,), any(source.precision == "tf32" for source in kernels))
+    call = VendorKernel(nodes, inputs, (product,), any(source.precision == "tf32" for source in kernels))
     rest = tuple(node for node in group.nodes if node not in nodes)
     outputs = tuple(value for value in group.outputs if value != product)
     if not rest or not outputs:
