@@ -111,16 +111,7 @@ def _would_read(grouping: Grouping, leaves: Sequence[Value], node: Node, group: 
 def _only_for(grouping: Grouping, value: Value, node: Node) -> bool:
     """Whether an operator computes the value, and `node` alone reads it, if need be through views."""
     computed = not isinstance(value.node.op, (Input, Constant)) and value.node not in grouping.refused
-    while computed and value not in grouping.roots:
-        users = grouping.users.get(value, ())
-        if len(users) != 1:
-            return False
-        if users[0] is node:
-            return True
-        if not users[0].op.view:
-            return False
-        value = users[0].outputs[0]
-    return False
+    return computed and _readers(grouping, value) == [node]
 
 
 # -- a cheap operator made of a reduction or product -------------------------------------------------------------------
@@ -138,7 +129,7 @@ def host_of(grouping: Grouping, node: Node) -> Host | None:
         maker = value.node
         if maker in grouping.refused or isinstance(maker.op, Input):
             continue
-        if is_product(maker) and prod(maker.outputs[0].shape) == size and chain.issuperset(_readers(grouping, maker)):
+        if is_product(maker) and prod(maker.outputs[0].shape) == size and chain.issuperset(_readers(grouping, value)):
             stored = len(readers) > 1 or not grouping.roots.isdisjoint(node.outputs)
             homes = [group for group in kernels if not stored and not grouping.feeds(node, group)]
             if len(homes) < len(kernels):
@@ -206,9 +197,9 @@ def _chain(grouping: Grouping, value: Value) -> tuple[set[Node], list[Value]]:
     return chain, list(leaves)
 
 
-def _readers(grouping: Grouping, node: Node) -> list[Node]:
-    """The operators that read another one, through views too; itself if its result leaves the graph."""
-    readers, waiting = [], list(node.outputs)
+def _readers(grouping: Grouping, value: Value) -> list[Node]:
+    """The operators that read a value, through views too; its own operator if it leaves the graph."""
+    node, readers, waiting = value.node, list[Node](), [value]
     while waiting:
         value = waiting.pop()
         if value in grouping.roots:
