@@ -1,7 +1,7 @@
 """Fusion plans: the groups of the first batch are kept for every other batch of the same symbolic graph.
 
-    fused(graph of a batch of 64)      fuses, and keeps a FusionPlan in `Graph.cache` of the symbolic graph
-    fused(graph of a batch of 37)      takes the groups from the FusionPlan, and writes their kernels for 37
+    fused(graph of a batch of 64)      fuses, and keeps the groups in `Graph.cache` of the symbolic graph
+    fused(graph of a batch of 37)      takes these groups, and writes their kernels for 37
 
 Fusing takes half a second for the training step of a ResNet; writing the kernels of its groups takes less than a tenth
 of that. Any grouping whose kernels can be written gives correct results, so only speed depends on which sizes the
@@ -64,62 +64,49 @@ def fused(graph: Graph, precision: str) -> Fusion:
     if symbolic is None or binding is None:
         return fuse(graph, refusal, write)
     key = "plan", precision, availability.multiplies_float64(), ones(graph)
-    plan: FusionPlan | None = symbolic.cache.get(key)
-    fusion = None if plan is None else plan.at(binding, write)
+    known: tuple[Fusion, list[History], tuple[int, int]] | None = symbolic.cache.get(key)
+    fusion = _at(*known[:2], binding, write) if known is not None and binding.satisfies(known[2]) else None
     if fusion is None:
         fusion = fuse(graph, refusal, write)
-        symbolic.cache[key] = FusionPlan(symbolic, binding, fusion)
+        plan = fusion.on(views_for_each_reader(symbolic))
+        equal: dict[Any, History] = {}
+        histories = [equal.setdefault(_key(group), History()) for group in plan.groups]
+        for group, history in zip(fusion.groups, histories, strict=True):
+            history.remember(binding, fusion.kernels[group], fusion.choices[group])
+        symbolic.cache[key] = plan, histories, binding.guards.count
     return fusion
 
 
-class FusionPlan:
-    """The groups of a symbolic graph, for all sizes that satisfy its guards.
+def _at(plan: Fusion, histories: Sequence[History], binding: Binding, write: Write) -> Fusion | None:
+    """The groups and their kernels at these sizes; None if a group cannot be written, or an operator without a kernel
+    has another reason for that.
 
-    first, binding : the batch that was fused
+    plan : the groups of the symbolic graph; histories : of each group
     """
+    fusion = plan.on(plan.graph.bind_now(binding))
+    if any(refusal(node) != why for node, why in fusion.refused.items()):
+        return None
 
-    def __init__(self, symbolic: Graph, binding: Binding, first: Fusion):
-        self._fusion, self._count = first.on(views_for_each_reader(symbolic)), binding.guards.count
-        histories: dict[Any, History] = {}
-        self._histories: list[History] = []
-        for group, region in zip(self._fusion.groups, first.groups, strict=True):
-            history = histories.setdefault(_key(group), History())
-            history.remember(binding, first.kernels[region], first.choices[region])
-            self._histories.append(history)
+    @functools.cache
+    def plan_with_formulas() -> Fusion:
+        return plan.on(plan.graph.bind_now(binding, formulas=True))
 
-    def at(self, binding: Binding, write: Write) -> Fusion | None:
-        """The groups and their kernels at these sizes.
+    def with_formulas(index: int) -> Region:
+        return plan_with_formulas().groups[index]
 
-        None if a guard fails, a group cannot be written, or an operator without a kernel has another reason for that.
-        """
-        if not binding.satisfies(self._count):
+    written: dict[int, Region] = {}  # equal groups share a history, and are written once
+    for index, (group, history) in enumerate(zip(fusion.groups, histories, strict=True)):
+        equal = written.setdefault(id(history), group)
+        if equal is not group:
+            fusion.kernels[group] = _for_equal_region(fusion.kernels[equal], equal, group)
+            continue
+        if any(map(misfit_of_sizes, group.nodes)):
             return None
-        fusion = self._fusion.on(self._fusion.graph.bind_now(binding))
-        if any(refusal(node) != why for node, why in fusion.refused.items()):
+        try:
+            fusion.kernels[group] = history.write(group, binding, write, functools.partial(with_formulas, index))
+        except Refused:
             return None
-
-        @functools.cache
-        def fusion_with_formulas() -> Fusion:
-            return self._fusion.on(self._fusion.graph.bind_now(binding, formulas=True))
-
-        def with_formulas(index: int) -> Region:
-            return fusion_with_formulas().groups[index]
-
-        written: dict[int, tuple[Region, Kernels]] = {}  # equal groups share a history, and are written once
-        for index, (group, history) in enumerate(zip(fusion.groups, self._histories, strict=True)):
-            equal = written.get(id(history))
-            if equal is None:
-                if any(map(misfit_of_sizes, group.nodes)):
-                    return None
-                try:
-                    kernels = history.write(group, binding, write, functools.partial(with_formulas, index))
-                    equal = written[id(history)] = group, kernels
-                except Refused:
-                    return None
-                fusion.kernels[group] = equal[1]
-            else:
-                fusion.kernels[group] = _for_equal_region(equal[1], equal[0], group)
-        return fusion
+    return fusion
 
 
 @dataclass
