@@ -61,59 +61,53 @@ def chained_products(
     nodes: Sequence[Node], users: Mapping[Value, Sequence[Node]], roots: Collection[Value]
 ) -> list[Chained]:
     """Those among these operators of which no other operator reads a part."""
-    candidates: list[tuple[Node, list[Node], set[Node], bool]] = []
+    families: list[list[Chained]] = []
     for node in nodes:
-        if is_product(node) and (tile := _tile_of(node)) is not None:
-            candidates.append((node, *tile, _is_turned(node)))
-    families: list[list[tuple[Node, list[Node], set[Node], bool]]] = []
-    for item in candidates:
-        family = next((known for known in families if not {*known[0][1]}.isdisjoint(item[1])), None)
+        if (item := _chained_at(node)) is None:
+            continue
+        family = next((known for known in families if not {*known[0].inner}.isdisjoint(item.inner)), None)
         if family is None:
             families.append([item])
         else:
             family.append(item)
     chains = []
     for family in families:
-        inside = {part for end, inner, chain, _ in family for part in (*inner, *chain)}
-        ends = {end for end, *_ in family}
+        whole = _together(family)
+        inside, ends = {*whole.inner, *whole.chain}, {*whole.ends}
         values = [value for part in inside for value in part.outputs]
         if not inside.isdisjoint(ends) or any(value in roots for value in values):
             continue
-        if any(reader not in inside and reader not in ends for value in values for reader in users.get(value, ())):
+        if any(reader not in whole.nodes for value in values for reader in users.get(value, ())):
             continue
-        if not descendants(ends, nodes).isdisjoint({*inside, *ends}):
+        if not descendants(ends, nodes).isdisjoint(whole.nodes):
             continue
-        for turned in (False, True):
-            members = [item for item in family if item[3] == turned]
-            if members:
-                chains.append(_together(members, turned))
+        parts = [[item for item in family if item.turned == turned] for turned in (False, True)]
+        chains += [_together(members) for members in parts if members]
     return chains
 
 
-def _together(members: Sequence[tuple[Node, list[Node], set[Node], bool]], turned: bool) -> Chained:
-    inner = dict.fromkeys(part for _, products, _, _ in members for part in products)
-    chain = frozenset(part for _, _, parts, _ in members for part in parts)
-    return Chained(tuple(end for end, *_ in members), tuple(inner), chain, turned)
+def _together(members: Sequence[Chained]) -> Chained:
+    inner = dict.fromkeys(node for item in members for node in item.inner)
+    chain = frozenset(node for item in members for node in item.chain)
+    return Chained(tuple(node for item in members for node in item.ends), tuple(inner), chain, members[0].turned)
 
 
 def chained_in(nodes: Sequence[Node]) -> Chained | None:
     """The products that these operators are, whole, if they are some of one kind."""
     inside = set(nodes)
-    members = []
-    for node in nodes:
-        tile = _tile_of(node) if is_product(node) else None
-        if tile is not None and inside.issuperset((*tile[0], *tile[1])):
-            members.append((node, *tile, _is_turned(node)))
-    if not members or len({turned for *_, turned in members}) > 1:
+    members = [item for node in nodes if (item := _chained_at(node)) is not None and item.nodes <= inside]
+    if not members or len({item.turned for item in members}) > 1:
         return None
-    chained = _together(members, members[0][3])
+    chained = _together(members)
     return chained if {node for node in nodes if is_product(node)} <= chained.nodes else None
 
 
-def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
-    """The products that a product's first factor is made of, and the operators between."""
-    value, product = end.values_in[0], contraction_of(end)
-    assert product is not None
+def _chained_at(end: Node) -> Chained | None:
+    """The product with the products that its first factor is made of, and the operators between; None without them."""
+    product = contraction_of(end)
+    if product is None:
+        return None
+    value = end.values_in[0]
     size = prod(value.shape)
     if size != prod((*product.batch, *product.rows, *product.inner)) or product.bias is not None:
         return None
@@ -134,7 +128,8 @@ def _tile_of(end: Node) -> tuple[list[Node], set[Node]] | None:
     dtype = end.outputs[0].dtype.name
     if dtype == "float64" or max(widths) > (MOST_WIDTH if dtype in NARROW else MOST_EXACT):
         return None
-    return inner, chain
+    # Turned: neighbours in memory of the first factor are in different rows of it.
+    return Chained((end,), tuple(inner), frozenset(chain), bool(getattr(end.op, "transpose_a", False)))
 
 
 def _is_weight(node: Node, size: int) -> bool:
@@ -143,11 +138,6 @@ def _is_weight(node: Node, size: int) -> bool:
     if difference is None or difference.op.name != "broadcast_sub" or len(difference.values_in) != 2:
         return False
     return prod(difference.values_in[1].shape) < size
-
-
-def _is_turned(end: Node) -> bool:
-    """Whether neighbours in memory of a product's first factor are in different rows of it."""
-    return bool(getattr(end.op, "transpose_a", False))
 
 
 class ChainedBody(Body):
@@ -243,10 +233,10 @@ class ChainedBody(Body):
 
     def gradient_name(self, node: Node) -> str:
         """What an end is the gradient of: that of the values needs the weights alone."""
-        tile = _tile_of(node)
         if not self.chained.turned:
             return "query_grad"
-        return "key_grad" if tile is not None and len(tile[0]) > 1 else "value_grad"
+        alone = _chained_at(node)
+        return "key_grad" if alone is not None and len(alone.inner) > 1 else "value_grad"
 
     def loop(self, fixed: Sequence[str], totals: Sequence[tuple[str, str, str]]) -> None:
         name, block = ("query" if self.chained.turned else "key"), self.along.upper()
