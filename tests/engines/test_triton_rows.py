@@ -12,8 +12,7 @@ from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.engines.triton.build.compiling import divisible
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run import kernel
-from hybrid_lab.engines.triton.write.core import reduction
-from hybrid_lab.engines.triton.write.special import columns
+from hybrid_lab.engines.triton.write.core import parts, reduction
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import input_node
@@ -370,7 +369,7 @@ def test_sums_down_square_columns(monkeypatch):
 
 def test_no_tile_of_the_interpreter_goes_into_the_next_programs_rows(monkeypatch):
     monkeypatch.setattr(reduction, "TILE", 64)
-    monkeypatch.setattr(columns, "PROGRAMS", 3)
+    monkeypatch.setattr(parts, "PROGRAMS", 3)
     graph = layer_norm_gradients((34, 19))
     sources = kernels_of(graph)[2]
     assert sources[0].sizes["per_part"] == 12  # no power of two

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from hybrid_lab.engines import memory
 from hybrid_lab.engines.triton import choices
 from hybrid_lab.engines.triton.build import internals
 from hybrid_lab.engines.triton.choices import RULE, TILES, VENDOR, Choice
-from hybrid_lab.engines.triton.plan.plans import kernels_of
+from hybrid_lab.engines.triton.plan.plans import kernels_of, values_of
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.capture import same_bits
 from hybrid_lab.engines.triton.run.kernel import Kernel
@@ -80,20 +80,8 @@ class TunedKernel:
         return f"{self.name}: {self.best}, {self.gain:.2f} x the rule ({times}{left})"
 
 
-class Bench(Protocol):
-    """Where candidates run and are timed. target : the chip's name"""
-
-    target: str
-
-    def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
-        """Make kernels ready to run; by position, why one could not be."""
-
-    def seconds(self, run: Callable[[], None]) -> float:
-        """How long a run takes."""
-
-
 class GpuBench:
-    """This machine's GPU."""
+    """This machine's GPU, where candidates run and are timed. target : the chip's name"""
 
     def __init__(self) -> None:
         if (missing := availability.missing()) is not None:
@@ -104,6 +92,7 @@ class GpuBench:
         self._flush = memory.empty((FLUSH,), memory.torch_dtype("uint8"), availability.torch_device())
 
     def prepare(self, sources: Sequence[KernelSource]) -> dict[int, str]:
+        """Make kernels ready to run; by position, why one could not be."""
         from hybrid_lab.engines.triton.build import compiling
 
         failed: dict[int, str] = {}
@@ -173,7 +162,7 @@ def _block(name: str, size: int, source: KernelSource) -> int:
 
 
 def tune(
-    graphs: Iterable[Graph], precisions: Callable[[str], str], bench: Bench | None = None, again: bool = False
+    graphs: Iterable[Graph], precisions: Callable[[str], str], bench: GpuBench | None = None, again: bool = False
 ) -> list[TunedKernel]:
     """Find the best candidate for each product, attention and row reduction of these graphs.
 
@@ -212,7 +201,9 @@ def tune(
     return tuned
 
 
-def measure(group: Region, kernels: Sequence[KernelSource], bench: Bench, only: Sequence[str] | None = None) -> Choice:
+def measure(
+    group: Region, kernels: Sequence[KernelSource], bench: GpuBench, only: Sequence[str] | None = None
+) -> Choice:
     """Check and time the candidates of one group; the result is not kept and changes no later compile.
 
     only : candidates by their names in reports, "rule" among them; None for all
@@ -243,7 +234,9 @@ def _title(choice: Choice) -> str:
     return f"{' x '.join(map(str, choice.blocks.values()))}, {choice.warps} warps{stages}"
 
 
-def _prepared(candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: Bench) -> dict[str, dict[str, str]]:
+def _prepared(
+    candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench: GpuBench
+) -> dict[str, dict[str, str]]:
     """Compile all candidates at once; key -> candidate -> why it is not to be tried."""
     places, sources = [], []
     for key, forms in candidates.items():
@@ -261,7 +254,7 @@ def _prepared(candidates: Mapping[str, Mapping[str, tuple[Choice, Form]]], bench
 
 def _measured(
     group: Region, kernels: Sequence[KernelSource], candidates: Mapping[str, tuple[Choice, Form]],
-    broken: Mapping[str, str], bench: Bench,
+    broken: Mapping[str, str], bench: GpuBench,
 ) -> Choice:  # fmt: skip
     """Check and time the candidates of one group."""
     left_out = {title: reason for title, reason in broken.items() if title != "rule"}  # which runs anyway
@@ -310,7 +303,9 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
     random, device = np.random.default_rng(0), availability.torch_device()
     inside = {value for node in group.nodes for value in node.outputs}
     arrays = {}
-    for value in sorted(values - inside, key=_order(group)):
+    for value in values_of(group.nodes):
+        if value not in values or value in inside:
+            continue
         if isinstance(value.node.op, Constant):
             array = np.asarray(value.node.op.array)
         elif value.dtype.kind in "iub":
@@ -325,15 +320,6 @@ def _arrays(values: set[Value], group: Region, positive: bool = False) -> dict[V
 def _drawn(random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
     """Normal numbers; large arrays repeat them, with a period that fits into no row of a power of two."""
     return np.resize(random.standard_normal(min(prod(shape), PERIOD), np.float32), shape)
-
-
-def _order(group: Region) -> Callable[[Value], int]:
-    """Where the group reads a value first, so that the same numbers come again."""
-    places: dict[Value, int] = {}
-    for node in group.nodes:
-        for value in node.values_in:
-            places.setdefault(value, len(places))
-    return lambda value: places.get(value, len(places))
 
 
 def _bound(form: Form, arrays: Mapping[Value, object]) -> tuple[dict[Value, Any], Callable[[], None]]:

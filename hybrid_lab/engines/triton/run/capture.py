@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from hybrid_lab import forks
 from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
@@ -36,20 +36,14 @@ from hybrid_lab.graph.node import Constant, Input
 CAPTURES = 4
 
 
-class Recorder(Protocol):
-    """What captures: torch's graphs, or a stand-in in tests."""
+class TorchRecorder:
+    """What captures: CUDA graphs, which torch makes of HIP's too."""
 
     def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
         """A function that launches again what `function` launched, and the tensors that it then writes to.
 
         Nothing has run when this returns: the first replay is the first run.
         """
-
-
-class TorchRecorder:
-    """CUDA graphs, which torch makes of HIP's too."""
-
-    def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
         import torch
 
         graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
@@ -61,7 +55,7 @@ class TorchRecorder:
         return graph.replay, outputs
 
 
-def recorder() -> Recorder | None:
+def recorder() -> TorchRecorder | None:
     """What captures on this machine's device; None in the interpreter."""
     return None if availability.device().interpreted else TorchRecorder()
 

@@ -28,7 +28,7 @@ from hybrid_lab.engines.triton.write.body import Body, Refused
 from hybrid_lab.engines.triton.write.core.pointwise import BLOCK
 from hybrid_lab.engines.triton.write.kinds import is_pointwise
 from hybrid_lab.engines.triton.write.source import KernelSource, counted, kernel_source
-from hybrid_lab.engines.triton.write.words import TYPES
+from hybrid_lab.engines.triton.write.words import FUNCTIONS, TYPES
 from hybrid_lab.graph.decompose import decompose
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Value, input_node
@@ -45,16 +45,6 @@ HEAD = 3
 WHOLE = 16
 #: More numbers than these are copied at once; fewer are filled in, one launch each.
 FEW = 8
-
-_POINTER = '''
-@triton.jit
-def array_at(place_ptr, dtype: tl.constexpr, whole: tl.constexpr):
-    """The array whose address lies there."""
-    array_ptr = tl.load(place_ptr).to(tl.pointer_type(dtype))
-    if whole:
-        array_ptr = tl.multiple_of(array_ptr, 16)
-    return array_ptr
-'''
 
 
 class Rule:
@@ -193,7 +183,7 @@ class DeviceUpdate:
                 lines += [case + what, *(f"    {line}" for line in rule.call(whole))]
         arguments = ["weights_ptr", "blocks_ptr", "numbers_ptr", "BLOCK"]
         head = [
-            "import triton", "import triton.language as tl", "", *_POINTER.splitlines(), "", "",
+            "import triton", "import triton.language as tl", "", "", *FUNCTIONS["array_at"].splitlines(), "", "",
             *("\n\n".join(rule.text for rule in self.rules)).splitlines(), "", "", "@triton.jit",
             f"def {self.name}({', '.join(arguments)}: tl.constexpr):",
         ]  # fmt: skip

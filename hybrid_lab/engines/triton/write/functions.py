@@ -184,3 +184,12 @@ def area_tangent(slope, far):
     for k in tl.static_range(11, 0, -1):
         series = (series + 1.0 / (2 * k + 1)) * square
     return tl.where(square < 0.0625, slope + slope * series, far)
+
+
+@triton.jit
+def array_at(place_ptr, dtype: tl.constexpr, whole: tl.constexpr):
+    """The array whose address lies there."""
+    array_ptr = tl.load(place_ptr).to(tl.pointer_type(dtype))
+    if whole:
+        array_ptr = tl.multiple_of(array_ptr, 16)
+    return array_ptr

@@ -96,12 +96,6 @@ class Index(NamedTuple):
         """A sum without brackets around it: what is written beside it has to put some."""
         return _summed([(_printed(digit), factor) for digit, factor in self.terms], self.constant)
 
-    def evaluate(self, values: dict[str, Any]) -> Any:
-        """Its value for values (ints or arrays) of the variables."""
-        return self.constant + sum(
-            factor * ((values[name] // below) % size) for (name, _, below, size), factor in self.terms
-        )
-
 
 ZERO = Index()
 #: The index of an element along each axis of an array.

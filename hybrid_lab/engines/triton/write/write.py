@@ -6,17 +6,16 @@ from math import prod
 
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.engines.triton.write.body import Refused
+from hybrid_lab.engines.triton.write.core.parts import down_columns, write_split, write_with_columns
 from hybrid_lab.engines.triton.write.core.pointwise import write_pointwise
 from hybrid_lab.engines.triton.write.core.product import write_product
 from hybrid_lab.engines.triton.write.core.reduction import Rows, is_split, reductions, write_rows
-from hybrid_lab.engines.triton.write.core.split_rows import write_split
 from hybrid_lab.engines.triton.write.kinds import collects, entries_of, is_product, is_recurrence
 from hybrid_lab.engines.triton.write.reuse import Writing, writing
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.engines.triton.write.special.attention import attention_in, write_attention
 from hybrid_lab.engines.triton.write.special.attention_grad import chained_in, write_chained
 from hybrid_lab.engines.triton.write.special.collect import write_collect
-from hybrid_lab.engines.triton.write.special.columns import down_columns, write_with_columns
 from hybrid_lab.engines.triton.write.special.recurrence import write_recurrence
 from hybrid_lab.graph.partition import Region
 

@@ -1,1 +1,1 @@
-"""The five common kinds of kernel: pointwise, rows in one tile, rows in a loop, split rows, products."""
+"""The five common kinds of kernel: pointwise, rows in one tile, rows in a loop, rows in parts, products."""

@@ -1,1 +1,1 @@
-"""Kernels of one purpose: attention and its gradients, recurrent layers, sums by row number, column sums."""
+"""Kernels of one purpose: attention and its gradients, recurrent layers, sums by row number."""
