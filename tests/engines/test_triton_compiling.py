@@ -182,8 +182,8 @@ def test_every_target_of_the_tables_is_known():
 
 def test_a_binary_becomes_a_kernel_of_triton_without_its_text():
     target = target_of("sm90")
-    loaded = compiling._loaded(source(n=4096), target)
-    assert loaded is compiling._loaded(source(n=8192), target)
+    loaded = compiling.load(source(n=4096), target)
+    assert loaded is compiling.load(source(n=8192), target)
     assert loaded.name == "scaled" and loaded.metadata.num_warps == 4
     assert loaded.src.constants == {(3,): 1024}
     assert loaded.kernel == compile_all([source()], "sm90")[0].code
@@ -356,7 +356,7 @@ def test_a_binary_that_cannot_be_written_for_triton_to_read_is_an_error(tmp_path
     compile_all([source(4.5)], target)
     monkeypatch.setattr(internals.tempfile, "tempdir", str(tmp_path / "nothing here"))
     with pytest.raises(EngineError, match="the kernel scaled could not be loaded.*TMPDIR names another"):
-        compiling._loaded(source(4.5), target)
+        compiling.load(source(4.5), target)
 
 
 def test_the_environment_of_compile_processes_has_no_interpreter(monkeypatch):

@@ -161,10 +161,10 @@ class SimulatedGpu:
         """Learn which text a binary was compiled of, and which one is being loaded."""
         from hybrid_lab.engines.triton.build import compiling, internals
 
-        loaded, handles = compiling._loaded, internals.handles
+        loaded, handles = compiling.load, internals.handles
 
-        def listening_loaded(source: Any, target: Any) -> Any:
-            compiled = loaded(source, target)
+        def listening_loaded(source: Any) -> Any:
+            compiled = loaded(source)
             self._texts[id(compiled)] = source
             return compiled
 
@@ -172,7 +172,7 @@ class SimulatedGpu:
             self._loading = compiled
             return handles(compiled)
 
-        compiling._loaded, internals.handles = listening_loaded, listening_handles
+        compiling.load, internals.handles = listening_loaded, listening_handles
 
     def pretend(self) -> None:
         """Let torch, and with it the package, see the GPU. Its memory is torch's on the CPU."""

@@ -15,7 +15,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import linecache
 import os
 import sys
 import time
@@ -56,7 +55,7 @@ def _answer(internals: Any, resources: Any, request: dict[str, Any], folder: str
     warps, text = request["options"].get("num_warps", 4), request["text"]
     allowed = FEW if "tl.dot(" in text and "tl.debug_barrier(" not in text else 0
     try:
-        function = _function(request["name"], text, request["file"])
+        function = internals.function_of(request["name"], text, request["file"])
         while True:
             into = os.path.join(folder, f"{request['key']}.{warps}")
             tries.append(_compiled(internals, resources, function, request, warps, into))
@@ -84,14 +83,6 @@ def _compiled(
     files = internals.files_of(compiled, into)
     text = compiled.asm.get("amdgcn") or compiled.asm["ptx"]
     return resources.resources_of(text, printed.getvalue(), {}, 0).spills, files, printed.getvalue()
-
-
-def _function(name: str, text: str, file: str) -> Any:
-    """The jit function in generated source."""
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    scope: dict[str, Any] = {"__name__": "hybrid_lab_kernel", "__file__": file}
-    exec(compile(text, file, "exec"), scope)
-    return scope[name]
 
 
 if __name__ == "__main__":

@@ -34,8 +34,6 @@ LIMIT = 300.0
 #: A process is started for so many kernels each, and at most so many: one takes 300 MB.
 EACH, MOST_PROCESSES = 3, 16
 _SCRIPT = Path(__file__).with_name("compile_process.py")
-#: Triton's name of an option -> the source's; a source without it, or with None, leaves the choice to Triton.
-_OPTIONS = {"num_warps": "warps", "num_stages": "stages"}
 #: Chips on which pipelined loops fail in some kernels.
 _ONE_STAGE = ("gfx950",)
 
@@ -69,7 +67,7 @@ def _per_row(source: KernelSource) -> int:
 
 def options_of(source: KernelSource, target: tuple[str, object, int]) -> dict[str, Any]:
     """What is handed to Triton: warps and stages where the source says them. Products and sums are joined (fma)."""
-    options = {name: getattr(source, own, None) for name, own in _OPTIONS.items()}
+    options = {"num_warps": source.warps, "num_stages": source.stages}
     if target[1] in _ONE_STAGE:
         options["num_stages"] = 1
     return {"enable_fp_fusion": True, **{name: value for name, value in options.items() if value is not None}}
@@ -142,15 +140,12 @@ def prepare(sources: Sequence[KernelSource]) -> None:
     compile_all([source for source in sources if _alike(source, target) not in _handles], target)
 
 
-def load(source: KernelSource) -> Any:
+def load(source: KernelSource, target: tuple[str, object, int] | None = None) -> Any:
     """Triton's CompiledKernel of a source on this machine's GPU, from memory or disk, compiled where there is none.
 
-    Raises EngineError.
+    target : of this machine's GPU, which is asked for by default. Raises EngineError.
     """
-    return _loaded(source, internals.target_here())
-
-
-def _loaded(source: KernelSource, target: tuple[str, object, int]) -> Any:
+    target = internals.target_here() if target is None else target
     alike = _alike(source, target)
     known = _handles.get(alike)
     if known is None:

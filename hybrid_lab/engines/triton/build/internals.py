@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import os
 import subprocess
 import tempfile
@@ -97,6 +98,14 @@ def _mend_bounds() -> None:
         tensor.__index__ = lambda self: int(np.squeeze(self.handle.data))
 
     interpreter._patch_lang_tensor = patched
+
+
+def function_of(name: str, text: str, file: str) -> Any:
+    """The jit function in generated source. file : what line numbers of tracebacks and binaries refer to"""
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    scope: dict[str, Any] = {"__name__": "hybrid_lab_kernel", "__file__": file}
+    exec(compile(text, file, "exec"), scope)
+    return scope[name]
 
 
 def compile_source(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import linecache
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import forks
-from hybrid_lab.engines.triton.build import texts
+from hybrid_lab.engines.triton.build import internals, texts
 from hybrid_lab.engines.triton.run.availability import device
 from hybrid_lab.engines.triton.write.source import KernelSource, power_of_two
 
@@ -64,11 +63,9 @@ class Kernel:
         numbers = self.numbers()
         if self.interpreted:
             return lambda stream: self(tensors, numbers)
-        from hybrid_lab.engines.triton.build.internals import bound_launch
-
         addresses = [tensor.data_ptr() for tensor in tensors]
         arguments = [*addresses, *numbers, *self.blocks.values()]
-        return bound_launch(self.handle, self.grid(), arguments, tuple(tensors))
+        return internals.bound_launch(self.handle, self.grid(), arguments, tuple(tensors))
 
     def __repr__(self) -> str:
         return self.source.text
@@ -101,9 +98,5 @@ def tile_sizes(source: KernelSource) -> dict[str, int]:
 def load_function(name: str, text: str) -> Any:
     """The jit function in generated source. The text is kept in a file too, for tracebacks and for people."""
     device()
-    file = texts.path_of(name, text)
     texts.keep(name, text)
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    scope: dict[str, Any] = {"__name__": "hybrid_lab_kernel", "__file__": file}
-    exec(compile(text, file, "exec"), scope)
-    return scope[name]
+    return internals.function_of(name, text, texts.path_of(name, text))

@@ -10,7 +10,7 @@ queries, keys and values are made of, and what is made of the result.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -321,6 +321,16 @@ def is_statistic(value: Value, attention: Attention) -> bool:
     return node in (attention.maximum, attention.total)
 
 
+def rows_of_batches(sizes: Mapping[str, int], lines: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The launch's grid, and the lines that say which rows of which batch are a program's. lines : other places"""
+    grid = (("rows", "ROWS"), ("batches", ""))
+    if sizes["batches"] > MOST_PROGRAMS:  # only the first axis of a launch has room for them
+        grid = grid[::-1]
+    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
+    head = [*lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True), *lines]
+    return grid, head + [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+
+
 def write_attention(group: Region, attention: Attention, precision: str = "ieee") -> KernelSource:
     """The kernel of an attention and of the pointwise operators around it. Raises Refused."""
     parts = [value for value in group.outputs if value.node in attention.nodes and value.node is not attention.mixed]
@@ -348,17 +358,8 @@ def write_attention(group: Region, attention: Attention, precision: str = "ieee"
         "COLUMNS": power_of_two(sizes["columns"], tiles.LEAST),
         "INNER": power_of_two(sizes["inner"], tiles.LEAST),
     }
-    grid = (("rows", "ROWS"), ("batches", ""))
-    if sizes["batches"] > MOST_PROGRAMS:
-        grid = grid[::-1]
-    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
-    head = [
-        *lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True),
-        *COLUMN_LANES,
-        *lanes("across", "inner", "INNER"),
-        *lanes("down", "inner", "INNER", down=True),
-    ]
-    head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+    inner = lanes("across", "inner", "INNER") + lanes("down", "inner", "INNER", down=True)
+    grid, head = rows_of_batches(sizes, [*COLUMN_LANES, *inner])
     count, rows, keys = (f"{sizes[name]:,}" for name in ("batches", "rows", "keys"))
     summary = f"Attention of {rows} queries to {keys} keys, {count} times; {len(group.nodes)} operators."
     around = [node for node in group.nodes if node not in attention.nodes and not node.op.view]

@@ -14,7 +14,7 @@ from math import prod
 
 from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.engines.triton.write.body import Body, Refused
-from hybrid_lab.engines.triton.write.core.product import MOST_PROGRAMS, factors, is_exact
+from hybrid_lab.engines.triton.write.core.product import factors, is_exact
 from hybrid_lab.engines.triton.write.index import Index, Place, linear, variable
 from hybrid_lab.engines.triton.write.kinds import contraction_of, is_product, is_reduction
 from hybrid_lab.engines.triton.write.source import (
@@ -25,7 +25,7 @@ from hybrid_lab.engines.triton.write.source import (
     lanes,
     power_of_two,
 )
-from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leading_to_products
+from hybrid_lab.engines.triton.write.special.attention import MOST_WIDTH, leading_to_products, rows_of_batches
 from hybrid_lab.engines.triton.write.words import TYPES, wide
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.graph.partition import Region
@@ -306,12 +306,7 @@ def write_chained(group: Region, chained: Chained, precision: str = "ieee") -> K
     sizes = body.counts_of
     tile, warps = tiles.for_attention_gradient(sizes["rows"], sizes[body.along], max(body.widths.values()), exact)
     blocks = {"ROWS": tile["ROWS"], body.along.upper(): tile["KEYS"], **body.blocks}
-    grid = (("rows", "ROWS"), ("batches", ""))
-    if sizes["batches"] > MOST_PROGRAMS:
-        grid = grid[::-1]
-    number = {size: f"tl.program_id({axis})" for axis, (size, _) in enumerate(grid)}
-    head = [*lanes("row", "rows", "ROWS", f"{number['rows']} * ROWS + ", down=True), *body.head]
-    head += [f"batch = {number['batches']}"] * (sizes["batches"] > 1)
+    grid, head = rows_of_batches(sizes, body.head)
     what = "keys and values" if chained.turned and len(chained.ends) > 1 else "keys" if chained.turned else "queries"
     what = "an attention" if len(chained.inner) == 1 and len(chained.ends) == 1 else what
     name = f"attention_{'key' if chained.turned else 'query'}_grad"
