@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from hybrid_lab.engines.triton.write.body import broadcast_place
 from hybrid_lab.engines.triton.write.kinds import combine
-from hybrid_lab.engines.triton.write.words import TYPES, short, wide
-from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.engines.triton.write.words import TYPES, number_of, short, wide
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.dtypes import is_floating
 
 if TYPE_CHECKING:
@@ -56,18 +56,19 @@ def pair_of(node: Node, inside: Collection[Node]) -> Pair | None:
         return None
     data, centre = difference.values_in
     between.append(difference)
-    first = centre.node
-    while first.op.view and len(first.outputs) == 1 and first.inputs:
-        between.append(first)
-        first = first.values_in[0].node
+
+    def through_views(node: Node) -> Node:
+        while node.op.view and len(node.outputs) == 1 and node.inputs:
+            between.append(node)
+            node = node.values_in[0].node
+        return node
+
+    first = through_views(centre.node)
     if function == "square":
         if not _is_mean(first, prod(data.shape) // max(prod(first.outputs[0].shape), 1)):
             return None
         between.append(first)
-        first = first.values_in[0].node
-        while first.op.view and len(first.outputs) == 1 and first.inputs:
-            between.append(first)
-            first = first.values_in[0].node
+        first = through_views(first.values_in[0].node)
     if combine(first) != ("sum" if function == "square" else "max") or not {first, *between} <= set(inside):
         return None
     if not _same(first.values_in[0], data) or difference.outputs[0].shape != data.shape:
@@ -82,12 +83,8 @@ def _is_mean(node: Node, count: int) -> bool:
     """Whether an operator divides a sum by the number of its elements."""
     if node.op.name not in ("broadcast_mul", "broadcast_div") or not isinstance(node.inputs[0], Value):
         return False
-    by = node.inputs[1]
-    if isinstance(by, Value):
-        if not isinstance(by.node.op, Constant) or by.node.op.array.size != 1:
-            return False
-        by = by.node.op.array.item()
-    return abs((by * count if node.op.name == "broadcast_mul" else by / count) - 1) < 1e-6
+    by = number_of(node.inputs[1])
+    return by is not None and abs((by * count if node.op.name == "broadcast_mul" else by / count) - 1) < 1e-6
 
 
 def _same(one: Value, other: Value) -> bool:
