@@ -12,13 +12,14 @@ from hybrid_lab.engines.triton.plan import plans
 from hybrid_lab.engines.triton.plan.plans import kernels_of
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.gluon import nn
+from hybrid_lab.graph.specializations import specialize_call
 from tests.graph.test_specializations import call_of
 from tests.triton_device import use_triton
 
 
 def binaries(call, *shape):
     """What decides whether a kernel of forward and backward is compiled anew."""
-    parts = call.specializations.specialize(call.graph, [shape, *call.shapes[1:]], *call.rest)
+    parts = specialize_call(call.specializations, call.graph, [shape, *call.shapes[1:]], *call.rest)
     return {
         (source.name, source.code, *source.blocks.items(), divisible(source), source.warps, source.stages)
         for graph in (parts.forward, parts.backward) for source in kernels_of(graph)[2]
