@@ -38,7 +38,7 @@ _WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
 _NORMALIZATIONS = {"norm", "group_norm"}
 
 #: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
-_CHOICES = {"relu", "broadcast_maximum", "broadcast_minimum"}
+_CHOICES = {"relu", "LeakyReLU", "broadcast_maximum", "broadcast_minimum"}
 
 _thread = threading.local()
 
