@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Adjoint, Collect, Element, Entries, Operator, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Tensor
@@ -19,6 +21,15 @@ def coordinates(K: Elements, number: int, i: Place, shape: tuple[int, ...]) -> t
     look whether it lies inside: negative coordinates count from the end, others are clipped.
     """
     return tuple(K.number(number, (K.zero + axis, *i), size, "end") for axis, size in enumerate(shape))
+
+
+@contextmanager
+def inside(op: Operator) -> Iterator[None]:
+    """Raise ArrayIndexError where NumPy finds a coordinate outside the array."""
+    try:
+        yield
+    except IndexError as error:
+        raise ArrayIndexError(f"{op.name}: {error}") from None
 
 
 def emit_coordinates(g: OnnxGraph, indices: str) -> str:
@@ -42,7 +53,8 @@ class GatherND(Operator, name="gather_nd"):
         return (*indices[1:], *data[indices[0] :])
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
-        return into(data[tuple(indices.astype(np.int64))], out)
+        with inside(self):
+            return into(data[tuple(indices.astype(np.int64))], out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
@@ -84,7 +96,8 @@ class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
     def numpy(self, dy: Array, indices: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
-        np.add.at(out, tuple(indices.astype(np.int64)), dy)
+        with inside(self):
+            np.add.at(out, tuple(indices.astype(np.int64)), dy)
         return out
 
     @Collect
@@ -112,7 +125,8 @@ class ScatterND(Operator, name="scatter_nd"):
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         out = np.empty(self.shape, data.dtype) if out is None else out
         out.fill(0)
-        out[tuple(indices.astype(np.int64))] = data
+        with inside(self):
+            out[tuple(indices.astype(np.int64))] = data
         return out
 
     @Collect
@@ -156,7 +170,8 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
 
     def numpy(self, lhs: Array, rhs: Array, indices: Array, out: Array | None = None) -> Array:
         y = lhs.copy()
-        y[tuple(indices.astype(np.int64))] = rhs
+        with inside(self):
+            y[tuple(indices.astype(np.int64))] = rhs
         return into(y, out)
 
     @Collect

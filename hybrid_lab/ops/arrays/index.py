@@ -8,7 +8,19 @@ from typing import Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Collect, Element, Entries, Operator, axis_of, filled, into, ints, sample
+from hybrid_lab.ops.framework import (
+    Adjoint,
+    Collect,
+    Element,
+    Entries,
+    Operator,
+    axis_of,
+    filled,
+    forward_shape,
+    into,
+    ints,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import DType
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
@@ -280,6 +292,9 @@ class PickGrad(Adjoint, name="_pick_grad"):
         sample((3,), (3, 4), ints((3,), 0, 4)),
         sample((2, 4), (2, 3, 4), ints((2, 4), -2, 6), axis=1, mode="wrap"),
     ]
+
+    def first_shape(self, dy: Shape, like: Shape, index: Shape) -> Shape:
+        return forward_shape("pick", like, index, axis=self.axis, keepdims=len(dy) == len(like))
 
     def numpy(self, dy: Array, like: Array, index: Array, out: Array | None = None) -> Array:
         places = picked(like.shape, axis_of("pick", self.axis, like.ndim), index, self.mode)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.arrays.reduce import chosen
 from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, into, ints, sample
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradient, Gradients, Index, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
@@ -136,7 +137,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
 
     def infer_shape(self, data: Shape, sequence_length: tuple[int, ...] | None = None) -> Shape:
         self.check_shapes(data, sequence_length)
-        return (*data[: self.axis], *data[self.axis + 1 :])
+        return chosen(self, data, (*data[: self.axis], *data[self.axis + 1 :]))
 
     def numpy(self, data: Array, sequence_length: Array | None = None, out: Array | None = None) -> Array:
         return into(data[self.places(data.shape, sequence_length)].copy(), out)

@@ -10,7 +10,17 @@ from typing import ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, Signature, all_into, axis_of, into, sample
+from hybrid_lab.ops.framework import (
+    Adjoint,
+    Element,
+    Operator,
+    Signature,
+    all_into,
+    axis_of,
+    forward_shape,
+    into,
+    sample,
+)
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros, joined
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor, Wanted
@@ -237,6 +247,9 @@ class PadLike(SliceAdjoint, name="_pad_like"):
     """dy with zeros behind it up to the shape of `like`: the gradient of taking a leading part."""
 
     samples = [sample((2, 3), (4, 5)), sample((2, 3), (2, 3))]
+
+    def first_shape(self, dy: Shape, like: Shape) -> Shape:
+        return forward_shape("slice_like", like, dy)
 
     def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         return tuple(slice(0, size) for size in others[0])

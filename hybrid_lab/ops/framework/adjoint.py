@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator, forward_shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
+from hybrid_lab.ops.framework.types import Shape
 
 
 class Adjoint(Operator):
@@ -26,6 +27,10 @@ class Adjoint(Operator):
         super().__init_subclass__(name, aliases, **keywords)
         if name is not None:
             cls.shape_only = (cls.input_names[cls.shaped_like],)
+
+    def first_shape(self, *shapes: Shape) -> Shape:
+        others = [shape for index, shape in enumerate(shapes) if index not in (0, self.shaped_like)]
+        return forward_shape(self.adjoint_of, shapes[self.shaped_like], *others, **self.written)
 
     def grad(self, F: Functions, *values: Tensor) -> Gradients:
         others = [item for index, item in enumerate(values[:-2]) if index not in (0, self.shaped_like)]

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError, ShapeError
 from hybrid_lab.ops.framework.attributes import Field, Scalar
-from hybrid_lab.ops.framework.contract import RUN_KEYWORDS, check_record, named_parameters
+from hybrid_lab.ops.framework.contract import RUN_KEYWORDS, check_record, named_parameters, read_shapes
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, bfloat16
 from hybrid_lab.ops.framework.kernel import Kernel
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
@@ -281,8 +281,19 @@ class Operator:
         """Complete input shapes -> the output's shape, or a list of shapes. Raises ShapeError."""
         if self.shaped_like is None:
             raise NotImplementedError(f"{self.name} has no shape rule")
+        wanted = self.first_shape(*shapes)
+        if wanted is not None and shapes[0] != wanted:
+            raise ShapeError(f"{self.name}: {self.signature.inputs[0]} has shape {shapes[0]}; it needs {wanted}")
         count = self.signature.outputs
         return shapes[self.shaped_like] if count == 1 else [shapes[self.shaped_like]] * count
+
+    def first_shape(self, *shapes: Shape) -> Shape | None:
+        """The shape that the first input must have, of a record without `infer_shape`; None: any shape.
+
+        For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError where
+        other inputs do not fit.
+        """
+        return None
 
     def infer_type(self, *dtypes: np.dtype | None) -> Any:
         """Input dtypes (None: an immediate) -> the output's dtype, or a list. Raises DTypeError."""
@@ -407,6 +418,12 @@ def get(name: str) -> type[Operator]:
         near = difflib.get_close_matches(name, _REGISTRY, n=3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise HybridLabError(f"there is no operator named {name!r}{hint}") from None
+
+
+def forward_shape(name: str, *shapes: Shape, **attributes: Any) -> Shape:
+    """The shape of an operator's first output, which the gradient that arrives there has. Raises ShapeError."""
+    op = get(name).bind(**attributes)
+    return read_shapes(op, op.infer_shape(*shapes))[0]
 
 
 def find(name: str) -> type[Operator] | None:

@@ -50,6 +50,9 @@ class Elementwise(Operator):
     shaped_like = 0
     alias_safe = True
 
+    def first_shape(self, *shapes: Shape) -> Shape:
+        return shapes[-1]
+
 
 class Unary(Elementwise):
     """y[i] = f(x[i]). data : any shape; returns : as data."""

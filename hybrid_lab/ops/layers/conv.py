@@ -18,6 +18,7 @@ from hybrid_lab.ops.framework import (
     Signature,
     contiguous,
     filled,
+    forward_shape,
     gradient_samples,
     into,
     sample,
@@ -147,24 +148,31 @@ class Forward(Spatial):
         return ddata, dweight, F.sum(dy, axis=1, exclude=True) if wanted[2] else None
 
 
-class DataGradient(Spatial):
+class _Gradient(Spatial):
+    """Base of both gradients. dy : the operator's output; data, weight : its inputs"""
+
+    mxnet = None
+
+    def first_shape(self, dy: Shape, data: Shape, weight: Shape) -> Shape:
+        return forward_shape(self.title, data, weight, no_bias=True, **self.shared)
+
+
+class DataGradient(_Gradient):
     """Base of the gradient of data. dy : the operator's output; data : read for its shape, which the result has."""
 
     shaped_like = 1
     shape_only = ("data",)
-    mxnet = None
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         dweight = getattr(F, f"{self.prefix}_weight_grad")(dy, d, weight, **self.shared)
         return getattr(F, self.title)(d, weight, no_bias=True, **self.shared), None, dweight
 
 
-class WeightGradient(Spatial):
+class WeightGradient(_Gradient):
     """Base of the gradient of weight. dy : the operator's output; weight : read for its shape, which the result has."""
 
     shaped_like = 2
     shape_only = ("weight",)
-    mxnet = None
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, weight: Tensor, y: Tensor, d: Tensor) -> Gradients:
         ddata = getattr(F, f"{self.prefix}_data_grad")(dy, data, d, **self.shared)

@@ -13,6 +13,7 @@ from hybrid_lab.ops.elementwise.special import error_function
 from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature, contiguous, into, kept_shape, sample
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Scratch, Tensor
+from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
 
 
@@ -22,6 +23,9 @@ class _Gradient(Operator):
     kinds = "f"
     mxnet = None
     grad = differentiate_lowering
+
+    def first_shape(self, *shapes: Shape) -> Shape:
+        return shapes[1]
 
 
 class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
@@ -104,6 +108,10 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
     ]
 
     def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, deviation: Shape) -> list[Shape]:
+        axis = axis_of(self.name, self.axis, len(data))
+        row = kept_shape(data, (axis,))
+        if dy != data or gamma != (data[axis],) or mean != row or deviation != row:
+            raise ShapeError(f"{self.name}: data {data} and dy {dy} with {gamma}, {mean} and {deviation}")
         return [data, gamma, gamma]
 
     def numpy(

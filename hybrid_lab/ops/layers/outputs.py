@@ -10,7 +10,7 @@ from math import prod
 from typing import ClassVar, Literal
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, ints, known_shape, sample
+from hybrid_lab.ops.framework import Operator, forward_shape, ints, known_shape, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import PartialShape, Shape
@@ -82,7 +82,7 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         return data, self.labels(shape) if label is None and shape is not None else label
 
     def infer_shape(self, data: Shape, label: Shape) -> Shape:
-        if len(data) < 2:
+        if len(data) < 2 or self.rows(data)[1] == 0:
             raise ShapeError(f"SoftmaxOutput: data {data} has no classes; (n, classes) is needed")
         wanted = self.labels(data)
         if label != data and len(data) > 2 and not (self.multi_output or self.preserve_shape):
@@ -106,7 +106,6 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     """The gradient of SoftmaxOutput from its output y and label; returns : as y."""
 
     refuses_gradient = True
-    shaped_like = 0
     typed_like = 0
     mxnet = None
     numpy = run_lowering
@@ -114,6 +113,9 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         sample((4, 5), ints((4,), 0, 5), gradient=False),
         sample((2, 3, 4), ints((2, 4), 0, 3), gradient=False, multi_output=True, smooth_alpha=0.2),
     ]
+
+    def infer_shape(self, y: Shape, label: Shape) -> Shape:
+        return forward_shape("SoftmaxOutput", y, label, **self.attributes)
 
     def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         if label.shape == y.shape:

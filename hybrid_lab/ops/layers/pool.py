@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import whole_quotient
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, get, gradient_samples, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, forward_shape, get, gradient_samples, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
@@ -57,6 +57,13 @@ class Pooled(Operator):
     def shared(self) -> dict[str, Any]:
         """The attributes of this pooling, for its gradients."""
         return {key: value for key, value in self.attributes.items() if key != "layout"}
+
+    def checked_output(self, data: Shape, y: Shape) -> Shape:
+        """The shape of the pooling's output. Raises ShapeError where an input that must have it, y, does not."""
+        wanted = forward_shape("Pooling", data, **self.shared)
+        if y != wanted:
+            raise ShapeError(f"{self.name}: {y} is not {wanted}, the shape of the output for data {data}")
+        return wanted
 
     @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
     def windows(self, spatial: tuple[int, ...]) -> Windows:
@@ -268,6 +275,9 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
     mxnet = None
     samples = gradient_samples(Pooling, "dy", "data", "y", chosen=is_max)
 
+    def first_shape(self, dy: Shape, data: Shape, y: Shape) -> Shape:
+        return self.checked_output(data, y)
+
     def numpy(self, dy: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         with np.errstate(all="ignore"):
             finite = np.isfinite(dy.sum())
@@ -328,6 +338,10 @@ class MaxPoolPick(Pooled, name="_max_pool_pick"):
     shaped_like = 2
     mxnet = None
     samples = gradient_samples(Pooling, "d", "data", "y", chosen=is_max)
+
+    def first_shape(self, d: Shape, data: Shape, y: Shape) -> Shape:
+        self.checked_output(data, y)
+        return data
 
     def numpy(self, d: Array, data: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
         windows = self.windows(data.shape[2:])

@@ -73,6 +73,10 @@ class MaxPoolSpread(Pooled, name="_max_pool_spread"):
     typed_like = 0
     mxnet = None
     shape_only = ("data",)
+
+    def first_shape(self, dy: Shape, place: Shape, data: Shape) -> Shape:
+        return self.checked_output(data, place)
+
     samples = [
         replace(item, inputs=(item.inputs[0], _places(item.attributes), item.inputs[1]), gradient=False)
         for item in gradient_samples(Pooling, "dy", "data", chosen=is_max)

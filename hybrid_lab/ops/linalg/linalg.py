@@ -17,6 +17,7 @@ from hybrid_lab.ops.framework import (
     Product,
     Signature,
     filled,
+    forward_shape,
     gradient_samples,
     into,
     known_shape,
@@ -156,6 +157,9 @@ class _DotGradient(Operator):
     def turned(self) -> bool:
         """Whether the gradient is that of a transposed operand."""
         return self.transpose_a if self.of_lhs else self.transpose_b
+
+    def first_shape(self, dy: Shape, lhs: Shape, rhs: Shape) -> Shape:
+        return forward_shape("dot", lhs, rhs, transpose_a=self.transpose_a, transpose_b=self.transpose_b)
 
     def sizes(self, lhs: Shape, rhs: Shape) -> tuple[int, int]:
         """Rows and columns of the product."""

@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, ShapeError
+from hybrid_lab.ops.arrays.coordinates import inside
+from hybrid_lab.ops.arrays.reduce import chosen
 from hybrid_lab.ops.elementwise.special import log_gamma
 from hybrid_lab.ops.framework import Operator, Pointwise, Sample, Signature, into, printed, sample
 from hybrid_lab.ops.framework.attributes import DType, Shape
@@ -435,6 +437,12 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
         )
     ]
 
+    def first_shape(self, dy: Shape, choices: Shape, data: Shape) -> Shape:
+        rows = data[:-1]
+        if not data or choices[: len(rows)] != rows:
+            raise ShapeError(f"{self.name}: choices {choices} do not have the rows of data {data}")
+        return chosen(self, data, choices)
+
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return dtypes[2]
 
@@ -442,7 +450,7 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
         rows = data.reshape(-1, data.shape[-1])
         places = choices.astype(np.int64).reshape(len(rows), -1)
         result = np.zeros(rows.shape, data.dtype)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"), inside(self):
             shares = dy.reshape(places.shape) / np.take_along_axis(rows, places, 1)
         np.add.at(result, (np.arange(len(rows))[:, None], places), shares.astype(data.dtype))
         return into(result.reshape(data.shape), out)

@@ -12,7 +12,7 @@ from hybrid_lab.ops.framework import Elementwise, Operator, Pointwise, Signature
 from hybrid_lab.ops.framework.attributes import DType, Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
-from hybrid_lab.ops.framework.shapes import axis_of, kept_shape
+from hybrid_lab.ops.framework.shapes import axis_of, broadcast_shapes, kept_shape
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
 from hybrid_lab.ops.kernels import philox
 
@@ -256,6 +256,9 @@ class MaskedScale(Elementwise, name="_masked_scale"):
         sample((3, 4), ints((3, 4), 0, 2, "bool"), scale=1.5),
         sample((3, 4), ints((3, 1), 0, 2, "bool"), scale=2.0),
     ]
+
+    def first_shape(self, data: Shape, mask: Shape) -> Shape:
+        return broadcast_shapes(self.name, data, mask)
 
     @Pointwise
     def triton(self, dtype: np.dtype) -> str:

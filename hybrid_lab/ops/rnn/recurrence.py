@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, all_into, contiguous, sample
 from hybrid_lab.ops.framework.protocols import Scratch
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
@@ -73,6 +73,9 @@ class _Steps(Operator):
                 raise ShapeError(f"{self.name}: {name} has shape {given[name]}, {shape} is needed")
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
+        floating = dtypes[: len(dtypes) - self.use_sequence_length]
+        if any(dtype != dtypes[0] for dtype in floating):
+            raise DTypeError(f"{self.name}: inputs have different dtypes ({', '.join(map(str, floating))})")
         return [dtypes[0]] * self.signature.outputs
 
 
@@ -109,6 +112,8 @@ class Recurrence(_Steps, name="_recurrence"):
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
+        if len(given["projected"]) != 3 or len(given["weight"]) != 2:
+            raise ShapeError(f"{self.name}: projected {given['projected']} and weight {given['weight']}")
         (steps, batch, _), (_, hidden) = given["projected"], given["weight"]
         rows = GATES[self.mode] * hidden
         self.wanted(
@@ -175,10 +180,13 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
+        if len(given["dy"]) != 3:
+            raise ShapeError(f"{self.name}: dy has shape {given['dy']}; (steps, batch, hidden) is needed")
         steps, batch, hidden = given["dy"]
         rows, whole, state = GATES[self.mode] * hidden, (steps, batch, hidden), (batch, hidden)
         wanted = {"weight": (rows, hidden), "dstate": state, "dcell": state, "cell": state, "states": whole}
         wanted |= {"cells": whole, "before": whole, "gates": (steps, batch, KEPT[self.mode] * hidden)}
+        wanted["sequence_length"] = (batch,)
         self.wanted(given, wanted)
         last = {"lstm": [state, state], "gru": [(steps, batch, rows), state]}.get(self.mode, [state])
         return [(steps, batch, rows), *last]

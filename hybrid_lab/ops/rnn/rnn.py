@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import Concat
-from hybrid_lab.ops.framework import Operator, Signature, filled, sample
+from hybrid_lab.ops.framework import Operator, Signature, filled, get, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
@@ -288,9 +288,22 @@ class RNNGrad(Recurrent, name="_rnn_grad"):
         return Signature(self.input_names, 4 if self.mode == "lstm" else 3)
 
     def infer_shape(self, *args: Shape) -> Shapes:
+        count = len(self.roles)
+        shared = {key: value for key, value in self.written.items() if key not in ("kept", "heads")}
+        forward: Any = get("RNN").bind(**shared)
+        made = forward.infer_shape(*args[:count])
+        outputs, saved = made[: forward.signature.visible], made[forward.signature.visible :]
+        read = [made[0], *saved] if self.kept else []
+        wanted = [*args[:count], *read, *(shape for shape, head in zip(outputs, self.heads, strict=True) if head)]
+        if list(args) != wanted:
+            raise ShapeError(f"{self.name}: the inputs have shapes {list(args)}; they need {wanted}")
         return list(args[: self.signature.outputs])
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype | list[np.dtype]:
+        count = len(self.roles) - self.use_sequence_length
+        floating = [*dtypes[:count], *dtypes[len(dtypes) - sum(self.heads) :]]
+        if any(dtype != dtypes[0] for dtype in floating):
+            raise DTypeError(f"{self.name}: inputs have different dtypes ({', '.join(map(str, floating))})")
         return [dtypes[0]] * self.signature.outputs
 
     def lower(self, F: Functions, *inputs: Tensor) -> Gradients:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import SliceAdjoint, emit_slice
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, forward_shape, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Scratch, Tensor
@@ -251,6 +251,9 @@ class CropGrad(_Cropping, SliceAdjoint, name="_crop_grad"):
     """The gradient of Crop: dy among zeros. like : Crop's input, read for its shape; returns : that shape."""
 
     samples = [sample((2, 3, 3, 4), (2, 3, 6, 7), offset=(2, 1)), sample((1, 2, 3, 4), (1, 2, 6, 7), center_crop=True)]
+
+    def first_shape(self, dy: Shape, like: Shape) -> Shape:
+        return forward_shape("Crop", like, dy, offset=self.offset, center_crop=self.center_crop)
 
     def cut(self, shape: Shape, *others: Shape) -> tuple[slice, ...]:
         return super().cut(shape, others[0][2:])

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Element, Operator, Signature, get, gradient_samples, into, sample
+from hybrid_lab.ops.arrays.reduce import chosen
+from hybrid_lab.ops.framework import Element, Operator, Signature, forward_shape, get, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import joined
 from hybrid_lab.ops.framework.protocols import (
@@ -109,7 +110,8 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
         return Signature(("data", "like") if self.mode == "like" else ("data",))
 
     def infer_shape(self, data: Shape, like: tuple[int, ...] | None = None) -> Shape:
-        return (*image_shape("BilinearResize2D", data)[:2], *self.target(data, *([like] if like is not None else [])))
+        target = self.target(data, *([like] if like is not None else []))
+        return chosen(self, data, (*image_shape("BilinearResize2D", data)[:2], *target))
 
     def numpy(self, data: Array, like: Array | None = None, out: Array | None = None) -> Array:
         return self.forward(data, self.target(data.shape, *([like.shape] if like is not None else [])), out)
@@ -162,6 +164,9 @@ class BilinearResizeGrad(SeparableGrad, _Resizing, name="_bilinear_resize_grad")
     """
 
     samples = [sample((2, 3, 7, 3), (2, 3, 4, 5)), sample((1, 2, 7, 3), (1, 2, 4, 5), align_corners=False)]
+
+    def first_shape(self, dy: Shape, data: Shape) -> Shape:
+        return forward_shape("_contrib_BilinearResize2D", data, dy, mode="like")
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
         return F._contrib_BilinearResize2D(d, dy, mode="like", align_corners=self.align_corners), None
@@ -430,6 +435,10 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
         return index == 0
 
     def infer_shape(self, dy: Shape, *data: Shape) -> Shape:
+        shared = {"scale": self.scale, "multi_input_mode": self.multi_input_mode}
+        wanted = forward_shape("UpSampling", *data, sample_type="nearest", **shared)
+        if dy != wanted or not 0 <= self.index < len(data):
+            raise ShapeError(f"{self.name}: dy {dy} and index={self.index} with data {data}; it needs {wanted}")
         return data[self.index]
 
     def _channels(self, depths: list[int]) -> slice:

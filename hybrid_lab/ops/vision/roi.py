@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
-from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, all_into, into, sample
+from hybrid_lab.diagnostics.errors import ArrayIndexError, AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.ops.arrays.reduce import chosen
+from hybrid_lab.ops.framework import Adjoint, Derived, Operator, Signature, all_into, forward_shape, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs
@@ -69,7 +70,7 @@ class ROIPooling(_Pooled, name="ROIPooling"):
 
     def infer_shape(self, data: Shape, rois: Shape) -> list[Shape]:
         self.checked(data, rois, (5,))
-        shape = (rois[0], data[1], *self.pooled_size)
+        shape = chosen(self, data, (rois[0], data[1], *self.pooled_size))
         return [shape, shape]
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
@@ -181,6 +182,8 @@ class ROIPoolingGrad(Adjoint, name="_roi_pooling_grad"):
     def numpy(self, dy: Array, data: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
         index, found = _flat_places(data.shape, rois, places)
         wide = np.float32 if dy.dtype == np.float16 else dy.dtype
+        if index[found].max(initial=-1) >= np.prod(data.shape):
+            raise ArrayIndexError(f"{self.name}: places outside of data {data.shape}")
         total = np.bincount(index[found], weights=dy[found].astype(np.float64), minlength=int(np.prod(data.shape)))
         return into(total.astype(wide).reshape(data.shape).astype(dy.dtype, copy=False), out)
 
@@ -195,6 +198,13 @@ class ROIPoolingPick(Operator, name="_roi_pooling_pick"):
     typed_like = 0
     kinds = "f"
     mxnet = None
+
+    def first_shape(self, d: Shape, rois: Shape, places: Shape) -> Shape:
+        pooled = places[2:]
+        if len(pooled) != 2 or places != forward_shape("ROIPooling", d, rois, pooled_size=pooled, spatial_scale=1.0):
+            raise ShapeError(f"{self.name}: places {places} do not fit data {d} and rois {rois}")
+        return d
+
     samples = [sample((2, 3, 8, 9), _ROIS, np.array([[[[7, -1]], [[70, 7]], [[0, 7]]]] * 5, "int64"), gradient=False)]
 
     def numpy(self, d: Array, rois: Array, places: Array, out: Array | None = None) -> Array:
@@ -211,7 +221,7 @@ def _flat_places(shape: tuple[int, ...], rois: np.ndarray, places: np.ndarray) -
     n, channels, height, width = shape
     image = np.clip(rois[:, 0].astype(np.int64), 0, n - 1)
     start = (image[:, None] * channels + np.arange(channels)) * (height * width)
-    return start[..., None, None] + places, places >= 0
+    return start[..., None, None] + places.astype(np.int64), places >= 0
 
 
 class _Aligned(_Pooled):
@@ -296,7 +306,7 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         parts = self.pooled_size[0] * self.pooled_size[1] if self.position_sensitive else 1
         if data[1] % parts:
             raise ShapeError(f"ROIAlign: the channels of {data} cannot be divided into {parts} equal parts")
-        return (rois[0], data[1] // parts, *self.pooled_size)
+        return chosen(self, data, (rois[0], data[1] // parts, *self.pooled_size))
 
     def numpy(self, data: Array, rois: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape, rois.shape)

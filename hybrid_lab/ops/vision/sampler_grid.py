@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hybrid_lab.ops.framework import Operator, sample
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import Operator, forward_shape, sample
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 from hybrid_lab.ops.kernels.pixels import Terms, channels_first, channels_last, corner_terms, gather, scatter
@@ -32,6 +33,11 @@ class _Slope(Operator):
     kinds = "f"
     mxnet = None
     half_in_float32 = True
+
+    def first_shape(self, dy: Shape, data: Shape, grid: Shape, direction: Shape | None = None) -> Shape:
+        if direction is not None and direction != grid:
+            raise ShapeError(f"{self.name}: direction has shape {direction}; it needs {grid}, the shape of grid")
+        return forward_shape("BilinearSampler", data, grid)
 
     @staticmethod
     def corners(grid: np.ndarray, spatial: tuple[int, int]) -> tuple[np.ndarray, ...]:
@@ -89,7 +95,7 @@ class SamplerSlope(_Slope, name="_sampler_slope"):
     samples = [sample((2, 3, 4, 5), (2, 2, 3, 4), (2, 2, 3, 4), low=-1.2, high=1.2, gradient=False)]
 
     def infer_shape(self, data: Shape, grid: Shape, direction: Shape) -> Shape:
-        return (*data[:2], *grid[2:])
+        return self.first_shape(data, data, grid, direction)
 
     def numpy(self, data: Array, grid: Array, direction: Array, out: Array | None = None) -> Array:
         made = gather(channels_last(data), self.along(grid, direction, data.shape[2:]))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Adjoint, Operator, gradient_samples, into, sample
+from hybrid_lab.ops.arrays.reduce import chosen
+from hybrid_lab.ops.framework import Adjoint, Operator, forward_shape, gradient_samples, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
@@ -96,6 +97,9 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
     target_shape: Shape = (0, 0)
     samples = gradient_samples(GridGenerator, "dy", "data")
 
+    def first_shape(self, dy: Shape, data: Shape) -> Shape:
+        return forward_shape("GridGenerator", data, **self.attributes)
+
     @cached_property
     def base(self) -> np.ndarray:
         """As GridGenerator's."""
@@ -150,7 +154,7 @@ class BilinearSampler(Operator, name="BilinearSampler"):
 
     def infer_shape(self, data: Shape, grid: Shape) -> Shape:
         _checked("BilinearSampler", data, grid)
-        return (*data[:2], *grid[2:])
+        return chosen(self, data, (*data[:2], *grid[2:]))
 
     def numpy(self, data: Array, grid: Array, out: Array | None = None) -> Array:
         made = gather(channels_last(data), _terms(grid, data.shape[2:], data.dtype))
@@ -172,6 +176,9 @@ class SamplerDataGrad(Adjoint, name="_sampler_data_grad"):
     kinds = "f"
     half_in_float32 = True
     samples = [sample((2, 3, 3, 4), (2, 3, 4, 5), (2, 2, 3, 4), low=-1.2, high=1.2)]
+
+    def first_shape(self, dy: Shape, data: Shape, grid: Shape) -> Shape:
+        return forward_shape("BilinearSampler", data, grid)
 
     def numpy(self, dy: Array, data: Array, grid: Array, out: Array | None = None) -> Array:
         n, _, height, width = data.shape
