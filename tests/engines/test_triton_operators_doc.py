@@ -42,5 +42,5 @@ def test_a_row_says_whether_all_samples_have_kernels_and_what_runs_the_others(do
 def test_it_prints_as_a_table_with_a_summary(doc):
     found = rows(doc, "tanh", "sort")
     assert "| elementwise | `tanh` | whole | pointwise |  |" in doc.table(found)
-    assert "| order | `sort` | none |  | no kernel kind for it yet - torch |" in doc.table(found)
+    assert "| order | `sort` | none |  | the operator has no Triton kernel - torch |" in doc.table(found)
     assert doc.summary(found).startswith("1 of 2 operators run in kernels (1 whole, 0 in parts)")

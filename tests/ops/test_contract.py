@@ -13,6 +13,7 @@ from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework import operator
 from hybrid_lab.ops.framework.namespace import F
+from hybrid_lab.ops.framework.onnx_emit import OnnxEmitter
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer, run_gradient, run_kernel
 from hybrid_lab.ops.framework.sample import sample
@@ -60,7 +61,13 @@ def test_a_right_record():
         ({"shape_only": ("like",)}, "shape_only names 'like'; the inputs are data"),
         ({"samples": [(3, 4)]}, r"samples\[0\] is \(3, 4\); write sample"),
         ({"samples": [sample((3, 4)), sample((3,), (3,))]}, r"samples\[1\] has 2 inputs; the record takes data"),
-        ({"samples": [sample((3, 4), axes=1)]}, r"samples\[0\] sets 'axes'; the attributes are none"),
+        ({"samples": [sample((3, 4), axes=1)]}, r"samples\[0\] sets 'axes'; the attributes are none$"),
+        (
+            {"slope": 1.0, "samples": [sample((3, 4), slope=2.0)]},
+            "sets 'slope'; the attributes are none; write `slope: float = ...`, with its type",
+        ),
+        ({"triton": "{0} * 2"}, r"triton is '\{0\} \* 2'; write Pointwise\('\{0\} \* 2'\)"),
+        ({"triton": lambda self, dtype: "{0} * 2"}, "triton is none of the kinds .* no decorator: Pointwise, Reduce"),
         (
             {"__annotations__": {"axis": int}, "samples": [sample((3, 4))]},
             r"samples\[0\] leaves out the attribute 'axis', which has no default",
@@ -105,6 +112,13 @@ def test_a_kernel_that_returns_nothing_also_in_an_eager_call():
         run_kernel(op, [np.ones(3, np.float32)])
     with pytest.raises(RecordError, match="numpy returned None"):
         invoke(op, [nd.ones(3)])
+
+
+def test_a_number_as_input_of_an_onnx_node():
+    g = OnnxEmitter()
+    op = declare(onnx=lambda self, g, data: g.Mul(data, 2.0))
+    with pytest.raises(RecordError, match=r"'double': onnx calls g.Mul with 2.0; write g.const\(2.0, g.dtype\(x\)\)"):
+        g.emit(op, [g.declare("x", (3, 4), "float32")])
 
 
 def test_gradients_that_are_too_many():

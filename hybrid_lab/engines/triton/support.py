@@ -126,7 +126,7 @@ def unfit(node: Node) -> str | None:
     known = _known(node)
     alone = collects(node) or is_recurrence(node)
     if not known and not alone and element_of(op) is None and not is_product(node):
-        return "no kernel kind for it yet"
+        return "the operator has no Triton kernel"
     if len(node.outputs) != 1 and not is_recurrence(node):
         return "several outputs"
     values = (*node.values_in, *node.outputs)

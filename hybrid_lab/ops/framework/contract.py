@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import RecordError
+from hybrid_lab.ops.framework.kernel import Kernel
 from hybrid_lab.ops.framework.sample import Sample
 from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.sizes import SymbolicSize
@@ -36,6 +37,7 @@ def check_record(record: type[Operator], base: type[Operator]) -> None:
         if getattr(record, member) is getattr(base, member) and (member == "numpy" or record.shaped_like is None):
             instead = " or shaped_like" if member == "infer_shape" else ""
             raise RecordError(record.name, member, f"is missing; every record has one{instead}")
+    _check_triton(record)
     signature = inspect.getattr_static(record, "signature")
     signature = signature if isinstance(signature, Signature) else None  # else the attributes decide
     fixed = signature is not None and not record.variadic
@@ -55,6 +57,15 @@ def check_record(record: type[Operator], base: type[Operator]) -> None:
         )
     for index, sample in enumerate(record.samples):
         _check_sample(record, f"samples[{index}]", sample, fixed)
+
+
+def _check_triton(record: type[Operator]) -> None:
+    kernel = inspect.getattr_static(record, "triton")
+    if isinstance(kernel, str):
+        raise RecordError(record.name, "triton", f"is {kernel!r}; write Pointwise({kernel!r})")
+    if not (kernel is None or isinstance(kernel, (*Kernel.__args__, property))):
+        kinds = ", ".join(kind.__name__ for kind in Kernel.__args__)
+        raise RecordError(record.name, "triton", f"is none of the kinds of kernels, or has no decorator: {kinds}")
 
 
 def _check_numpy(record: type[Operator]) -> None:
@@ -87,7 +98,8 @@ def _check_sample(record: type[Operator], member: str, sample: Any, fixed: bool)
     for name in sample.attributes:
         if name not in record.fields:
             known = _listed([key for key in record.fields if not key.startswith("_")])
-            raise RecordError(record.name, member, f"sets {name!r}; the attributes are {known}")
+            advice = f"; write `{name}: float = ...`, with its type" if hasattr(record, name) else ""
+            raise RecordError(record.name, member, f"sets {name!r}; the attributes are {known}{advice}")
     missing = [name for name, field in record.fields.items() if field.required and name not in sample.attributes]
     if missing:
         raise RecordError(record.name, member, f"leaves out the attribute {missing[0]!r}, which has no default")

@@ -1,9 +1,8 @@
 """ONNX emission: `g` in a record's `onnx(self, g, *inputs)`. Collects nodes and initializers without importing onnx.
 
 Opset 17. `g.Softmax(x, axis=1)` adds a node and returns the name of its output; `outputs=2` gives a tuple of names; an
-input that is None
-or "" is left out. What is collected is plain data (`nodes`, `initializers`), from which an engine or exporter makes
-its model.
+input that is None or "" is left out. What is collected is plain data (`nodes`, `initializers`), from which an engine or
+exporter makes its model.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.diagnostics.errors import RecordError, Unmappable
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.pointwise import Unary
 from hybrid_lab.ops.framework.run import infer
@@ -54,8 +53,7 @@ class OnnxEmitter:
 
     prefix : starts every name that is made here, so that several emitters can share a graph
     batch : the size that stands for a symbolic batch, or None. Reshapes that keep a first dimension of this size are
-    then written
-        so that they hold for every batch.
+        then written so that they hold for every batch.
     """
 
     def __init__(self, prefix: str = "", batch: int | None = None):
@@ -112,8 +110,8 @@ class OnnxEmitter:
         if op_type in _REDUCTIONS and self._without_axes(inputs, attributes):
             op_type, inputs, attributes = "Identity", inputs[:1], {}
         names = tuple(self._name(op_type.lower()) for _ in range(outputs))
-        given = tuple("" if item is None else item for item in inputs)
-        self.nodes.append(OnnxNode(op_type, given, names, attributes, self._name(op_type)))
+        operands = tuple("" if item is None else item for item in inputs)
+        self.nodes.append(OnnxNode(op_type, operands, names, attributes, self._name(op_type)))
         return names[0] if outputs == 1 else names
 
     def _without_axes(self, inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
@@ -149,6 +147,7 @@ class OnnxEmitter:
         ):
             raise Unmappable(f"{op.name} of integers")
         before, self._scope = self._scope, f"{scope}/" if scope else self._scope
+        count = len(self.nodes)
         try:
             names = self._immediates(op, inputs)
             if isinstance(op.onnx, str):
@@ -157,6 +156,12 @@ class OnnxEmitter:
                 result = op.onnx(self, *names)
         finally:
             self._scope = before
+        for node in self.nodes[count:]:
+            for item in node.inputs:
+                if not isinstance(item, str):
+                    raise RecordError(
+                        op.name, "onnx", f"calls g.{node.op_type} with {item!r}; write g.const({item!r}, g.dtype(x))"
+                    )
         result = result if isinstance(result, tuple) else (result,)
         known = [self._known[item] if isinstance(item, str) else ((), None) for item in inputs]
         shapes, dtypes = infer(op, tuple(shape for shape, _ in known), tuple(dtype for _, dtype in known))
