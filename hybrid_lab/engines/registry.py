@@ -1,4 +1,7 @@
-"""Which engines there are, loaded when asked for, and which one is the default on this machine."""
+"""Engines: which there are, loaded when asked for, and which one runs calls without `engine=` here (`default`).
+
+On a CPU that is the PolicyEngine, whose rules are in policy.py.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
 from hybrid_lab.log import logger
 
-#: name -> the module that has `ENGINE`, best first for `default`.
+#: name -> the module that has `ENGINE`. Triton comes first: `default` takes it if it can run here.
 _MODULES = {
     "triton": "hybrid_lab.engines.triton",
     "onnxruntime": "hybrid_lab.engines.onnxruntime",
     "numpy": "hybrid_lab.engines.numpy",
     "torch": "hybrid_lab.engines.torch_kernels",
 }
+#: The engines on a CPU, among which the policy chooses.
+_ON_CPU = tuple(name for name in _MODULES if name != "triton")
 _loaded: dict[str, Engine] = {}
+#: names of the engines that can run here -> the engine that chooses among them
+_policies: dict[tuple[str, ...], Engine] = {}
 
 
 def names() -> tuple[str, ...]:
@@ -72,7 +79,7 @@ def for_device(name: str | None, on_gpu: bool) -> str:
         return name
     if on_gpu:
         return get("triton").name
-    return next(engine.name for engine in map(_usable, _CHOICE) if engine is not None)
+    return next(engine.name for engine in map(_usable, _ON_CPU) if engine is not None)
 
 
 def _interpreting() -> bool:
@@ -90,19 +97,19 @@ def default() -> Engine:
     Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
     usable = [engine for engine in map(_usable, _MODULES) if engine is not None]
-    if usable[0].name not in _CHOICE:
+    if usable[0].name == "triton":
         return usable[0]
     _check_interpreter()
-    if left_behind.intersection(_CHOICE):
-        _tell_of_a_fork(*left_behind.intersection(_CHOICE))
+    if left_behind.intersection(_ON_CPU):
+        _tell_of_a_fork(*left_behind.intersection(_ON_CPU))
     pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
     if pinned not in ("", "auto"):
-        if pinned not in _CHOICE:
-            near = [name for name in _CHOICE if name.startswith(pinned)] or get_close_matches(pinned, _CHOICE, n=1)
+        if pinned not in _ON_CPU:
+            near = [name for name in _ON_CPU if name.startswith(pinned)] or get_close_matches(pinned, _ON_CPU, n=1)
             meant = f"did you mean {near[0]}? The" if near else "the"
             raise EngineUnavailable(
                 f"HYBRID_LAB_CPU={pinned}: there is no engine {pinned!r} for the CPU; {meant} variable takes "
-                f"{', '.join(_CHOICE)} or auto"
+                f"{', '.join(_ON_CPU)} or auto"
             )
         return get(pinned)
     if "HYBRID_LAB_CPU" not in os.environ:
@@ -115,9 +122,20 @@ def default() -> Engine:
     return _policies[names]
 
 
-#: The engines among which the policy chooses, where the first usable engine is one of them.
-_CHOICE = ("onnxruntime", "numpy", "torch")
-_policies: dict[tuple[str, ...], Engine] = {}
+def reason_for(name: str, asked: str | None) -> str:
+    """Why a program was compiled by this engine, where the policy did not choose it.
+
+    asked : what `engine=` of hybridize() named, or None
+    """
+    setting = f"hybridize(engine={asked!r})"
+    if asked is None:
+        if name == "triton":
+            return "the default where a GPU is usable"
+        asked = os.environ.get("HYBRID_LAB_CPU", "auto")
+        setting = f"HYBRID_LAB_CPU={asked}"
+    if asked in left_behind:
+        return f"because this process was forked from one that had loaded {find(asked).title}"
+    return f"as {setting} asked" if asked == name else "the default when it was compiled"
 
 
 def _usable(name: str) -> Engine | None:

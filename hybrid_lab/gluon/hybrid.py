@@ -268,7 +268,8 @@ class HybridBlock(Block):
         """Run this block and its children as compiled graphs from the next call on; `active=False` goes back to eager
         runs.
 
-        engine : 'triton', 'onnxruntime', 'torch' or 'numpy'; None takes the best that is usable here
+        engine : 'triton', 'onnxruntime', 'torch' or 'numpy'; None takes Triton if a GPU is usable, else the engine that
+            the rules in engines/policy.py choose for each compiled call. `mx.explain(net)` prints it with the reason
         device : where the engine is to run, mx.gpu(0) or mx.cpu(); None takes the engine's own
         static_alloc : keep all intermediate memory from call to call
         static_shape : besides, capture the launches of a GPU once and replay them

@@ -88,7 +88,7 @@ class Loop(ControlFlow):
         data = [entries(item) for item in inputs[: self.num_data]]
         arrays = [*(entry_of(item) for item in data), *inputs[self.num_data :]]
         steps, _ = self.unrolled([item.shape for item in inputs])
-        history, seed, states = Kept(self, inputs, steps, out, need), seed_of(rng), self._states
+        results, seed, states = LoopOutputs(self, inputs, steps, out, need), seed_of(rng), self._states
         condition, body = [each.program(arrays) for each in self.bodies[:-1]], self.bodies[-1].program(arrays)
         first_draw = self.draws - self.bodies[-1].graph.draws
         for step in range(steps):
@@ -96,15 +96,15 @@ class Loop(ControlFlow):
             if not all(check(arrays, (seed, step * self.draws))[0].item() for check in condition):
                 steps = step
                 break
-            history.note(step, arrays)
+            results.note(step, arrays)
             outputs = body(arrays, (seed, step * self.draws + first_draw))
-            history.write(step, outputs[: self.num_out])
+            results.write(step, outputs[: self.num_out])
             arrays[states] = outputs[self.num_out : self.num_visible]
             for index, new in zip(self.carried, outputs[self.num_visible :], strict=True):
                 arrays[index] = new
-        history.clear(steps)
+        results.clear(steps)
         count = [np.array([steps], KEY)] * self.counts_steps
-        return history.finish(arrays[states], [arrays[index] for index in self.carried], (*count, as_key(seed)))
+        return results.finish(arrays[states], [arrays[index] for index in self.carried], (*count, as_key(seed)))
 
     def run_backward(
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
@@ -163,7 +163,7 @@ class Loop(ControlFlow):
         return leading | {index + shift for index in heads if index >= self.num_out}
 
 
-class Kept:
+class LoopOutputs:
     """The outputs of a loop while it runs: the stacked ones, and for a backward what each step began with."""
 
     def __init__(self, op: Any, inputs: Sequence[Array], steps: int, out: Outs, need: Sequence[bool] | None):
@@ -179,7 +179,7 @@ class Kept:
         ]
 
     def note(self, step: int, arrays: Sequence[Array]) -> None:
-        """What the body's inputs are at the beginning of a step."""
+        """Keep the body's inputs at the beginning of a step that its backward reads."""
         for target, index in zip(self.history, self.places, strict=True):
             if target is not None:
                 target[step] = arrays[index]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines import Fallback
+from hybrid_lab.engines import Fallback, registry
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
@@ -242,11 +242,11 @@ def _details(row: BlockRow) -> list[str]:
         place = f", called at {_short(program.place)}" if program.place else ""
         head = f"{program.mode} {program.inputs}: {program.where}, {program.seconds:.2f} s ({program.reason}{place})"
         lines.append(head)
-        if number >= _DETAILED and number != last:
-            continue
         if program.choice != choice:
             choice = program.choice
             lines.append(f"  engine: {choice}")
+        if number >= _DETAILED and number != last:
+            continue
         for title, report in (("forward", program.forward), ("backward", program.backward)):
             if report:
                 first, *rest = report.split("\n")
@@ -394,7 +394,5 @@ def _needs_numbers(special: Specialized) -> list[str]:
 
 
 def _choice(engine: str, asked: str | None, report: Report) -> str:
-    """The reason for the engine."""
-    if asked:
-        return f"{engine}, as hybridize(engine={asked!r}) asked"
-    return report.choice or f"{engine}, the default here"
+    """The engine of a program, and the reason for it."""
+    return report.choice or f"{engine}, {registry.reason_for(engine, asked)}"

@@ -1,5 +1,6 @@
 """explain: what runs where and why, as text, HTML and data."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
-from hybrid_lab.engines import Fallback, Report
+from hybrid_lab.engines import Fallback, Report, registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.explain import _together
 
@@ -239,6 +240,48 @@ def test_the_engine_with_its_reason_and_the_memory():
     assert program.bytes_moved > 0 and program.arena_bytes >= program.ideal_bytes
     assert "FullyConnected" in explanation.plan() and "output 0" in explanation.plan()
     assert explanation.plan("fc") == ""
+
+
+@pytest.fixture
+def without_gpu(monkeypatch):
+    monkeypatch.setattr(registry.find("triton"), "missing", lambda: "there is no GPU")
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_an_engine_named_by_the_environment_is_no_default(monkeypatch):
+    monkeypatch.setenv("HYBRID_LAB_CPU", "numpy")
+    net = nn.Dense(2)
+    net.initialize()
+    net.hybridize()
+    assert "engine: numpy, as HYBRID_LAB_CPU=numpy asked" in str(mx.explain(net, x()))
+    monkeypatch.setenv("HYBRID_LAB_CPU", "auto")
+    assert "engine: numpy, the default when it was compiled" in str(mx.explain(net))
+
+
+def test_an_engine_that_stayed_with_the_parent_of_a_fork(monkeypatch):
+    monkeypatch.setattr(registry, "left_behind", {"torch"})
+    monkeypatch.setattr(registry, "_told_of_a_fork", {"torch"})
+    net = nn.Dense(2)
+    net.initialize()
+    net.hybridize(engine="torch")
+    assert "numpy, because this process was forked from one that had loaded torch" in str(mx.explain(net, x()))
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_each_choice_of_an_engine_is_printed(monkeypatch):
+    """Also of programs of which the report is left out, such as the first recorded one after two predictions."""
+    monkeypatch.setenv("HYBRID_LAB_CPU", "auto")
+    net = nn.Dense(2)
+    net.initialize()
+    net.hybridize()
+    for rows, recorded in ((2, False), (3, False), (2, True), (4, False)):
+        with mx.autograd.record() if recorded else contextlib.nullcontext():
+            net(mx.nd.ones((rows, 4)))
+    (block,) = mx.explain(net).blocks
+    choices = [program.choice for program in block.programs]
+    printed = [line.strip() for line in str(mx.explain(net)).splitlines() if "engine: " in line]
+    assert choices[0] == choices[1] == choices[3] != choices[2] and choices[2].startswith("numpy: recorded, ")
+    assert [line[:30] for line in printed] == [f"engine: {choices[at]}"[:30] for at in (0, 2, 3)]
 
 
 def test_the_passes_with_the_graphs_before_and_after():

@@ -218,7 +218,7 @@ class Program:
     # -- calls -----------------------------------------------------------------------------------------------
 
     def still_valid(self) -> bool:
-        """Whether the parameters are the arrays this program was made for."""
+        """Whether the parameters have the arrays, and ask for the gradients, that this program was compiled for."""
         now = changes.count
         if self.checked == now:
             return True
@@ -239,7 +239,7 @@ class Program:
         )
 
     def retire(self) -> None:
-        """Nobody calls it any more: give up what others hold of it."""
+        """Unpack its parameters: the cache has dropped this program, and nobody calls it again."""
         self._unpack()
 
     def requests_now(self) -> tuple[tuple[str, bool], ...]:
@@ -332,12 +332,14 @@ class Program:
     def _for_backward(
         self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: Kept | None
     ) -> tuple[list[Any], list[Buffer]]:
-        """The values that the backward reads, without output gradients, and the buffers of the first of them."""
+        """The values that the backward reads, but for output gradients: inputs and parameters, outputs, saved values;
+        and the buffers of all but the saved ones.
+        """
         values = [raw[index] for index in self._kept_inputs]
         buffers = [leaves[index].buffer for index in self._kept_leaves]
         buffers += self._kept_buffers
         for index in self._kept_outputs:
-            # Not the output itself: it holds this entry, and what nobody holds any more is to go at once.
+            # Not the output itself: it refers to this entry, and a cycle would keep both alive until a collection.
             output = outputs[index]
             values.append(output.raw(self.device))
             buffers.append(output.buffer)
@@ -425,7 +427,7 @@ class Program:
     # -- what the forward reads of the parameters --------------------------------------------------------------
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[np.ndarray]]:
-        """Parameters were written to since the last call: compute anew what depends on them."""
+        """Read the parameters and the prologue's values: at the first call, and when parameters were written to."""
         self._quiet = 0
         if self._packed:
             self._unpack()
@@ -440,7 +442,7 @@ class Program:
         return held
 
     def _pack(self, versions: list[int], inputs: list[np.ndarray]) -> None:
-        """Another call with the same parameters: the engine may prepare them for many more."""
+        """Count a call with unchanged parameters; after enough of them, let the engine pack the parameters."""
         self._quiet += 1
         if self._quiet < self._patience:
             return

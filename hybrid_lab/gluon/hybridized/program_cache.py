@@ -52,8 +52,9 @@ class ProgramCache:
         self.compilations: list[Compilation] = []
         self.kinds: Counter[str] = Counter()
         self._warn_at = recompiles.MANY
-        self._current: dict[Call, Signature] = {}  # of the program for such calls as things are now
-        self._outdated: set[Signature] = set()  # of programs that went because parameters got other arrays
+        # The signature that calls of one kind had last. It differs from the call by the parameters' requests.
+        self._current: dict[Call, Signature] = {}
+        self._outdated: set[Signature] = set()  # of programs that were dropped because parameters got other arrays
         self.specializations: Specializations = {}
         self.heads: weakref.WeakKeyDictionary[NeutralGraph, frozenset[int]] = weakref.WeakKeyDictionary()
         self.serial = next(_serial)
@@ -64,8 +65,9 @@ class ProgramCache:
     # -- programs --------------------------------------------------------------------------------------------
 
     def find(self, call: Call) -> Program | None:
-        """The program with the signature of this call and the gradients that parameters ask for now; None if there is
-        none. The program of the last call like it is tried first.
+        """The program for this call, with the gradients that the parameters ask for now; None if there is none.
+
+        The program that served an equal call last is tried first.
         """
         signature = self._current.get(call)
         program = None if signature is None else self.programs.get(signature)
@@ -85,7 +87,8 @@ class ProgramCache:
         return program
 
     def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
-        """Keep a new program for calls like this one; drop the least recently called program if there are too many."""
+        """Keep a new program for calls equal to this one; drop the least recently called program if there are too many.
+        """
         signature = call, program.requests
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)

@@ -65,7 +65,7 @@ def fused(graph: Graph, precision: str) -> Fusion:
         return fuse(graph, refusal, write)
     key = "plan", precision, availability.multiplies_float64(), ones(graph)
     known: tuple[Fusion, list[History], tuple[int, int]] | None = symbolic.cache.get(key)
-    fusion = _at(*known[:2], binding, write) if known is not None and binding.satisfies(known[2]) else None
+    fusion = _kernels_at(*known[:2], binding, write) if known is not None and binding.satisfies(known[2]) else None
     if fusion is None:
         fusion = fuse(graph, refusal, write)
         plan = fusion.on(views_for_each_reader(symbolic))
@@ -77,11 +77,11 @@ def fused(graph: Graph, precision: str) -> Fusion:
     return fusion
 
 
-def _at(plan: Fusion, histories: Sequence[History], binding: Binding, write: Write) -> Fusion | None:
-    """The groups and their kernels at these sizes; None if a group cannot be written, or an operator without a kernel
-    has another reason for that.
+def _kernels_at(plan: Fusion, histories: Sequence[History], binding: Binding, write: Write) -> Fusion | None:
+    """The groups of a plan with their kernels, written for these sizes. None if a group cannot be written for them, or
+    if an operator without a kernel has another reason for that at these sizes.
 
-    plan : the groups of the symbolic graph; histories : of each group
+    plan : the groups of the symbolic graph, as fusion found them for an earlier batch; histories : one for each group
     """
     fusion = plan.on(plan.graph.bind_now(binding))
     if any(refusal(node) != why for node, why in fusion.refused.items()):
@@ -134,9 +134,9 @@ class History:
             kernels = write(region, run)
         if _texts(kernels) not in self.texts and len(self.texts) >= LITERAL and not _multiplies(kernels):
             # A third text: written again with an argument for each size that has varied.
-            run, shadow = Writing(tuple(run.outcomes), list(self.texts.values())), with_formulas()
-            written = tuple([_with_arguments(source, run) for source in write(shadow, run)])
-            kernels = _for_equal_region(written, shadow, region)
+            run, equal = Writing(tuple(run.outcomes), list(self.texts.values())), with_formulas()
+            written = tuple([_with_arguments(source, run) for source in write(equal, run)])
+            kernels = _for_equal_region(written, equal, region)
         self.remember(binding, kernels, tuple(run.outcomes))
         return kernels
 
