@@ -122,7 +122,7 @@ def default() -> Engine:
     return _policies[names]
 
 
-def reason_for(name: str, asked: str | None) -> str:
+def reason_to_run_on(name: str, asked: str | None) -> str:
     """Why a program was compiled by this engine, where the policy did not choose it.
 
     asked : what `engine=` of hybridize() named, or None
@@ -130,7 +130,7 @@ def reason_for(name: str, asked: str | None) -> str:
     setting = f"hybridize(engine={asked!r})"
     if asked is None:
         if name == "triton":
-            return "the default where a GPU is usable"
+            return "as HYBRID_LAB_TRITON=interpret asked" if _interpreting() else "the default where a GPU is usable"
         asked = os.environ.get("HYBRID_LAB_CPU", "auto")
         setting = f"HYBRID_LAB_CPU={asked}"
     if asked in left_behind:

@@ -395,4 +395,4 @@ def _needs_numbers(special: Specialized) -> list[str]:
 
 def _choice(engine: str, asked: str | None, report: Report) -> str:
     """The engine of a program, and the reason for it."""
-    return report.choice or f"{engine}, {registry.reason_for(engine, asked)}"
+    return report.choice or f"{engine}, {registry.reason_to_run_on(engine, asked)}"
