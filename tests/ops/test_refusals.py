@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.gluon import nn
 from hybrid_lab.ops import F, get
 from hybrid_lab.ops.framework.run import infer
 
@@ -98,3 +100,51 @@ def test_nothing_to_choose_from():
     for choose in (lambda: F.take(empty, one), lambda: F.max(empty, axis=0), lambda: F.argmax(empty, axis=0)):
         with pytest.raises(ShapeError, match="nothing to choose from"):
             choose()
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attributes, message",
+    [
+        ("BilinearSampler", [(2, 3, 0, 5), (2, 2, 3, 4)], {}, "no pixels"),
+        ("ROIPooling", [(0, 3, 8, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}, "no pixels for 5"),
+        ("_contrib_ROIAlign", [(2, 3, 0, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}, "no pixels for 5"),
+        ("softmax_cross_entropy", [(4, 0), (4,)], {}, "no classes"),
+        ("CTCLoss", [(6, 2, 0), (2, 3)], {}, "no classes"),
+        ("Convolution", [(2, 0, 7), (4, 0, 3), (4,)], {"kernel": 3, "num_filter": 4}, "no channels"),
+        ("Deconvolution", [(2, 0, 5), (0, 2, 4)], {"kernel": 4, "num_filter": 2}, "no channels"),
+    ],
+)
+def test_arrays_without_pixels_classes_or_channels(name, shapes, attributes, message):
+    with pytest.raises(ShapeError, match=message):
+        infer(get(name).bind(**attributes), tuple(shapes), (np.dtype("float32"),) * len(shapes))
+
+
+@pytest.mark.parametrize("engine", [None, "numpy", "onnxruntime", "torch"])
+@pytest.mark.parametrize(
+    "name, shapes, attributes",
+    [
+        ("SoftmaxOutput", [(0, 3), (0,)], {"normalization": "batch"}),
+        ("SoftmaxOutput", [(2, 3, 0), (2, 0)], {"multi_output": True}),
+        ("UpSampling", [(2, 3, 2, 0)], {"scale": 2, "sample_type": "nearest"}),
+        ("GridGenerator", [(0, 6)], {"transform_type": "affine", "target_shape": (3, 4)}),
+        (
+            "SpatialTransformer",
+            [(0, 3, 4, 5), (0, 6)],
+            {"target_shape": (3, 4), "transform_type": "affine", "sampler_type": "bilinear"},
+        ),
+        ("BilinearSampler", [(2, 0, 4, 5), (2, 2, 3, 4)], {}),
+        ("ROIPooling", [(2, 0, 8, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}),
+    ],
+)
+def test_gradients_of_empty_arrays(name, shapes, attributes, engine):
+    block = nn.HybridLambda(lambda F, *inputs: getattr(F, name)(*inputs, **attributes))
+    if engine is not None:
+        block.hybridize(engine=engine)
+    inputs = [nd.zeros(shape) for shape in shapes]
+    for each in inputs:
+        each.attach_grad()
+    with autograd.record():
+        result = block(*inputs)
+    result.backward()
+    assert [each.grad.shape for each in inputs] == shapes
+    assert not any(each.grad.asnumpy().any() for each in inputs)

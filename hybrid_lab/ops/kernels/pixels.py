@@ -22,7 +22,8 @@ class Terms(NamedTuple):
 
 def channels_last(data: np.ndarray) -> np.ndarray:
     """(n, c, h, w) -> (n h w, c), contiguous."""
-    return np.ascontiguousarray(data.transpose(0, 2, 3, 1)).reshape(-1, data.shape[1])
+    n, channels, height, width = data.shape
+    return np.ascontiguousarray(data.transpose(0, 2, 3, 1)).reshape(n * height * width, channels)
 
 
 def channels_first(rows: np.ndarray, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:

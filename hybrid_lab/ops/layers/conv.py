@@ -112,6 +112,8 @@ class Spatial(Operator):
 
     def check_parameters(self, data: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None) -> None:
         """Raises ShapeError where weight or bias do not fit the data."""
+        if data[1] == 0:
+            raise ShapeError(f"{self.title}: data {data} has no channels")
         wanted = self.weight_shape(data[1])
         if weight != wanted:
             raise ShapeError(f"{self.title}: data {data} needs a weight of shape {wanted}, it has {weight}")

@@ -54,6 +54,8 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
             raise ShapeError(
                 f"CTCLoss: data {data} and label {label}; (steps, batch, classes) and (batch, length) are needed"
             )
+        if data[2] == 0:
+            raise ShapeError(f"CTCLoss: data {data} has no classes; the blank is one")
         for lengths in (data_lengths, label_lengths):
             if lengths is not None and lengths != data[1:2]:
                 raise ShapeError(f"CTCLoss: lengths of shape {lengths}; {data[1:2]} is needed")

@@ -331,6 +331,8 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
     def infer_shape(self, data: Shape, label: Shape) -> Shape:
         if len(data) != 2 or label != data[:1]:
             raise ShapeError(f"softmax_cross_entropy: data {data} and label {label}; (n, classes) and (n,) are needed")
+        if data[1] == 0:
+            raise ShapeError(f"softmax_cross_entropy: data {data} has no classes")
         return (1,)
 
     def numpy(self, data: Array, label: Array, out: Array | None = None) -> Array:

@@ -110,7 +110,7 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
         wide = np.float32 if dy.dtype == np.float16 else dy.dtype
         if self.transform_type == "warp":
             return np.multiply(dy, _pixel_scale(data.shape[2:]).astype(dy.dtype), out=out)
-        made = dy.astype(wide, copy=False).reshape(2 * len(dy), -1) @ self.base.T.astype(wide)
+        made = dy.astype(wide, copy=False).reshape(2 * len(dy), self.base.shape[1]) @ self.base.T.astype(wide)
         return into(made.reshape(data.shape).astype(dy.dtype, copy=False), out)
 
     def grad(self, F: Functions, dy: Tensor, data: Tensor, y: Tensor, d: Tensor) -> Gradients:
@@ -130,6 +130,8 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
 def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
     if len(data) != 4 or len(grid) != 4 or grid[1] != 2 or grid[0] != data[0]:
         raise ShapeError(f"{name}: data {data} and grid {grid}; (n, c, h, w) and (n, 2, height, width) are needed")
+    if 0 in data[2:]:
+        raise ShapeError(f"{name}: data {data} has no pixels")
 
 
 def _terms(grid: np.ndarray, spatial: tuple[int, int], dtype: np.dtype) -> Terms:
