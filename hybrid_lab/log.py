@@ -13,8 +13,10 @@ logger = logging.getLogger("hybrid_lab")
 
 
 _FORMAT = logging.Formatter("%(message)s")
-#: Writes to whatever sys.stderr is at the time: notebooks replace it for every cell.
-_STANDARD_ERROR: Any = SimpleNamespace(write=lambda text: sys.stderr.write(text), flush=lambda: sys.stderr.flush())
+#: Writes to whatever sys.stderr is at the time: notebooks replace it for every cell, and it is None without a console.
+_STANDARD_ERROR: Any = SimpleNamespace(
+    write=lambda text: sys.stderr and sys.stderr.write(text), flush=lambda: sys.stderr and sys.stderr.flush()
+)
 
 
 def _goes_to_standard_error(record: logging.LogRecord) -> bool:

@@ -154,7 +154,12 @@ class Block:
         self._structure_changed()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make `block` a child, under `name` (default: its number). A child of that name is replaced, in its place."""
+        """Make `block` a child, under `name` (default: its number). A child of that name is replaced, in its place.
+
+        Raises TypeError for what is no Block.
+        """
+        if not isinstance(block, Block):
+            raise TypeError(f"a child of {self.name} must be a Block, such as nn.Dense(10), not {block!r}")
         if name is None:
             name = str(len(self._children))
         before = self._children.get(name)

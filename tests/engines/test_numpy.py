@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab.engines import get
-from hybrid_lab.engines.planned.arena import ArenaPool
+from hybrid_lab.engines.planned.arena import FIRST_PIECES, Arena, ArenaPool
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.simplify import simplify
@@ -95,6 +95,15 @@ def test_large_graphs_share_one_borrowed_arena():
     a, b = first([x])[0], second([x])[0]
     assert np.array_equal(first([x])[0], a)
     assert np.array_equal(second([x])[0], b)
+
+
+def test_an_arena_of_many_programs_remembers_few_places():
+    borrowed = Arena(np.zeros(1 << 20, np.uint8))
+    for size in range(1, 3 * FIRST_PIECES):
+        first = borrowed.scratch(64)((size,))
+        assert borrowed.scratch(64)((size,)) is first
+        assert np.shares_memory(first, borrowed.memory)
+    assert len(borrowed._first) <= FIRST_PIECES
 
 
 def test_the_pool_gives_an_arena_to_one_borrower_at_a_time():

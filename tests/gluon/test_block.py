@@ -61,6 +61,14 @@ def test_a_child_cannot_become_something_else(net):
         net.out = None
 
 
+@pytest.mark.parametrize("item", [nn.Dense, "dense", None])
+def test_a_child_that_is_no_block_is_refused_and_changes_nothing(item):
+    net = nn.Sequential()
+    with pytest.raises(TypeError, match="a child of sequential.* must be a Block"):
+        net.add(item)
+    assert len(net) == 0
+
+
 def test_a_child_can_be_deleted(net):
     del net.out
     assert list(net._children) == ["hidden"]

@@ -58,6 +58,14 @@ def test_a_line_that_cannot_be_displayed_goes_to_the_stream(monkeypatch):
     assert log.displayed("text") is False
 
 
+def test_messages_without_a_standard_error_are_lost_without_an_error(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    handler = logging.StreamHandler(log._STANDARD_ERROR)
+    monkeypatch.setattr(handler, "handleError", lambda record: pytest.fail("could not be written"))
+    handler.emit(logging.makeLogRecord({"msg": "text"}))
+    handler.flush()
+
+
 @pytest.mark.parametrize(("name", "item"), [("default", "default engine"), ("get", "engine numpy")])
 def test_a_broken_engine_is_an_item_of_the_report(monkeypatch, name, item):
     from hybrid_lab import engines

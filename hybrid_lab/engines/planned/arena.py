@@ -22,6 +22,8 @@ KEEP_BYTES = 1 << 18
 IDLE_BYTES = 1 << 26
 #: How many free arenas the pool holds on to.
 POOL_LIMIT = 4
+#: How many arrays an arena remembers that were the first temporary memory of a kernel.
+FIRST_PIECES = 256
 #: The arrays of a program that lie at fixed places of one arena.
 Frame = tuple[Any, ...]
 
@@ -73,6 +75,8 @@ class Arena:
             return np.empty(shape, dtype)
         array = np.ndarray(shape, dtype, self.memory, begin)
         if is_first:
+            if len(self._first) >= FIRST_PIECES:  # programs come and go while the pool keeps an arena
+                self._first.clear()
             self._first[key] = array, self._top
         return array
 

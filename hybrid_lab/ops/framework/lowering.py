@@ -21,16 +21,23 @@ from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs
 
 def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
     """A record's `numpy`: the kernels of the operators that `lower` names."""
-    results = op.lower(F, *inputs)
-    return all_into(results if isinstance(results, tuple) else (results,), out)
+    return _delivered(op.lower(F, *inputs), inputs, out)
 
 
 def draw_lowering(
     op: Operator, *inputs: Operand, out: Array | Outs = None, rng: tuple[int, int] = (0, 0)
 ) -> Array | Arrays:
     """A record's `numpy` where an operator that `lower` names is random."""
-    results = op.lower(Namespace(partial(apply_numpy, rng=rng)), *inputs)
-    return all_into(results if isinstance(results, tuple) else (results,), out)
+    return _delivered(op.lower(Namespace(partial(apply_numpy, rng=rng)), *inputs), inputs, out)
+
+
+def _delivered(results: Array | tuple[Array, ...], inputs: Sequence[Operand], out: Array | Outs) -> Array | Arrays:
+    """The results of a lowering in `out`, or in memory that is no input's: a lowering may be a mere reshape."""
+    values = list(results) if isinstance(results, tuple) else [results]
+    if out is None:
+        arrays = [item for item in inputs if isinstance(item, np.ndarray)]
+        values = [item.copy() if any(np.may_share_memory(item, one) for one in arrays) else item for item in values]
+    return all_into(values, out)
 
 
 # -- ONNX ------------------------------------------------------------------------------------------------------
