@@ -29,7 +29,7 @@ CALLS = 1000
 #: The families of operators that multiply and add, and their names in a reason.
 _PRODUCT_FAMILIES = {"conv": "convolutions", "linalg": "products", "rnn": "recurrences"}
 _COMPOSED = "ONNX Runtime has no operators for gradients"
-_NO_SESSIONS = "ONNX Runtime is not installed"
+_NO_SESSIONS = "ONNX Runtime is not available"
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,13 @@ class Work:
 def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> tuple[str, str]:
     """The name of the engine for a prediction (one graph) or a recorded call (forward and backward), and the reason.
 
-    installed : names of the engines that can run here; NumPy is always among them
+    installed : names of the engines that can run here; NumPy is always among them. An engine whose threads stayed with
+        the parent of a forked process is not
     strict : an operator that cannot run in the engine is an error
     """
     if strict:
         engine = "onnxruntime" if "onnxruntime" in installed else "numpy"
-        return (engine, "strict=True leaves every operator to one engine, and this is the default one")
+        return (engine, "strict=True leaves every operator to one engine: ONNX Runtime if it is available")
     measured = tuned.recall(graphs)
     if measured is not None and measured.engine in installed:
         return (measured.engine, f"mx.tune measured {measured}")
@@ -86,10 +87,15 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
     if role == "prediction" and "onnxruntime" in installed:
         return ("onnxruntime", "predictions run on ONNX Runtime, which was faster than torch in every measured network")
     nodes = [node for graph in graphs for node in graph.operators]
-    work = Work.of(node for node in nodes if refusal(node) is None)
-    if work.is_large and "torch" in installed:
-        return ("torch", f"{role}, {work}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
-    why = f"{role}, {work}: {'torch is not installed' if work.is_large else 'too little for the import of torch'}"
+    for_torch, work = Work.of(node for node in nodes if refusal(node) is None), Work.of(nodes)
+    if for_torch.is_large and "torch" in installed:
+        return ("torch", f"{role}, {for_torch}; {_COMPOSED if 'onnxruntime' in installed else _NO_SESSIONS}")
+    if for_torch.is_large:
+        why = f"{role}, {work}: torch is not available"
+    elif work.is_large:
+        why = f"{role}, {work}: too few of the operators can run in torch"
+    else:
+        why = f"{role}, {work}: too little for the import of torch"
     if "onnxruntime" not in installed:
         return ("numpy", f"{why}; {_NO_SESSIONS}")
     session, saved = cost.SESSION * len(nodes), 1e-6 * sum(map(cost.saving, nodes))

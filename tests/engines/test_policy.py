@@ -69,7 +69,7 @@ TABLE = {
     "recorded, numbers that torch does not take": (
         recorded(lambda F, x, w: F.dot(x, w), [(2048, 784), (784, 256)], "float16"),
         {ALL: "onnxruntime"},
-        "too little for the import of torch",
+        "GFLOP of products: too few of the operators can run in torch",
     ),
 }
 
