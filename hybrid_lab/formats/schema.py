@@ -40,8 +40,8 @@ def read(kind: type[Record], value: object) -> Record:
 @cache
 def _defaults(kind: type) -> dict[str, tuple[str, Any]]:
     """Name of a field -> its key and its default; MISSING where it has none."""
-    made = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
-    return {each.name: (each.name.rstrip("_"), made.get(each.name, each.default)) for each in fields(kind)}
+    from_factories = {each.name: each.default_factory() for each in fields(kind) if each.default_factory is not MISSING}
+    return {each.name: (each.name.rstrip("_"), from_factories.get(each.name, each.default)) for each in fields(kind)}
 
 
 @cache

@@ -206,18 +206,18 @@ class ControlFlow(Composed):
     def run_backward(
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
     ) -> dict[int, Array]:
-        """Gradients of those of the wanted inputs that get one in this call."""
+        """Gradients of the wanted inputs. An input without a gradient in this call is left out."""
         raise NotImplementedError
 
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:
         """The inputs that lead to one of these outputs, in some call; a condition leads to none.
 
-        differentiable : those that a gradient may arrive at
+        differentiable : only inputs at which a gradient may arrive
         """
         raise NotImplementedError
 
     def certain(self, heads: tuple[int, ...]) -> frozenset[int]:
-        """Those that get one in every call."""
+        """The inputs that get a gradient in every call."""
         return frozenset()
 
     @property

@@ -56,7 +56,7 @@ def specialize_call(
 ) -> Specialized:
     """As `specialize.specialize`, with the graphs of earlier calls where their guards hold.
 
-    specializations : of earlier calls; gets those of this call
+    specializations : of earlier calls; the specialization of this call is added
     num_data : the number of data inputs, which come first; the other inputs are parameters
     """
     ranks = tuple(map(len, shapes[:num_data]))

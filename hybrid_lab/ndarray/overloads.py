@@ -109,7 +109,7 @@ class Overloads:
         record = find(name)
         if record is None or not _is_method(name, record):
             raise AttributeError(f"'NDArray' object has no attribute {name!r}")
-        setattr(Overloads, name, make_function(record, _invoke, name))  # from now on found without coming here
+        setattr(Overloads, name, make_function(record, _invoke, name))  # __getattr__ is not called for this name again
         return getattr(self, name)
 
     def __dir__(self) -> list[str]:

@@ -132,8 +132,8 @@ class OnnxRuntimeEngine(PlannedEngine):
     def _sessions(
         self, graph: Graph, strict: bool, background: bool
     ) -> tuple[dict[Region, BoundSession], dict[Node, str]]:
-        """The session of each region, and the refused nodes with reasons; those without an ONNX form, and those that
-        onnxruntime turns down, are taken out as they are found.
+        """The session of each region, and the refused nodes with reasons. A node without an ONNX form, or one that
+        onnxruntime turns down, is taken out of its region, and the rest is tried again.
 
         strict : write the form of every node, also of those that are not worth a session
         background : make sessions of many operators in the background; what they turn down shows later

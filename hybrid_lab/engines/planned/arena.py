@@ -32,8 +32,8 @@ class Arena:
     """The memory of one running program: planned values lie at its beginning, temporary memory of kernels behind them.
 
     memory : its bytes, an array, or a tensor on a device; nbytes : how many
-    frame : the arrays of the program that runs in it, each at its place; backward_frame : those of the backward that
-        runs in it besides, once it has
+    frame : the arrays of the program that runs in it, each at its place
+    backward_frame : the arrays of the backward of that program; None before its first run
     frames : the arrays of all programs that have run in it
 
     `arena.scratch(start)` is the arena with all temporary memory from byte `start` on free again; `arena(shape, dtype)`
@@ -164,7 +164,7 @@ class Frames:
     layout : (memory) -> the arrays
     nbytes : size of a new arena: planned values, and as much temporary memory as kernels were seen to take
     keep : whether arenas stay with the program; else one is borrowed from the pool per call
-    idle : those that stay, while no call runs in them
+    idle : with `keep`, the arenas in which no call runs
     """
 
     __slots__ = ("__weakref__", "idle", "keep", "layout", "nbytes", "pool")

@@ -66,7 +66,7 @@ def build(graph: Graph, report: Report, static_alloc: bool, later: bool = False)
 
 
 def _has_kernel(node: Node) -> bool:
-    """Whether an operator's kernel is more than those of its parts, which the program else runs one by one."""
+    """Whether an operator runs as a whole; if its kernel only runs the kernels of its parts, the program runs these."""
     lowered = type(node.op).numpy in (run_lowering, draw_lowering)
     return not lowered or computes_in_float32(node.op, [value.dtype for value in node.values_in])
 

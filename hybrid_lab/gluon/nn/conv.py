@@ -166,7 +166,7 @@ class Conv3D(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """What the transposed convolutions share."""
+    """Base of the transposed convolutions."""
 
     operator = "Deconvolution"
 

@@ -95,12 +95,13 @@ def sample(
 def gradient_samples(
     record: type[Operator], *roles: str, chosen: Callable[[dict[str, Any]], bool] = lambda attributes: True
 ) -> list[Sample]:
-    """Samples of an operator that computes gradients, from those of the operator that they are of.
+    """Samples of an operator that computes the gradients of another one, from the samples of that one.
 
+    record : the other operator
     roles : per input "dy", as the first output; "y", that output; "d", as the first input; or an input's name
     chosen : attributes -> whether the sample is one of them
     """
-    made = []
+    samples = []
     for item in filter(lambda item: chosen(item.attributes), record.samples):
         op = record.bind(**item.attributes)
         shapes = [tuple(value) if isinstance(value, tuple) else value.shape for value in item.inputs]
@@ -110,8 +111,8 @@ def gradient_samples(
         values |= {"dy": output[0] if isinstance(output, list) else output, "d": shapes[0]}
         if "y" in roles:
             values["y"] = Derived(partial(_output, op, [roles.index(name) for name in names]))
-        made.append(replace(item, inputs=tuple(values[role] for role in roles)))
-    return made
+        samples.append(replace(item, inputs=tuple(values[role] for role in roles)))
+    return samples
 
 
 def _output(op: Operator, places: list[int], arrays: list[Any]) -> np.ndarray:

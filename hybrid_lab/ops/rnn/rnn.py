@@ -291,9 +291,9 @@ class RNNGrad(Recurrent, name="_rnn_grad"):
         count = len(self.roles)
         shared = {key: value for key, value in self.written.items() if key not in ("kept", "heads")}
         forward: Any = get("RNN").bind(**shared)
-        made = forward.infer_shape(*args[:count])
-        outputs, saved = made[: forward.signature.visible], made[forward.signature.visible :]
-        read = [made[0], *saved] if self.kept else []
+        shapes = forward.infer_shape(*args[:count])
+        outputs, saved = shapes[: forward.signature.visible], shapes[forward.signature.visible :]
+        read = [shapes[0], *saved] if self.kept else []
         wanted = [*args[:count], *read, *(shape for shape, head in zip(outputs, self.heads, strict=True) if head)]
         if list(args) != wanted:
             raise ShapeError(f"{self.name}: the inputs have shapes {list(args)}; they need {wanted}")

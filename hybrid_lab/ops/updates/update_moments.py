@@ -120,8 +120,8 @@ class DecayedAdamUpdate(AdamUpdate, name="_decayed_adam_update"):
         self, F: Functions, weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, lr: Number, wd: Number,
         rescale_grad: Number,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        kept = weight if is_scalar(wd) and wd == 0 else weight * (1.0 - wd)
-        return super().step(F, kept, grad, mean, var, lr, 0.0, rescale_grad)
+        decayed_weight = weight if is_scalar(wd) and wd == 0 else weight * (1.0 - wd)
+        return super().step(F, decayed_weight, grad, mean, var, lr, 0.0, rescale_grad)
 
 
 class AdamaxUpdate(Descent, name="_adamax_update"):

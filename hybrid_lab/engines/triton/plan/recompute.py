@@ -60,7 +60,7 @@ class _Rewriting:
     """What becomes of one attention.
 
     inputs : forward's value -> what stands for it in the backward, as it is or newly handed over
-    new : forward's values that are handed over from now on -> the inputs of the backward that they become
+    new : values of the forward that the backward reads after the rewrite -> its inputs for them
     same : forward's value -> the equal value of the backward, where it has one
     """
 

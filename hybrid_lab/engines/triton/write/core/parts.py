@@ -167,7 +167,7 @@ def _put_together(
 
 
 def down_columns(nodes: list[Node]) -> list[Node]:
-    """Those of a group's reductions that go down the columns of the rows that the others reduce; [] where none do."""
+    """The reductions of a group that go down the columns of the rows that its other reductions reduce; or []."""
     down = [node for node in nodes if Rows.of(node).across]
     along = [node for node in nodes if node not in down]
     if not down or not along or Rows.of(down[0]).counts[::-1] != Rows.of(along[0]).counts:
