@@ -105,13 +105,19 @@ def test_nothing_to_choose_from():
 @pytest.mark.parametrize(
     "name, shapes, attributes, message",
     [
-        ("BilinearSampler", [(2, 3, 0, 5), (2, 2, 3, 4)], {}, "no pixels"),
-        ("ROIPooling", [(0, 3, 8, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}, "no pixels for 5"),
-        ("_contrib_ROIAlign", [(2, 3, 0, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}, "no pixels for 5"),
+        ("BilinearSampler", [(2, 3, 0, 5), (2, 2, 3, 4)], {}, "nothing to choose from"),
+        ("ROIPooling", [(0, 3, 8, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}, "nothing to choose from"),
+        (
+            "_contrib_ROIAlign",
+            [(2, 3, 0, 9), (5, 5)],
+            {"pooled_size": (2, 3), "spatial_scale": 1.0},
+            "nothing to choose from",
+        ),
         ("softmax_cross_entropy", [(4, 0), (4,)], {}, "no classes"),
         ("CTCLoss", [(6, 2, 0), (2, 3)], {}, "no classes"),
         ("Convolution", [(2, 0, 7), (4, 0, 3), (4,)], {"kernel": 3, "num_filter": 4}, "no channels"),
         ("Deconvolution", [(2, 0, 5), (0, 2, 4)], {"kernel": 4, "num_filter": 2}, "no channels"),
+        ("Deconvolution", [(2, 3, 0), (3, 2, 4)], {"kernel": 4, "num_filter": 2, "stride": 3, "adj": 2}, "no pixels"),
     ],
 )
 def test_arrays_without_pixels_classes_or_channels(name, shapes, attributes, message):
@@ -134,6 +140,11 @@ def test_arrays_without_pixels_classes_or_channels(name, shapes, attributes, mes
         ),
         ("BilinearSampler", [(2, 0, 4, 5), (2, 2, 3, 4)], {}),
         ("ROIPooling", [(2, 0, 8, 9), (5, 5)], {"pooled_size": (2, 3), "spatial_scale": 1.0}),
+        (
+            "_contrib_ROIAlign",
+            [(2, 0, 8, 9), (5, 5)],
+            {"pooled_size": (2, 3), "spatial_scale": 1.0, "position_sensitive": True},
+        ),
     ],
 )
 def test_gradients_of_empty_arrays(name, shapes, attributes, engine):

@@ -51,6 +51,8 @@ class _Deconvolving(Spatial):
     @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever
     def sizes(self, spatial: tuple[int, ...]) -> Transposed:
         """Padding and output for data of that spatial size; target_shape decides both. Raises ShapeError."""
+        if 0 in spatial:
+            raise ShapeError(f"Deconvolution: data of size {spatial} has no pixels")
         rank = len(self.kernel)
         stride, dilate = self.stride or (1,) * rank, self.dilate or (1,) * rank
         full = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,6 @@ class _Pooled(Operator):
             raise ShapeError(f"{self.name}: data has shape {data}; four dimensions are needed (n, c, h, w)")
         if len(rois) != 2 or rois[1] not in columns:
             raise ShapeError(f"{self.name}: rois have the shape {rois}; (regions, 5) is needed: image, x1, y1, x2, y2")
-        if 0 in (data[0], *data[2:]) and rois[0] != 0:
-            raise ShapeError(f"{self.name}: data {data} has no pixels for {rois[0]} regions")
 
 
 class ROIPooling(_Pooled, name="ROIPooling"):
@@ -315,8 +314,8 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
         terms, pixels = self.terms(rois, data.shape), channels_last(data)
         if self.position_sensitive:
             terms = self.positions(terms)
-            apart = pixels.reshape(len(pixels), shape[1], -1).swapaxes(1, 2)
-            pixels = np.ascontiguousarray(apart).reshape(-1, shape[1])
+            apart = pixels.reshape(len(pixels), shape[1], prod(self.pooled_size)).swapaxes(1, 2)
+            pixels = np.ascontiguousarray(apart).reshape(len(pixels) * prod(self.pooled_size), shape[1])
         made = gather(pixels, Terms(terms.rows, terms.weights.astype(data.dtype)))
         return channels_first(made, shape, out)
 

@@ -130,8 +130,6 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
 def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
     if len(data) != 4 or len(grid) != 4 or grid[1] != 2 or grid[0] != data[0]:
         raise ShapeError(f"{name}: data {data} and grid {grid}; (n, c, h, w) and (n, 2, height, width) are needed")
-    if 0 in data[2:]:
-        raise ShapeError(f"{name}: data {data} has no pixels")
 
 
 def _terms(grid: np.ndarray, spatial: tuple[int, int], dtype: np.dtype) -> Terms:
