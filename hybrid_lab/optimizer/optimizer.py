@@ -16,7 +16,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.diagnostics.words import lookup
-from hybrid_lab.engines.numpy.blockwise import cut
 from hybrid_lab.lr_scheduler import LRScheduler
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ops.framework.dtypes import is_narrow
@@ -217,8 +216,7 @@ class Optimizer:
         rates = [numbers[name] for name in op.scalars]
         # The states of a weight that was cast may have its former dtype.
         values = [array.raw().astype(dtype, copy=False) for array in (weight, grad, *states)]
-        for new, gradient, *old in cut(values):
-            run_kernel(op, [new, gradient, *old, *rates], (new, *old))  # may write its outputs over its inputs
+        run_kernel(op, [*values, *rates], (values[0], *values[2:]))  # may write its outputs over its inputs
         for array, updated in zip((weight, *states), (values[0], *values[2:]), strict=True):
             if updated is array.raw():
                 array.written()

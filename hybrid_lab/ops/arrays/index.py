@@ -15,6 +15,7 @@ from hybrid_lab.ops.framework import (
     Entries,
     Operator,
     axis_of,
+    contiguous,
     filled,
     forward_shape,
     into,
@@ -346,10 +347,14 @@ class OneHot(Operator, name="one_hot"):
         return np.dtype(self.dtype)
 
     def numpy(self, indices: Array, out: Array | None = None) -> Array:
-        hit = indices.astype(np.int64)[..., None] == np.arange(self.depth)
         dtype = np.dtype(self.dtype)
         on, off = (np.asarray(value).astype(dtype) for value in (self.on_value, self.off_value))
-        return into(np.where(hit, on, off), out)
+        result = contiguous(out, (*indices.shape, self.depth), dtype)
+        result.fill(off)
+        rows = indices.astype(np.int64).reshape(-1)
+        inside = np.flatnonzero((rows >= 0) & (rows < self.depth))
+        result.reshape(rows.size, self.depth)[inside, rows[inside]] = on
+        return into(result, out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:

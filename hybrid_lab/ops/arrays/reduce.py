@@ -166,8 +166,13 @@ class _WithoutNaN(Reduction):
     neutral: ClassVar[int]
     plain: ClassVar[type[Reduction]]
     """The reduction of what is left."""
-    numpy = run_lowering  # type: ignore[assignment]
     onnx = emit_lowering  # type: ignore[assignment]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        known = scratch(data.shape, data.dtype)
+        np.copyto(known, data)
+        np.copyto(known, self.neutral, where=np.isnan(data, out=scratch(data.shape, np.bool_)))
+        return self.plain.reduce(self, known, axes, out, scratch)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
         known = F.where(F.broadcast_equal(data, data), data, float(self.neutral))

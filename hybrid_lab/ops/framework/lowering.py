@@ -6,38 +6,30 @@ numpy, onnx, grad = run_lowering, emit_lowering, differentiate_lowering
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.ops.framework.memory import all_into
-from hybrid_lab.ops.framework.namespace import Arithmetic, F, Namespace
+from hybrid_lab.ops.framework.namespace import Arithmetic, Namespace
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.run import apply_numpy, run_gradient
+from hybrid_lab.ops.framework.run import run_gradient
+from hybrid_lab.ops.framework.steps import run_steps
 from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs
 
 
 def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
     """A record's `numpy`: the kernels of the operators that `lower` names."""
-    return _delivered(op.lower(F, *inputs), inputs, out)
+    return draw_lowering(op, *inputs, out=out)
 
 
 def draw_lowering(
     op: Operator, *inputs: Operand, out: Array | Outs = None, rng: tuple[int, int] = (0, 0)
 ) -> Array | Arrays:
     """A record's `numpy` where an operator that `lower` names is random."""
-    return _delivered(op.lower(Namespace(partial(apply_numpy, rng=rng)), *inputs), inputs, out)
-
-
-def _delivered(results: Array | tuple[Array, ...], inputs: Sequence[Operand], out: Array | Outs) -> Array | Arrays:
-    """The results of a lowering in `out`, or in memory that is no input's: a lowering may be a mere reshape."""
-    values = list(results) if isinstance(results, tuple) else [results]
-    if out is None:
-        arrays = [item for item in inputs if isinstance(item, np.ndarray)]
-        values = [item.copy() if any(np.may_share_memory(item, one) for one in arrays) else item for item in values]
-    return all_into(values, out)
+    results = run_steps(op, inputs, rng)
+    return results[0] if out is None and len(results) == 1 else all_into(results, out)
 
 
 # -- ONNX ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialShapes
@@ -14,6 +16,7 @@ def axis_of(name: str, axis: int, rank: int) -> int:
     return axis % rank
 
 
+@lru_cache(maxsize=1024)
 def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tuple[int, ...]:
     """The sorted, non-negative axes that a reduction removes. No axis means all. Raises ShapeError."""
     if axis is None or axis == ():

@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.arrays.reduce import accumulate
 from hybrid_lab.ops.framework import Operator, Signature, axis_of, contiguous, filled, into, sample
-from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
@@ -329,7 +329,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     precision = "float32"
     eps: float = 1e-10
     mode: Literal["instance", "channel", "spatial"] = "instance"
-    numpy, onnx = run_lowering, emit_lowering
+    onnx = emit_lowering
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
 
     def infer_shape(self, data: Shape) -> Shape:
@@ -342,6 +342,11 @@ class L2Normalization(Operator, name="L2Normalization"):
         if self.mode == "channel":
             return {"axis": 1}
         return {"axis": 0 if self.mode == "instance" else (0, 1), "exclude": True}
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        axes = (1,) if self.mode == "channel" else tuple(range(1 if self.mode == "instance" else 2, data.ndim))
+        size = np.sqrt(np.square(data).sum(axis=axes, keepdims=True) + data.dtype.type(self.eps))
+        return np.divide(data, size, out=out)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         size = F.sqrt(F.sum(F.square(data), keepdims=True, **self._axes) + self.eps)

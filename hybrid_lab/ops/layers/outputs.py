@@ -7,13 +7,22 @@ SoftmaxActivation, whose gradient is its derivative.
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.ops.framework import Operator, forward_shape, ints, known_shape, sample
+from hybrid_lab.ops.framework import Operator, all_into, forward_shape, into, ints, known_shape, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
-from hybrid_lab.ops.framework.types import PartialShape, Shape
+from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs, PartialShape, Shape
+
+
+def copied(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
+    """The kernel of an operator whose output is its first input."""
+    data: Any = inputs[0]
+    return data.copy() if out is None else all_into([data], out)
+
 
 # -- softmax ---------------------------------------------------------------------------------------------------
 
@@ -108,7 +117,6 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
     refuses_gradient = True
     typed_like = 0
     mxnet = None
-    numpy = run_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5), gradient=False),
         sample((2, 3, 4), ints((2, 4), 0, 3), gradient=False, multi_output=True, smooth_alpha=0.2),
@@ -116,6 +124,28 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
 
     def infer_shape(self, y: Shape, label: Shape) -> Shape:
         return forward_shape("SoftmaxOutput", y, label, **self.attributes)
+
+    def numpy(self, y: Array, label: Array, out: Array | None = None) -> Array:
+        dtype = y.dtype.type
+        if label.shape == y.shape:
+            return into((y - label.astype(y.dtype)) * dtype(self.grad_scale), out)
+        rows = y.reshape(self.rows(y.shape))
+        classes = rows.shape[1]
+        spread = self.smooth_alpha / max(classes - 1, 1)
+        numbers = label.astype(np.int64).reshape(rows.shape[:1] + rows.shape[2:])
+        places = numbers[:, None]
+        result = rows - dtype(spread)
+        inside = (places >= 0) & (places < classes)
+        clipped = np.clip(places, 0, classes - 1)
+        values = np.take_along_axis(result, clipped, 1)
+        np.put_along_axis(
+            result, clipped, np.where(inside, values - dtype(1.0 - self.smooth_alpha - spread), values), 1
+        )
+        ignored = numbers == int(self.ignore_label)
+        if self.use_ignore:
+            result[np.broadcast_to(ignored[:, None], result.shape)] = 0
+        result *= dtype(self.grad_scale / self._divisor(rows, ignored))
+        return into(result.reshape(y.shape), out)
 
     def lower(self, F: Functions, y: Tensor, label: Tensor) -> Tensor:
         if label.shape == y.shape:
@@ -139,6 +169,12 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
             result = result * (1.0 / n)
         scale = self.grad_scale if self.normalization == "valid" else self.grad_scale / prod(spatial)
         return F.reshape_like(result * scale, y)
+
+    def _divisor(self, rows: np.ndarray, ignored: np.ndarray) -> float:
+        spatial = rows.shape[2] if self.multi_output else 1
+        if self.normalization == "valid":
+            return max(int(np.count_nonzero(~ignored)), 1)
+        return spatial * (len(rows) if self.normalization == "batch" else 1)
 
 
 class SoftmaxActivation(Operator, name="SoftmaxActivation"):
@@ -180,7 +216,7 @@ class _Regression(Operator):
     own_gradient = True
     grad_scale: float = 1.0
     kind: ClassVar[str]
-    numpy, onnx = run_lowering, emit_lowering
+    numpy, onnx = copied, emit_lowering
     samples = [sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=0.5), sample((2, 3, 2), (2, 3, 2))]
 
     def complete(self, data: PartialShape, label: PartialShape) -> tuple[PartialShape, PartialShape]:
@@ -216,6 +252,7 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
     """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
 
     kind = "difference"
+    numpy = run_lowering
     samples = [sample((3, 4), (3, 4), low=0.0), sample((3, 1), (3,), low=0.0, grad_scale=0.5)]
 
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
@@ -257,7 +294,7 @@ class SVMOutput(Operator, name="SVMOutput"):
     margin: float = 1.0
     regularization_coefficient: float = 1.0
     use_linear: bool = False
-    numpy, onnx = run_lowering, emit_lowering
+    numpy, onnx = copied, emit_lowering
     samples = [
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0),
         sample((4, 5), ints((4,), 0, 5), low=-2.0, high=2.0, use_linear=True, margin=0.5),
@@ -297,7 +334,7 @@ class MakeLoss(Operator, name="MakeLoss"):
     grad_scale: float = 1.0
     valid_thresh: float = 0.0
     normalization: Literal["null", "batch", "valid"] = "null"
-    numpy, onnx = run_lowering, emit_lowering
+    numpy, onnx = copied, emit_lowering
     samples = [
         sample((3, 4)),
         sample((3, 4), grad_scale=0.5, normalization="batch"),

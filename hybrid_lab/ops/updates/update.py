@@ -21,20 +21,21 @@ Half-precision weights are updated in float32 and rounded at the end, as epsilon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import log, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.ops.framework import Operator, Sample, Signature, into, ints, is_scalar, sample
+from hybrid_lab.ops.framework import Operator, Sample, Signature, contiguous, into, ints, is_scalar, sample
 from hybrid_lab.ops.framework.contract import named_parameters
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape, Shapes
 
-_PIECE = 16384
+_PIECE = 32768
 """Elements updated at a time: weight, gradient, states and temporaries stay in the cache."""
 
 
@@ -73,6 +74,7 @@ class Update(Operator):
 
     kinds = "f"
     alias_safe = True
+    own_bfloat16 = True
     signature = updating()
     single: ClassVar[tuple[str, ...]] = ()
     """The arrays that are float32 whatever the weight is."""
@@ -100,6 +102,11 @@ class Update(Operator):
     def is_array(self, name: str) -> bool:
         """Whether the input has an element for each one of the weight."""
         return name not in self.scalars and name not in self.ones
+
+    @cached_property
+    def _whole(self) -> tuple[bool, ...]:
+        """Per input, whether it has an element for each one of the weight."""
+        return tuple(map(self.is_array, self.signature.inputs))
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         given = list(zip(self.signature.inputs, shapes, strict=True))
@@ -130,20 +137,17 @@ class Update(Operator):
 
     def numpy(self, *inputs: Array, out: Outs = None) -> Array | Arrays:
         values: list[Any] = [
-            np.ascontiguousarray(item).reshape(-1)
-            if self.is_array(name)
-            else (item if is_scalar(item) else item.item())
-            for name, item in zip(self.signature.inputs, inputs, strict=True)
+            np.ascontiguousarray(item).reshape(-1) if whole else (item if is_scalar(item) else item.item())
+            for whole, item in zip(self._whole, inputs, strict=True)
         ]
-        given = out if isinstance(out, tuple) else (out,) * self.signature.outputs
-        kinds = self.infer_type(*(getattr(item, "dtype", None) for item in inputs))
-        shape = inputs[0].shape
-        made = [
-            target if target is not None and target.flags.c_contiguous else np.empty(shape, kind)
-            for target, kind in zip(given, kinds, strict=True)
-        ]
+        given: tuple[Any, ...] = out if isinstance(out, tuple) else (out,) * self.signature.outputs
+        made: list[Any] = list(given)
+        if not all(target is not None and target.flags.c_contiguous for target in given):
+            kinds = self.infer_type(*(getattr(item, "dtype", None) for item in inputs))
+            shape = inputs[0].shape
+            made = [contiguous(target, shape, kind) for target, kind in zip(given, kinds, strict=True)]
         flat = [item.reshape(-1) for item in made]
-        narrow = not self.single and inputs[0].dtype == np.float16
+        narrow = not self.single and is_narrow(inputs[0].dtype)
         for start in range(0, inputs[0].size, _PIECE):
             piece = slice(start, start + _PIECE)
             parts: list[Any] = [item if is_scalar(item) else item[piece] for item in values]

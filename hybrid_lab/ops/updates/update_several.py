@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
-from hybrid_lab.ops.framework import Operator, Signature, all_into, get, ints, sample
+from hybrid_lab.ops.framework import Operator, Signature, all_into, get, into, ints, sample
 from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
@@ -160,7 +160,6 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
 
     kinds = "f"
     num_arrays: int
-    numpy = run_lowering
     samples = [sample((3, 4), (5,), gradient=False, num_arrays=2)]
 
     def infer_shape(self, *data: Shape) -> Shape:
@@ -171,6 +170,10 @@ class MultiSumSquares(Operator, name="multi_sum_sq"):
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         super().infer_type(*dtypes)
         return np.dtype("float32")
+
+    def numpy(self, *data: Array, out: Array | None = None) -> Array:
+        flat = [item.reshape(-1).astype(np.float32, copy=False) for item in data]
+        return into(np.array([np.dot(item, item) for item in flat], np.float32), out)
 
     def lower(self, F: Functions, *data: Tensor) -> Tensor:
         return F.Concat(*(F.sum(F.square(F.Cast(item, dtype="float32"))) for item in data), dim=0)

@@ -11,9 +11,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.slicing import SliceAdjoint, emit_slice
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, forward_shape, into, sample
+from hybrid_lab.ops.framework import Adjoint, Element, Operator, contiguous, forward_shape, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
-from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
@@ -266,7 +265,6 @@ class _Blocks(Operator):
     """Base of depth_to_space and space_to_depth."""
 
     block_size: int
-    numpy = run_lowering
 
     def check(self) -> None:
         if self.block_size < 1:
@@ -278,6 +276,12 @@ class _Blocks(Operator):
             raise ShapeError(f"{self.name}: data has shape {data}; four dimensions are needed (n, c, h, w)")
         if any(size % unit for size in sizes):
             raise ShapeError(f"{self.name}: the {what} of {data} must be a multiple of {unit}")
+
+    def gathered(self, turned: np.ndarray, shape: Shape, out: np.ndarray | None) -> Array:
+        """The numbers of a transposed view in `shape`."""
+        result = contiguous(out, shape, turned.dtype)
+        np.copyto(result.reshape(turned.shape), turned)
+        return into(result, out)
 
 
 class DepthToSpace(_Blocks, name="depth_to_space"):
@@ -294,6 +298,11 @@ class DepthToSpace(_Blocks, name="depth_to_space"):
         b = self.block_size
         self.whole(data, data[1:2], b * b, "number of channels")
         return (data[0], data[1] // (b * b), data[2] * b, data[3] * b)
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        b, (n, channels, h, w) = self.block_size, data.shape
+        turned = data.reshape(n, b, b, channels // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
+        return self.gathered(turned, (n, channels // (b * b), h * b, w * b), out)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.space_to_depth(dy, block_size=self.block_size)
@@ -321,6 +330,11 @@ class SpaceToDepth(_Blocks, name="space_to_depth"):
         b = self.block_size
         self.whole(data, data[2:], b, "height and width")
         return (data[0], data[1] * b * b, data[2] // b, data[3] // b)
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        b, (n, channels, h, w) = self.block_size, data.shape
+        turned = data.reshape(n, channels, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+        return self.gathered(turned, (n, channels * b * b, h // b, w // b), out)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.depth_to_space(dy, block_size=self.block_size)
