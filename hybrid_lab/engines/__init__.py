@@ -1,7 +1,7 @@
 """Engines: they compile specialized graphs into executables on raw buffers."""
 
 from hybrid_lab.engines.engine import Engine, Executable
-from hybrid_lab.engines.registry import default, find, for_device, get, names
+from hybrid_lab.engines.registry import check_device, default, find, for_flags, get, names
 from hybrid_lab.engines.report import Fallback, RegionReport, Report
 
 __all__ = [
@@ -10,9 +10,10 @@ __all__ = [
     "Fallback",
     "RegionReport",
     "Report",
+    "check_device",
     "default",
     "find",
-    "for_device",
+    "for_flags",
     "get",
     "names",
 ]

@@ -9,7 +9,9 @@ import functools
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
@@ -51,10 +53,12 @@ def find(name: str) -> Engine:
     return engine
 
 
-def get(name: str | None = None) -> Engine:
-    """The engine of this name, or the default. Raises EngineUnavailable saying what is missing."""
+def get(name: str | None = None, on_cpu: bool = False) -> Engine:
+    """The engine of this name, or the default, that of the CPU if `on_cpu`. Raises EngineUnavailable saying what is
+    missing.
+    """
     if name is None:
-        return default()
+        return default(on_cpu=True) if on_cpu else default()
     if name in left_behind:
         _tell_of_a_fork(name)
         return find("numpy")
@@ -65,21 +69,19 @@ def get(name: str | None = None) -> Engine:
     return engine
 
 
-def for_device(name: str | None, on_gpu: bool) -> str:
-    """The name of the engine for work on a GPU, or on the CPU; `name`, where it is given and runs there.
+def for_flags(flags: Mapping[str, Any]) -> Engine:
+    """The engine that the flags of a hybridized Block ask for: by name, or the default on their device."""
+    device = flags.get("device")
+    return get(flags.get("engine"), on_cpu=device is not None and not device.is_gpu)
 
-    Raises EngineUnavailable where it does not, or cannot run here.
-    """
-    if name is not None:
-        engine = get(name)
-        is_triton = engine.name == "triton"
-        if is_triton != on_gpu and not (is_triton and _interpreting()):
-            places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
-            raise EngineUnavailable(f"the engine {name!r} runs on {places}; leave engine or device out")
-        return name
-    if on_gpu:
-        return get("triton").name
-    return next(engine.name for engine in map(_usable, _ON_CPU) if engine is not None)
+
+def check_device(name: str | None, on_gpu: bool) -> None:
+    """Raise EngineUnavailable where no engine runs on a GPU, or on the CPU, or the one of this name does not."""
+    engine = get("triton" if name is None and on_gpu else name, on_cpu=not on_gpu)
+    is_triton = engine.name == "triton"
+    if is_triton != on_gpu and not (is_triton and _interpreting()):
+        places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
+        raise EngineUnavailable(f"the engine {name!r} runs on {places}; leave engine or device out")
 
 
 def _interpreting() -> bool:
@@ -89,17 +91,19 @@ def _interpreting() -> bool:
     return availability.interpreting()
 
 
-def default() -> Engine:
-    """Triton where a usable GPU is found, else the engine that the policy chooses for each compiled call.
+def default(on_cpu: bool = False) -> Engine:
+    """Triton where a usable GPU is found, else, or if `on_cpu`, the engine that the policy chooses for each compiled
+    call.
 
     An engine that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is
     the default.
     Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
-    usable = [engine for engine in map(_usable, _MODULES) if engine is not None]
+    usable = [engine for engine in map(_usable, _ON_CPU if on_cpu else _MODULES) if engine is not None]
     if usable[0].name == "triton":
         return usable[0]
-    _check_interpreter()
+    if not on_cpu:
+        _check_interpreter()
     if left_behind.intersection(_ON_CPU):
         _tell_of_a_fork(*left_behind.intersection(_ON_CPU))
     pinned = os.environ.get("HYBRID_LAB_CPU", "auto")
@@ -112,7 +116,7 @@ def default() -> Engine:
                 f"{', '.join(_ON_CPU)} or auto"
             )
         return get(pinned)
-    if "HYBRID_LAB_CPU" not in os.environ:
+    if "HYBRID_LAB_CPU" not in os.environ and not on_cpu:
         _tell_of_an_unused_gpu()
     names = tuple(engine.name for engine in usable)
     if names not in _policies:

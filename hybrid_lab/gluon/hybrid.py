@@ -298,8 +298,7 @@ class HybridBlock(Block):
                 device = resolve(device)
                 if device.is_gpu and device.device_id:
                     raise EngineUnavailable(f"compiled graphs run on gpu(0) only, not on {device}")
-                if engine is not None or device.is_gpu or engines.default().name == "triton":
-                    engine = engines.for_device(engine, device.is_gpu)
+                engines.check_device(engine, device.is_gpu)
         chosen = {
             "engine": engine,
             "device": device,

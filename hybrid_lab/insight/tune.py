@@ -107,7 +107,7 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
             f"{net.name} is not a HybridBlock: tune its HybridBlocks one after the other, mx.tune(net.features, x)"
         )
     modes = (False, True) if train is None else (train,)
-    engine = engines.get(access.flags(net).get("engine"))
+    engine = engines.for_flags(access.flags(net))
     if engine.name == "triton":
         return _tune_kernels(net, inputs, modes, again)
     if not isinstance(engine, PolicyEngine):

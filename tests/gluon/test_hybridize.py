@@ -1,12 +1,14 @@
 """What hybridize() is asked for is what it does, or an error, or a warning."""
 
 import logging
+import re
 import sys
 
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab.diagnostics import EngineUnavailable, NestingError
+from hybrid_lab.engines import registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.log import logger
 
@@ -41,6 +43,17 @@ def test_the_cpu_is_there():
     net = two_layers()
     net.hybridize(engine="numpy", device=mx.cpu())
     assert net(mx.nd.ones((1, 3))).shape == (1, 2)
+
+
+def test_the_policy_chooses_on_the_cpu_where_triton_is_the_default(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setenv("HYBRID_LAB_TRITON", "interpret")
+    monkeypatch.delenv("HYBRID_LAB_CPU", raising=False)
+    net = two_layers()
+    net.hybridize(device=mx.cpu())
+    net(mx.nd.ones((1, 3)))
+    assert registry.for_flags(net._flags) is registry.default(on_cpu=True) is not registry.default()
+    assert re.search(r"engine: (onnxruntime|numpy): predictions run on", str(mx.explain(net)))
 
 
 def test_an_engine_of_the_cpu_is_not_moved_to_a_gpu(monkeypatch):

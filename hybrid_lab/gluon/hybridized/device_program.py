@@ -41,7 +41,7 @@ def program_for(
 
     Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
     """
-    engine = engines.get(flags.get("engine"))
+    engine = engines.for_flags(flags)
     context = leaves[0].context if leaves else None
     if context is not None and context.is_gpu:
         if engine.device is None:

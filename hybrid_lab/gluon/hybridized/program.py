@@ -122,7 +122,7 @@ class Program:
         return specialize_call(self.cache.specializations, *arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
-        engine = engines.get(flags.get("engine"))
+        engine = engines.for_flags(flags)
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
