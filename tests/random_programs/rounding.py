@@ -83,7 +83,11 @@ class Rounding:
 
         def step(op: Operator, inputs: Sequence[Any]) -> Any:
             made = apply_numpy(op, inputs)
-            return tuple(self._off(item, error) for item in made) if isinstance(made, tuple) else self._off(made, error)
+            if isinstance(made, tuple):
+                return tuple(self._off(item, error) for item in made)
+            # Added up one after another, n numbers are off by about the square root of n roundings.
+            count = np.size(inputs[0]) / max(1, np.size(made)) if op.family == "reduce" else 1
+            return self._off(made, error * max(1.0, count) ** 0.5)
 
         made = op.lower(Namespace(step), *inputs)
         return np.asarray(made[place] if isinstance(made, (tuple, list)) else made)
