@@ -38,10 +38,10 @@ def run_pytest(
     if jobs > 1:
         command += ["-n", str(jobs), "--dist", "worksteal"]
     began = time.monotonic()
+    # Tests start processes in other folders, and an environment need not have the package installed.
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
     with log.open("w", encoding="utf-8") as output:
-        status = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **(environment or {})}, stdout=output, stderr=subprocess.STDOUT
-        ).returncode
+        status = subprocess.run(command, cwd=ROOT, env=variables, stdout=output, stderr=subprocess.STDOUT).returncode
     seconds = time.monotonic() - began
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [

@@ -30,7 +30,7 @@ FOLDER = ROOT / ".versions"
 #: Releases of Python for which there is an environment where an interpreter is found.
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: What the tests themselves need.
-TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "nbclient", "nbconvert", "packaging")
+TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "nbclient", "nbconvert", "packaging", "safetensors")
 #: Every room, but for what compiles kernels or takes long.
 SHORT = (
     *("tests/diagnostics", "tests/ops/test_golden.py", "tests/ops/test_records.py", "tests/ops/test_dtypes.py"),

@@ -7,6 +7,7 @@ until the process ends. So the import runs in a thread, which an interrupt does 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from types import ModuleType
 
@@ -15,13 +16,17 @@ from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
 from hybrid_lab.log import logger
 
+#: As in pyproject.toml; a build under another name of the package may be older.
+OLDEST_ONNXRUNTIME = (1, 27)
+
 
 def import_library(name: str) -> ModuleType:
     """The module. Raises what its import raises, and KeyboardInterrupt at once: the import then goes on in its thread,
     and the next call waits for it.
     """
     if name not in sys.modules:
-        load = _load_torch if name == "torch" else lambda: importlib.import_module(name)
+        own = {"torch": _load_torch, "onnxruntime": _load_onnxruntime}
+        load = own.get(name, lambda: importlib.import_module(name))
         return run_in_thread(load, f"hybrid-lab-import-{name}").result()
     return importlib.import_module(name)
 
@@ -36,3 +41,15 @@ def _load_torch() -> ModuleType:
         torch.get_num_threads()  # LLVM's OpenMP reads the environment when it is first asked something
     keep_freed_memory()
     return torch
+
+
+def _load_onnxruntime() -> ModuleType:
+    """Import ONNX Runtime. A version older than this package asks for is named in a warning."""
+    module = importlib.import_module("onnxruntime")
+    version = tuple(int(number) for number in re.findall(r"\d+", module.__version__)[:2])
+    if version < OLDEST_ONNXRUNTIME:
+        logger.warning(
+            f"onnxruntime {module.__version__} gives other numbers than eager calls for LayerNorm of large values and "
+            f"for the error function of NaN; install {'.'.join(map(str, OLDEST_ONNXRUNTIME))} or newer"
+        )
+    return module

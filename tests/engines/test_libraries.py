@@ -5,9 +5,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hybrid_lab.engines import libraries
 from hybrid_lab.engines.libraries import import_library
 
 LIBRARY = """
@@ -80,3 +82,16 @@ def test_torch_works_after_an_interrupt_of_its_import():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", TORCH], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-1000:]
     assert done.stdout.split() == ["interrupted", "24.0"]
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.26.3", True), ("1.27.0", False), ("2.0.dev1", False)])
+def test_an_old_onnxruntime_is_named(monkeypatch, caplog, version, told):
+    monkeypatch.setattr(libraries.importlib, "import_module", lambda name: SimpleNamespace(__version__=version))
+    monkeypatch.setattr(libraries.logger, "propagate", True)
+    libraries._load_onnxruntime()
+    assert ("LayerNorm" in caplog.text) is told
+
+
+def test_the_oldest_onnxruntime_is_the_one_of_the_package():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'"onnxruntime>={".".join(map(str, libraries.OLDEST_ONNXRUNTIME))}"' in text

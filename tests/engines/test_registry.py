@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,6 +13,8 @@ from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.triton.run import availability
+
+TORCH = ["torch"] if find_spec("torch") else []
 
 
 def test_numpy_is_always_there():
@@ -48,7 +51,7 @@ def unpinned(monkeypatch):
 
 def test_the_policy_chooses_among_all_engines_there(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
-    assert list(engines.default().engines) == ["onnxruntime", "numpy", "torch"]
+    assert list(engines.default().engines) == ["onnxruntime", "numpy", *TORCH]
     assert engines.get() is engines.default() is not engines.get("onnxruntime")
 
 
@@ -68,7 +71,7 @@ def test_the_environment_pins_an_engine(monkeypatch):
 def test_without_onnxruntime_the_policy_has_the_others(monkeypatch):
     monkeypatch.setitem(registry._loaded, "triton", Missing())
     monkeypatch.setitem(registry._loaded, "onnxruntime", Missing())
-    assert list(engines.get().engines) == ["numpy", "torch"]
+    assert list(engines.get().engines) == ["numpy", *TORCH]
 
 
 def test_nothing_heavy_is_imported_before_it_is_used():

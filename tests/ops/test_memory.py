@@ -13,7 +13,7 @@ from hybrid_lab.ops.framework.run import infer, run_kernel
 
 X = (16, 16, 32, 32)
 #: NumPy itself buffers up to 8192 elements of each strided or converted operand.
-NUMPY_BUFFERS = 3 * 8192 * 4 + 8192 * 2
+NUMPY_BUFFERS = 4 * 8192 * 4 + 8192 * 2
 CALLS = {
     "broadcast_add": ({}, [X, X]),
     "broadcast_mul": ({}, [X, 2.0]),

@@ -81,7 +81,8 @@ def test_out_need_not_be_contiguous(case: Case):
     memory = tuple(np.zeros((2, *y.shape[::-1]), y.dtype)[1, ...].T for y in expected)
     run_kernel(case.op, case.inputs(), out=memory, rng=RNG)
     for target, wanted in zip(memory, expected):
-        if case.record.family == "linalg":  # BLAS of some processors writes there by a kernel that rounds otherwise
+        # BLAS of some processors, and the power of some NumPy, write there by a kernel that rounds otherwise.
+        if case.record.family == "linalg" or case.record.name == "broadcast_power":
             close(target, wanted)
         else:
             np.testing.assert_array_equal(target, wanted)
