@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import signal
 from collections import Counter
 
 import numpy as np
@@ -19,7 +20,9 @@ if os.environ.get("HYBRID_LAB_TEST_GPU"):  # kernels that were compiled before m
     os.environ.setdefault("HYBRID_LAB_CACHE", "")
 else:  # a measurement of the user's must not decide which engine a test runs on
     os.environ["HYBRID_LAB_CACHE"] = ""
-
+# A shell starts what runs in its background with interrupts ignored; tests interrupt themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: The modules that an engine needs.
 _NEEDED = {"onnxruntime": ("onnxruntime",), "torch": ("torch",), "triton": ("torch", "triton")}
