@@ -283,6 +283,21 @@ test('findings are sorted by severity; a place that can be reached is a button',
   assert.deepEqual(jumps, ['c3']);
 });
 
+test('equal findings keep their elements and go to the newest place', () => {
+  const list = new FindingsList();
+  const jumps: string[] = [];
+  const show = (cell: string, code = 'HL101'): void =>
+    list.show([{ diagnostic: diagnostic({ code }), place: 'line 2', jump: () => jumps.push(cell) }], 'none');
+  show('first');
+  const place = buttonOf(list.element, 'line 2');
+  show('second');
+  assert.equal(buttonOf(list.element, 'line 2'), place);
+  click(place);
+  assert.deepEqual(jumps, ['second']);
+  show('second', 'HL102');
+  assert.notEqual(buttonOf(list.element, 'line 2'), place);
+});
+
 test('rule texts: code, bold, lists; links and HTML stay text', () => {
   const element = renderMarkdown(
     'Why: **no** `shape`, see [it](javascript:x).\n\n- one\n- <b>two</b>\n\nBad:\n    indented\n\n```\nfenced\n```'

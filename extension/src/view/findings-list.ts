@@ -18,9 +18,23 @@ const ORDER = { error: 0, warning: 1, note: 2 } as const;
 
 export class FindingsList {
   readonly element = h('div', { class: 'hl-findings-part' });
+  private sorted: readonly ListedFinding[] = [];
+  private shown = '';
 
-  /** `emptyText` is shown where there are none. */
+  /**
+   * `emptyText` is shown where there are none. Equal findings keep their elements: a check at the end of a cell must
+   * not take a button from under the pointer, nor the focus from the keyboard.
+   */
   show(findings: readonly ListedFinding[], emptyText: string): void {
+    this.sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
+    const shown = JSON.stringify([
+      emptyText,
+      this.sorted.map(({ diagnostic, place, jump }) => [diagnostic, place, jump !== null])
+    ]);
+    if (shown === this.shown) {
+      return;
+    }
+    this.shown = shown;
     const open = new Set(
       [...this.element.querySelectorAll<HTMLDetailsElement>('details[open]')].map(item => item.dataset.key)
     );
@@ -28,18 +42,17 @@ export class FindingsList {
       replace(this.element, h('p', { class: 'hl-empty' }, emptyText));
       return;
     }
-    const sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
     replace(
       this.element,
       h(
         'ul',
         { class: 'hl-findings', 'aria-label': 'Findings' },
-        ...sorted.map(item => this.item(item, open))
+        ...this.sorted.map((item, index) => this.item(item, index, open))
       )
     );
   }
 
-  private item(item: ListedFinding, open: ReadonlySet<string | undefined>): HTMLElement {
+  private item(item: ListedFinding, index: number, open: ReadonlySet<string | undefined>): HTMLElement {
     const { diagnostic, place, jump } = item;
     const key = `${place}|${diagnostic.code}|${diagnostic.col}`;
     return h(
@@ -55,7 +68,10 @@ export class FindingsList {
         ),
         h('span', { class: 'hl-finding-code', title: diagnostic.name }, diagnostic.code),
         jump
-          ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })
+          ? button(place, () => this.sorted[index]?.jump?.(), {
+              class: 'hl-link hl-finding-place',
+              title: 'Go to this line'
+            })
           : h('span', { class: 'hl-finding-place' }, place)
       ),
       h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
