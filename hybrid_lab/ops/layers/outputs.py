@@ -129,6 +129,8 @@ class SoftmaxOutputGrad(_SoftmaxOutput, name="_softmax_output_grad"):
         dtype = y.dtype.type
         if label.shape == y.shape:
             return into((y - label.astype(y.dtype)) * dtype(self.grad_scale), out)
+        if not y.size:  # a mean over nothing below
+            return into(np.zeros_like(y), out)
         rows = y.reshape(self.rows(y.shape))
         classes = rows.shape[1]
         spread = self.smooth_alpha / max(classes - 1, 1)

@@ -20,6 +20,7 @@ class GroupAdaGradUpdate(Descent, name="_contrib_group_adagrad_update", aliases=
 
     signature = updating("history")
     half_in_float32 = True
+    own_bfloat16 = False
     alias_safe = False
     lr: Scalar
     rescale_grad: Scalar = Scalar(1.0)
