@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.signature import Signature
 
 
 def reported(region: Region, runs_on: str, names: list[str] | None = None) -> RegionReport:
-    """A region in a report. names : of those of its operators that count, all by default"""
+    """A region in a report. names : the names of the operators that it lists; by default all of them"""
     if names is None:
         names = [node.op.name for node in region.nodes]
     return RegionReport(runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out)

@@ -21,7 +21,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class Exactly:
-    """A float that is equal to those of its type and bits only: 0.0 is not -0.0, NaN is NaN."""
+    """A float, equal only to one of its own type and bits: 0.0 is not -0.0, and NaN is NaN."""
 
     __slots__ = ("_key", "value")
 

@@ -2,9 +2,9 @@
 
 - Few long rows are split (`write_split`): each program sums a part of a row.
 - Sums along rows and down the columns of the same elements (`write_with_columns`), as the backward of a normalization
-  has them: the gradient of a LayerNorm's input needs sums along the rows, those of its scale and shift need sums down
-  the columns. A program goes over some rows, one tile at a time: it reads them once, computes and stores what the rows
-  give, and adds up what goes down the columns.
+  has them: the gradient of a LayerNorm's input needs sums along the rows; the gradients of its scale and shift need
+  sums down the columns. A program goes over some rows, one tile at a time: it reads them once, computes and stores what
+  the rows give, and adds up what goes down the columns.
 """
 
 from __future__ import annotations
