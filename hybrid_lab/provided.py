@@ -7,6 +7,7 @@ The package's `__init__` has the one table of who provides what.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -31,6 +32,9 @@ class Provided(Generic[P, R]):
         self._module, self._attribute = _providers[name]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._module not in sys.modules:
+            # Wait while another thread imports the package, which would find a module of it half imported.
+            importlib.import_module(self._module.rpartition(".")[0])
         function: Any = getattr(importlib.import_module(self._module), self._attribute)
         result: R = function(*args, **kwargs)
         return result
