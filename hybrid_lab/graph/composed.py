@@ -165,7 +165,7 @@ class ControlFlow(Composed):
                 before = len(wanted)
                 for number, body in enumerate(self.bodies):
                     read |= {self.first + index for index in body.read_for(wanted if self.updates(number) else {0})}
-                # A state comes from the step before, or from the input where there is none.
+                # A step reads a state from the step before; the first step reads it from the input.
                 read |= {index for index, number in self.handed_on.items() if number in wanted}
                 wanted |= {number for index, number in self.handed_on.items() if index in read}
             known[outputs] = frozenset(read)

@@ -19,7 +19,9 @@ LONGEST, LONGEST_PER_NODE = 20.0, 0.02
 
 @functools.cache
 def native_errors() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises: its own errors, which have no common base, and those that pybind11 makes of C++'s."""
+    """The exceptions that ONNX Runtime raises: its own, which have no common base class, and Python's, to which
+    pybind11 converts C++ exceptions.
+    """
     from onnxruntime.capi import _pybind_state as native
 
     own = [item for item in vars(native).values() if isinstance(item, type) and issubclass(item, Exception)]

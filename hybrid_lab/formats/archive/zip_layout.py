@@ -98,7 +98,7 @@ def check_name(name: str) -> str:
 
 
 def _member(entry: Entry, far: bool) -> tuple[tuple[int, ...], bytes]:
-    """What both headers of a member say: the fields from "version needed" on, then the name and the extra field.
+    """The part that both headers of a member share: fields from "version needed" on, the name and the extra field.
 
     far : whether the extra field has the offset, too
     """

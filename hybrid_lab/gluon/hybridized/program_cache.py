@@ -65,7 +65,7 @@ class ProgramCache:
     # -- programs --------------------------------------------------------------------------------------------
 
     def find(self, call: Call) -> Program | None:
-        """The program for this call, with the gradients that the parameters ask for now; None if there is none.
+        """Find the program for this call and for the gradients that the parameters ask for now. None if there is none.
 
         The program that served an equal call last is tried first.
         """

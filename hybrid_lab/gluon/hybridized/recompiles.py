@@ -31,7 +31,7 @@ Signature = tuple[Call, Requests]
 
 
 class Compilation:
-    """What one compile made, and why: its graphs and reports without arrays, so that it may outlive its program.
+    """The record of one compile: its reason, graphs and reports. It has no arrays, so that it may outlive its program.
 
     program : None once nobody calls it any more and it is gone
     kind : "first", "shape", "dtype", "mode", "recording", "gradient", "grad_req", "context", "structure", "parameter",

@@ -14,7 +14,7 @@ from hybrid_lab.symbol import Symbol
 
 Tensors: TypeAlias = tuple[Tensor, ...]
 Step: TypeAlias = tuple[Tensor, list[Tensor]]
-"""What a cell returns for a step: its output and the new states."""
+"""The result of a cell for one step: its output and the new states."""
 
 
 def functions_of(*items: object) -> Any:

@@ -291,7 +291,7 @@ class Operator:
         return shapes[self.shaped_like] if count == 1 else [shapes[self.shaped_like]] * count
 
     def first_shape(self, *shapes: Shape) -> Shape | None:
-        """The shape that the first input must have, of a record without `infer_shape`; None: any shape.
+        """The shape that the first input must have, for records without `infer_shape`. None allows any shape.
 
         For gradients, whose first input is the gradient of an output. shapes : of all inputs. Raises ShapeError where
         other inputs do not fit.

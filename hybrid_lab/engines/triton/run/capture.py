@@ -37,7 +37,7 @@ CAPTURES = 4
 
 
 class TorchRecorder:
-    """What captures: CUDA graphs, which torch makes of HIP's too."""
+    """Captures launches by torch's CUDA graphs, which are HIP graphs on AMD."""
 
     def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
         """A function that launches again what `function` launched, and the tensors that it then writes to.

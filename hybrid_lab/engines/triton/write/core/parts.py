@@ -199,7 +199,7 @@ class _ColumnBody(RowBody):
         space = Rows.of(node)
         place = space.place(self.column, self.row)
         if linear(place, space.shape) != linear(self.space.place(self.row, self.column), self.space.shape):
-            raise Refused("sums down other columns than those of the kernel's rows")
+            raise Refused("it sums down columns that the kernel's rows do not have")
         return f"tl.where(row_inside, {self.value(node.values_in[0], place)}, {neutral(node)})"
 
 
