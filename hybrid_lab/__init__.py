@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import _openblas
-from hybrid_lab import log as _log
+from hybrid_lab import logger as _logger
 from hybrid_lab import provided as _provided
 from hybrid_lab._version import __version__
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hybrid_lab import autograd, contrib, gluon
     from hybrid_lab.insight import compare, explain, profile, tune
 
-_log.install()
+_logger.install()
 _openblas.choose_kernels()
 
 #: Public names -> module, or (module, attribute). Each room loads when it is first used.

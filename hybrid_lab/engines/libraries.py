@@ -14,7 +14,7 @@ from types import ModuleType
 from hybrid_lab.engines.freed_memory import keep_freed_memory
 from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 #: As in pyproject.toml; a build under another name of the package may be older.
 OLDEST_ONNXRUNTIME = (1, 27)

@@ -16,7 +16,7 @@ from typing import Any
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import EngineUnavailable, HybridLabError
 from hybrid_lab.engines.engine import Engine
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 #: name -> the module that has `ENGINE`. Triton comes first: `default` takes it if it can run here.
 _MODULES = {

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hybrid_lab import temporary
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 #: A read marks its entry as used at most once in so many seconds.
 DAY = 86400.0

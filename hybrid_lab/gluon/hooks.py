@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hybrid_lab.gluon.hybridized.code import of_user
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block

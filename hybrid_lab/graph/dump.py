@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeVar
 
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import PROTOCOL, JsonObject
 from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm

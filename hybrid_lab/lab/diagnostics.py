@@ -16,7 +16,7 @@ from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
 from hybrid_lab.lint.runner import check_cells
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 _UNREADABLE = "HL001"
 """The rule about source that does not parse. It is not reported: Python does so when the cell runs."""

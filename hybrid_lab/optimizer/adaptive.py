@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, register

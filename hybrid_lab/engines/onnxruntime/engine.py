@@ -22,7 +22,7 @@ from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.run import run_kernel
 
 

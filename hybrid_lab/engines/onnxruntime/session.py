@@ -20,7 +20,7 @@ from hybrid_lab.engines.onnxruntime.loading import LONGEST, LONGEST_PER_NODE, To
 from hybrid_lab.engines.onnxruntime.model import Model
 from hybrid_lab.engines.threads import thread_count
 from hybrid_lab.engines.waiting import started
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 
 #: Arrays up to this size are copied into and out of bound buffers: cheaper than binding others at every call.

@@ -29,7 +29,7 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 
 
 class TritonEngine(Engine):

@@ -18,7 +18,7 @@ from hybrid_lab.gluon.hybridized.structure import describe, plain
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import hybrid_blocks
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 
 from . import graphs, layout

@@ -15,7 +15,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
 from hybrid_lab.gluon.parameter import Constant, Parameter
 from hybrid_lab.gluon.symbol_block import SymbolBlock
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find

@@ -27,7 +27,7 @@ from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
 from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.ndarray import NDArray

@@ -18,7 +18,7 @@ from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import globals_of, of_user
 from hybrid_lab.gluon.hybridized.read_values import OWN
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.provided import Provided
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hybrid_lab.gluon.hybridized import recompiles
 from hybrid_lab.gluon.hybridized.recompiles import REMEDIES, Call, Compilation, Signature, reason_for
 from hybrid_lab.graph.equal import equal
 from hybrid_lab.graph.specializations import Specializations
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.ndarray import NDArray
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, SettingError
-from hybrid_lab.log import logger
+from hybrid_lab.logger import logger
 from hybrid_lab.ops.framework.operator import Operator, find, records, registered_names
 
 HALF, SINGLE, DOUBLE = np.dtype("float16"), np.dtype("float32"), np.dtype("float64")
