@@ -25,7 +25,7 @@ PACKAGE = "hybrid_lab"
 #: The rooms from the lowest to the highest: a room imports from those before it. Names in one tuple are one level, and
 #: of a folder the parts that are named here are rooms of their own.
 ORDER = (
-    ("_version", "log", "progress", "forks", "temporary", "provided"),
+    ("_version", "logger", "progress", "forks", "temporary", "provided"),
     ("diagnostics",),
     ("base",),
     ("_openblas", "ops"),
