@@ -69,6 +69,7 @@ __all__ = ["__version__", *_ROOMS]
 
 #: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.provided`.
 _provided.register({
+    "array_html": ("hybrid_lab.insight.facets", "array_html"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
     "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
     "compose_call": ("hybrid_lab.symbol.nd_calls", "compose_call"),
@@ -79,6 +80,7 @@ _provided.register({
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),
+    "parameter_html": ("hybrid_lab.insight.facets", "parameter_html"),
     "refuse_function": ("hybrid_lab.symbol.nd_calls", "refuse_function"),
     "refuse_numbers": ("hybrid_lab.symbol.nd_calls", "refuse_numbers"),
     "load_archive": ("hybrid_lab.formats.archive", "load"),

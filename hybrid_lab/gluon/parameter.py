@@ -21,12 +21,15 @@ from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import STORAGE_TYPES
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter"]
 
 Shape = tuple[int, ...]
+
+parameter_html: Provided[[Any], str | None] = Provided("parameter_html")
 
 
 class DeferredInit(NamedTuple):
@@ -92,6 +95,10 @@ class Parameter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={np.dtype(self.dtype).name})"
+
+    def _repr_html_(self) -> str | None:
+        """Values and gradient as HTML without scripts, where a notebook shows the parameter."""
+        return parameter_html(self)
 
     # -- attributes --------------------------------------------------------------------------------------------
 

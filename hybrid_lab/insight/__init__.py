@@ -2,6 +2,7 @@
 
 from hybrid_lab.insight.compare import Comparison, compare
 from hybrid_lab.insight.explain import Explanation, explain
+from hybrid_lab.insight.facets import Facets, facets
 from hybrid_lab.insight.profile import Profile, profile
 from hybrid_lab.insight.states import BlockState, block_state, walk
 from hybrid_lab.insight.tune import Tuning, tune
@@ -10,11 +11,13 @@ __all__ = [
     "BlockState",
     "Comparison",
     "Explanation",
+    "Facets",
     "Profile",
     "Tuning",
     "block_state",
     "compare",
     "explain",
+    "facets",
     "profile",
     "tune",
     "walk",

@@ -21,10 +21,10 @@ _NARROW = 12
 """Flexible columns are never made narrower."""
 
 # Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
-_FRAME = "color:inherit;font-size:13px;line-height:1.45"
-_CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace);white-space:pre"
-_TABLE = "border-collapse:collapse;color:inherit;font-size:12px"
-_CELL = "padding:1px 12px 1px 0;border:0;background:none;white-space:pre"
+FRAME = "color:inherit;font-size:13px;line-height:1.45"
+CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace);white-space:pre"
+TABLE = "border-collapse:collapse;color:inherit;font-size:12px"
+CELL = "padding:1px 12px 1px 0;border:0;background:none;white-space:pre"
 _CUT = "max-width:26em;overflow:hidden;text-overflow:ellipsis"
 _BAR = "display:inline-block;height:.7em;background:currentColor;opacity:.35;margin-right:.5em"
 
@@ -83,19 +83,19 @@ class Table:
     def html(self) -> str:
         """The table as HTML; text is escaped."""
         head = "".join(
-            f'<th style="{_CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>'
+            f'<th style="{CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>'
             for column in self.columns
         )
         body = "".join(map(self._html_row, self.rows))
-        return f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        return f'<table style="{TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
     def _html_row(self, row: Row) -> str:
         cells = []
         first = next(index for index, column in enumerate(self.columns) if column.flexible or not column.right)
         for index, (text, column) in enumerate(zip(row.cells, self.columns, strict=True)):
-            style = f"{_CELL};text-align:{_side(column)}"
+            style = f"{CELL};text-align:{_side(column)}"
             if not column.right:
-                style += f";{_CODE}"
+                style += f";{CODE}"
             if column.flexible:
                 style += f";{_CUT}"
             if index == first and row.depth:
@@ -116,7 +116,7 @@ def _side(column: Column) -> str:
 
 def frame(headline: str, *parts: str) -> str:
     """HTML parts under a headline."""
-    return f'<div style="{_FRAME}"><b>{html.escape(headline)}</b>{"".join(parts)}</div>'
+    return f'<div style="{FRAME}"><b>{html.escape(headline)}</b>{"".join(parts)}</div>'
 
 
 def folded(title: str, inner: str, opened: bool = False) -> str:
@@ -129,7 +129,7 @@ def folded(title: str, inner: str, opened: bool = False) -> str:
 
 def code(lines: Iterable[str]) -> str:
     """Lines of text as they are."""
-    return f'<pre style="{_CODE};margin:.3em 0;background:none;color:inherit">{html.escape(chr(10).join(lines))}</pre>'
+    return f'<pre style="{CODE};margin:.3em 0;background:none;color:inherit">{html.escape(chr(10).join(lines))}</pre>'
 
 
 def wrapped(text: str, indent: str) -> list[str]:

@@ -18,6 +18,9 @@ from hybrid_lab.ndarray.overloads import Overloads
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
+from hybrid_lab.provided import Provided
+
+array_html: Provided[[Any], str | None] = Provided("array_html")
 
 
 class NDArray(Overloads):
@@ -286,6 +289,10 @@ class NDArray(Overloads):
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
         return f"\n{self.asnumpy()!s}\n<NDArray {shape} @{self.context}>"
+
+    def _repr_html_(self) -> str | None:
+        """Values, numbers, histogram and picture as HTML without scripts, where a notebook shows the array."""
+        return array_html(self)
 
     def __hash__(self) -> int:
         return id(self)
