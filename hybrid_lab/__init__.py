@@ -57,6 +57,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "explain": ("hybrid_lab.insight", "explain"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),
+    "log": ("hybrid_lab.lab.runs", "log"),
     "profile": ("hybrid_lab.insight", "profile"),
     "tune": ("hybrid_lab.insight", "tune"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),

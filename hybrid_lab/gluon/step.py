@@ -105,6 +105,7 @@ class StepBoundary:
     interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
+    observer : called with the Trainer after each of its steps, or None; the lab's curves of a training
     """
 
     def __init__(self) -> None:
@@ -112,6 +113,7 @@ class StepBoundary:
         self.interrupts = Interrupts()
         self.busy = False
         self.steps = 0
+        self.observer: Callable[[Any], None] | None = None
         self._waiting: deque[_Work] = deque()
         self._steps_before_cell = 0
         self._last = float("-inf")

@@ -195,6 +195,8 @@ class Trainer:
         with boundary.lock, boundary.interrupts:
             self._update_arrays(ignore_stale_grad)
         boundary.passed()
+        if boundary.observer is not None:
+            boundary.observer(self)
 
     def _update_arrays(self, ignore_stale_grad: bool) -> None:
         steps = [self._arrays(number, ignore_stale_grad) for number in range(len(self._updaters))]

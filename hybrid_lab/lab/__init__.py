@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -10,7 +11,14 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.lab.loop import progress as progress
     from hybrid_lab.lab.widget import View
+
+
+def __getattr__(name: str) -> object:
+    if name != "progress":
+        raise AttributeError(f"module 'hybrid_lab.lab' has no attribute {name!r}")
+    return getattr(importlib.import_module("hybrid_lab.lab.loop"), name)
 
 
 def view(net: Block, name: str | None = None) -> View:

@@ -7,8 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import PROTOCOL, JsonObject
+from hybrid_lab.lab.run import Run
+from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.schema import check_envelope, readable_id
 from hybrid_lab.lab.session import Session
 from hybrid_lab.logger import logger
@@ -47,15 +50,19 @@ def forget_route(comm: BaseComm) -> None:
 
 
 def handle(
-    session: Session, data: object, send: Callable[[JsonObject], object], allowed: frozenset[str] | None = None
+    session: Session,
+    data: object,
+    send: Callable[[JsonObject], object],
+    allowed: frozenset[str] | None = None,
+    watch: Callable[[bool], None] = lambda visible: None,
 ) -> None:
     """Answer one message through `send(envelope)`: exactly one reply, also after an error.
 
-    allowed : the requests of this channel, None for all
+    allowed : the requests of this channel, None for all; watch : told whether somebody sees the page
     """
     identity = readable_id(data)
     try:
-        reply = envelope(identity, "ok", _reply(session, data, send, allowed))
+        reply = envelope(identity, "ok", _reply(session, data, send, allowed, watch))
     except RequestError as error:
         reply = envelope(identity, "error", error.body())
     except Exception as error:  # a fault of this package: the front end waits for a reply all the same
@@ -70,11 +77,17 @@ def handle(
 
 
 def _reply(
-    session: Session, data: object, send: Callable[[JsonObject], object], allowed: frozenset[str] | None
+    session: Session,
+    data: object,
+    send: Callable[[JsonObject], object],
+    allowed: frozenset[str] | None,
+    watch: Callable[[bool], None],
 ) -> Mapping[str, object]:
     identity, kind, body = check_envelope(data)
     if allowed is not None and kind not in allowed:
         raise RequestError("bad-request", f"{kind} is not a request of this channel")
+    if kind == "watch":
+        watch(body["visible"])
 
     def progress(text: str, done: int, total: int) -> None:
         send(envelope(identity, "progress", {"text": text, "done": done, "total": total}))
@@ -90,32 +103,52 @@ def _fault(error: Exception) -> RequestError:
 
 
 class Comms:
-    """All comms that front ends have opened to this kernel."""
+    """All comms that front ends have opened to this kernel. Pushes go to the pages that somebody sees."""
 
     def __init__(self, session: Session):
         self._session = session
         self._open: dict[str, BaseComm] = {}
+        self._hidden: set[str] = set()
         self._lock = threading.Lock()
+        runs.pushes.append(self.push_run)
 
     def opened(self, comm: BaseComm, message: object) -> None:
         """The comm target: a front end connects. Its first request is `hello`."""
         with self._lock:
             self._open[comm.comm_id] = comm
-        comm.on_msg(lambda received: handle(self._session, received["content"]["data"], comm.send))
+        comm.on_msg(
+            lambda received: handle(
+                self._session, received["content"]["data"], comm.send, watch=lambda visible: self._seen(comm, visible)
+            )
+        )
         comm.on_close(lambda received: self._forget(comm))
+        runs.watch(self.any_visible)
 
     @property
     def any_open(self) -> bool:
         """Whether a page is connected."""
         return bool(self._open)
 
+    @property
+    def any_visible(self) -> bool:
+        """Whether somebody sees a page. A page that never said so counts as seen."""
+        return bool(self._open.keys() - self._hidden)
+
     def push_models(self) -> None:
-        """Send the list of models to every page; a page that was closed is removed."""
+        """Send the list of models."""
+        if self.any_visible:
+            self._push("models", self._session.models())
+
+    def push_run(self, run: Run) -> None:
+        """Send the state of a training run; its thread must be the main one, which sends for its cell."""
+        if self.any_visible and threading.current_thread() is threading.main_thread():
+            self._push("curves", {"runs": [run_data(run)]})
+
+    def _push(self, kind: str, body: Mapping[str, object]) -> None:
+        """Send a push to every page that somebody sees; a page that was closed is removed."""
         with self._lock:
-            comms = list(self._open.values())
-        if not comms:
-            return
-        message = envelope("", "models", self._session.models())
+            comms = [comm for identity, comm in self._open.items() if identity not in self._hidden]
+        message = envelope("", kind, body)
         for comm in comms:
             try:
                 comm.send(message)
@@ -125,9 +158,16 @@ class Comms:
             finally:
                 forget_route(comm)
 
+    def _seen(self, comm: BaseComm, visible: bool) -> None:
+        with self._lock:
+            (self._hidden.discard if visible else self._hidden.add)(comm.comm_id)
+        runs.watch(self.any_visible)
+
     def _forget(self, comm: BaseComm) -> None:
         with self._lock:
             self._open.pop(comm.comm_id, None)
+            self._hidden.discard(comm.comm_id)
+        runs.watch(self.any_visible)
 
     def close(self) -> None:
         """Close all connections; the pages then show that hybrid_lab is not loaded."""
@@ -135,3 +175,6 @@ class Comms:
             comms, self._open = list(self._open.values()), {}
         for comm in comms:
             comm.close()
+        runs.watch(False)
+        if self.push_run in runs.pushes:
+            runs.pushes.remove(self.push_run)

@@ -176,10 +176,14 @@ class Lab:
 
     @_quiet
     def after_cell(self, result: object) -> None:
-        """Run what waited, drop graphs of code that changed, and tell the pages and views."""
+        """Run what waited, end the training run, drop graphs of code that changed, and tell the pages and views."""
         self._end(getattr(result, "info", None))
         if self.is_busy():
             return  # a cell that another one ran, as %%hybrid_lint does
+        if "hybrid_lab.lab.runs" in sys.modules:
+            from hybrid_lab.lab.runs import runs
+
+            runs.finish(getattr(result, "error_in_exec", None))
         self._come_last()
         if "hybrid_lab.gluon" not in sys.modules:
             return

@@ -37,6 +37,7 @@ GraphSource = Literal["code", "file"]
 GroupKind = Literal["kernel", "session", "prologue"]
 NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "block", "output"]
 Severity = Literal["error", "warning", "note"]
+RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
 
 Shape = list[int | None]
@@ -319,6 +320,59 @@ class AssetReply(TypedDict):
     text: str
 
 
+class Loop(TypedDict):
+    """A `mx.lab.progress` loop of a training run."""
+
+    title: str
+    unit: str
+    depth: int
+    done: int
+    total: int | None
+    seconds: float
+    rate: float | None
+    left: float | None
+    state: RunState
+
+
+class Curve(TypedDict):
+    """The values of one name over the steps of a run, in buckets."""
+
+    name: str
+    unit: str
+    steps: list[int]
+    means: list[float]
+    lows: list[float]
+    highs: list[float]
+    last: float | None
+    last_step: int
+    bad: int | None
+
+
+class TrainingRun(TypedDict):
+    """What one cell trained."""
+
+    number: int
+    label: str
+    state: RunState
+    reason: str
+    seconds: float
+    overhead: float
+    note: str
+    earlier_loops: int
+    loops: list[Loop]
+    curves: list[Curve]
+
+
+class CurvesReply(TypedDict):
+    """The training runs, oldest first; as a push the current run alone."""
+
+    runs: list[TrainingRun]
+
+
+class WatchReply(TypedDict):
+    """The page's wish was noted."""
+
+
 class ErrorBody(TypedDict):
     """Why a request was not answered."""
 
@@ -341,7 +395,7 @@ class Envelope(TypedDict):
 
     hybrid_lab: int
     id: str
-    type: Literal["ok", "error", "models", "progress"]
+    type: Literal["ok", "error", "models", "curves", "progress"]
     body: object
 
 
@@ -421,6 +475,12 @@ class AssetRequest(TypedDict):
     name: Literal["graphviz"]
 
 
+class WatchRequest(TypedDict):
+    """Whether somebody sees this page's panel: a page that nobody sees gets no pushes."""
+
+    visible: bool
+
+
 REQUESTS: dict[str, tuple[type, type]] = {
     "hello": (HelloRequest, HelloReply),
     "models": (EmptyRequest, ModelsReply),
@@ -435,5 +495,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "open": (OpenRequest, OpenReply),
     "archives": (EmptyRequest, ArchivesReply),
     "asset": (AssetRequest, AssetReply),
+    "curves": (EmptyRequest, CurvesReply),
+    "watch": (WatchRequest, WatchReply),
 }
 """Type of a request -> the bodies of the request and of its reply."""

@@ -14,10 +14,12 @@ from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files, messages
+from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data
+from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.tree import block_tree
 
 if TYPE_CHECKING:
@@ -136,6 +138,13 @@ class Session:
 
     def _on_archives(self, body: messages.EmptyRequest) -> messages.ArchivesReply:
         return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing()}
+
+    def _on_curves(self, body: messages.EmptyRequest) -> messages.CurvesReply:
+        return {"runs": [run_data(run) for run in runs.all()]}
+
+    def _on_watch(self, body: messages.WatchRequest) -> messages.WatchReply:
+        """The connection itself has noted it, see `Comms`."""
+        return {}
 
     def _on_asset(self, body: messages.AssetRequest) -> messages.AssetReply:
         return {"name": body["name"], "text": asset(body["name"])}

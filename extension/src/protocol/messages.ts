@@ -269,6 +269,56 @@ export const assetReply = record({
 });
 export type AssetReply = Checked<typeof assetReply>;
 
+export const loop = record({
+  title: text,
+  unit: text,
+  depth: integer,
+  done: integer,
+  total: nullable(integer),
+  seconds: number,
+  rate: nullable(number),
+  left: nullable(number),
+  state: oneOf('running', 'done', 'stopped', 'interrupted', 'failed')
+});
+export type Loop = Checked<typeof loop>;
+
+export const curve = record({
+  name: text,
+  unit: text,
+  steps: list(integer),
+  means: list(number),
+  lows: list(number),
+  highs: list(number),
+  last: nullable(number),
+  last_step: integer,
+  bad: nullable(integer)
+});
+export type Curve = Checked<typeof curve>;
+
+export const trainingRun = record({
+  number: integer,
+  label: text,
+  state: oneOf('running', 'done', 'stopped', 'interrupted', 'failed'),
+  reason: text,
+  seconds: number,
+  overhead: number,
+  note: text,
+  earlier_loops: integer,
+  loops: list(loop),
+  curves: list(curve)
+});
+export type TrainingRun = Checked<typeof trainingRun>;
+
+export const curvesReply = record({
+  runs: list(trainingRun)
+});
+export type CurvesReply = Checked<typeof curvesReply>;
+
+export const watchReply = record({
+
+});
+export type WatchReply = Checked<typeof watchReply>;
+
 export const errorBody = record({
   code: oneOf(
     'protocol',
@@ -301,7 +351,7 @@ export type Progress = Checked<typeof progress>;
 export const envelope = record({
   hybrid_lab: integer,
   id: text,
-  type: oneOf('ok', 'error', 'models', 'progress'),
+  type: oneOf('ok', 'error', 'models', 'curves', 'progress'),
   body: anything
 });
 export type Envelope = Checked<typeof envelope>;
@@ -320,7 +370,9 @@ export const REPLIES = {
   undo: undoReply,
   open: openReply,
   archives: archivesReply,
-  asset: assetReply
+  asset: assetReply,
+  curves: curvesReply,
+  watch: watchReply
 } as const;
 
 export type RequestType = keyof typeof REPLIES;
@@ -379,5 +431,9 @@ export interface Requests {
   archives: Record<string, never>;
   asset: {
     name: 'graphviz';
+  };
+  curves: Record<string, never>;
+  watch: {
+    visible: boolean;
   };
 }

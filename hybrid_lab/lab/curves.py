@@ -1,0 +1,76 @@
+"""A training run as the protocol's data."""
+
+from __future__ import annotations
+
+import math
+
+from hybrid_lab.lab.messages import Curve, TrainingRun
+from hybrid_lab.lab.messages import Loop as LoopRow
+from hybrid_lab.lab.run import Loop, Run
+from hybrid_lab.lab.series import Series
+
+TRAINER_CURVES = ("learning rate", "gradient norm", "step time")
+"""The curves that a Trainer gives, in the order in which they are shown."""
+UNITS = {"step time": "ms"}
+
+
+def run_data(run: Run) -> TrainingRun:
+    """The protocol's TrainingRun. Any thread may ask."""
+    with run.lock:
+        return _run(run)
+
+
+def _run(run: Run) -> TrainingRun:
+    return {
+        "number": run.number,
+        "label": run.label,
+        "state": run.state,
+        "reason": run.reason,
+        "seconds": run.seconds,
+        "overhead": run.overhead,
+        "note": run.note,
+        "earlier_loops": run.earlier_loops,
+        "loops": [_loop(loop) for loop in list(run.loops)],
+        "curves": [_curve(name, series) for name, series in sorted(run.series.items(), key=_order)],
+    }
+
+
+def _loop(loop: Loop) -> LoopRow:
+    seconds, running = loop.seconds, loop.ended is None
+    rate = loop.rate if running else loop.done / seconds if seconds > 0 else 0.0
+    left = (loop.total - loop.done) / rate if running and loop.total is not None and rate > 0 else None
+    return {
+        "title": loop.title,
+        "unit": loop.unit,
+        "depth": loop.depth,
+        "done": loop.done,
+        "total": loop.total,
+        "seconds": seconds,
+        "rate": rate or None,
+        "left": None if left is None else max(0.0, left),
+        "state": loop.state,
+    }
+
+
+def _curve(name: str, series: Series) -> Curve:
+    return {
+        "name": name,
+        "unit": UNITS.get(name, ""),
+        "steps": list(series.steps),
+        "means": _rounded(series.means),
+        "lows": _rounded(series.lows),
+        "highs": _rounded(series.highs),
+        "last": series.last if math.isfinite(series.last) else None,
+        "last_step": series.last_step,
+        "bad": series.bad,
+    }
+
+
+def _order(item: tuple[str, Series]) -> int:
+    """The user's own curves first, in the order in which they appeared; then those of the Trainer."""
+    return 1 + TRAINER_CURVES.index(item[0]) if item[0] in TRAINER_CURVES else 0
+
+
+def _rounded(values: list[float]) -> list[float]:
+    """Six digits: more cannot be seen."""
+    return [float(f"{value:.6g}") for value in values]

@@ -1,0 +1,38 @@
+"""The norm of all gradients of a Trainer, where they are: on the host or on a GPU."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hybrid_lab.gluon import access
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.trainer import Trainer
+
+
+def gradient_norm(trainer: Trainer) -> tuple[float | None, bool]:
+    """(the Euclidean norm of the gradients of all parameters of the Trainer's first context, divided by the batch size
+    of the last step, whether some are on a GPU). None where it has no gradients.
+    """
+    squares, tensors, found = 0.0, [], False
+    for parameter in access.trainer_parameters(trainer):
+        if parameter.grad_req == "null" or access.arrays(parameter) is None:
+            continue
+        gradient = parameter.list_grad()[0]
+        found = True
+        if gradient.buffer.device is not None and gradient.buffer.host_stale:
+            tensors.append(gradient.raw(gradient.buffer.device.device))
+        else:
+            flat = gradient.raw().reshape(-1)
+            flat = flat if flat.dtype in (np.float32, np.float64) else flat.astype(np.float32)
+            squares += float(np.dot(flat, flat))
+    if tensors:
+        import torch
+
+        norms = [torch.linalg.vector_norm(each.reshape(-1), dtype=torch.float32) for each in tensors]
+        squares += float(torch.stack(norms).square().sum())
+    norm = math.sqrt(squares) * abs(trainer.optimizer.rescale_grad) if found else None
+    return norm, bool(tensors)

@@ -1,0 +1,111 @@
+"""The training runs of this process: one for each cell that trains, and `mx.log`, which feeds the current one."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.lab.places import running_cell
+from hybrid_lab.lab.run import Run
+from hybrid_lab.lab.shown import views_of
+from hybrid_lab.logger import logger
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.trainer import Trainer
+
+KEPT = 6
+"""Number of runs that are kept, the current one included."""
+
+
+class Runs:
+    """The runs of this process.
+
+    kept : finished runs that have curves, oldest first; current : the run under way, or None
+    pushes : called with a run where its pages should show it anew
+    watched : a page shows the curves, so that Trainers are recorded in every cell
+    """
+
+    def __init__(self) -> None:
+        self.kept: deque[Run] = deque(maxlen=KEPT - 1)
+        self.current: Run | None = None
+        self.watched = False
+        self.pushes: list[Callable[[Run], None]] = []
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def under_way(self) -> Run:
+        """The current run; one starts where there is none."""
+        run = self.current
+        if run is None:
+            with self._lock:
+                run = self.current
+                if run is None:
+                    run = self.current = Run(next(self._numbers), _cell())
+                    run.views = [*views_of(lambda: list(self.kept)), *self.pushes]
+            boundary.observer = _stepped
+        return run
+
+    def watch(self, watched: bool) -> None:
+        """A page shows the curves from now on, or no longer."""
+        self.watched = watched
+        if watched:
+            boundary.observer = _stepped
+        elif self.current is None:
+            boundary.observer = None
+
+    def all(self) -> list[Run]:
+        """The kept runs and the current one, oldest first."""
+        current = self.current
+        return [*self.kept, *([] if current is None else [current])]
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """The cell ended, with this error."""
+        run, self.current = self.current, None
+        if not self.watched:
+            boundary.observer = None
+        if run is None:
+            return
+        if run.series:
+            self.kept.append(run)
+        if error is None:
+            run.finish("done")
+        elif isinstance(error, KeyboardInterrupt):
+            run.finish("interrupted")
+        else:
+            run.finish("failed", type(error).__name__)
+
+
+def _cell() -> str:
+    """`cell 5`, under IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return "" if shell is None else f"cell {running_cell(shell)}"
+
+
+runs = Runs()
+"""The runs of this process."""
+
+
+def _stepped(trainer: Trainer) -> None:
+    try:
+        runs.under_way().stepped(trainer)
+    except TypeError:
+        raise  # a value of mx.log that is no number
+    except Exception as error:  # a fault of this package must not end a training
+        boundary.observer = None
+        logger.debug("a training step could not be recorded", exc_info=error)
+
+
+def log(**values: Any) -> None:
+    """`mx.log(loss=loss, accuracy=0.93)`: add a value to the curve of each name, in the lab's panel and below the cell.
+
+    values : numbers or arrays, of which the mean is taken. An array is not read at once, so that the program does not
+        wait for a GPU: it is read some times a second, and the array must keep its values until the next call
+    The step is that of the Trainer; without one, the number of calls with this name. Raises TypeError for other values.
+    """
+    runs.under_way().log(values)
