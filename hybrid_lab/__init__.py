@@ -54,6 +54,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "gpu": ("hybrid_lab.context", "gpu"),
     "num_gpus": ("hybrid_lab.context", "num_gpus"),
     "compare": ("hybrid_lab.insight", "compare"),
+    "diff": ("hybrid_lab.formats.archive", "diff"),
     "explain": ("hybrid_lab.insight", "explain"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "load_ipython_extension": ("hybrid_lab.lab", "load_ipython_extension"),

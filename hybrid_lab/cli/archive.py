@@ -34,11 +34,13 @@ def add_commands(commands: Commands) -> None:
     diff = commands.add_parser(
         "diff",
         help="what differs between two archives",
-        description="Exit status: 0 equal, 1 different, 2 an archive that cannot be read.",
+        description="Blocks, operators of their graphs, tensors with the size of their change, and training state. "
+        "Exit status: 0 equal, 1 different, 2 an archive that cannot be read.",
         allow_abbrev=False,
     )
     diff.add_argument("first", type=Path)
     diff.add_argument("second", type=Path)
+    diff.add_argument("--json", action="store_true", help="print the differences as JSON")
     diff.set_defaults(run=run_diff)
 
 
@@ -124,14 +126,16 @@ def run_verify(arguments: Namespace) -> int:
 
 
 def run_diff(arguments: Namespace) -> int:
-    """Print the differences, one a line."""
+    """Print what differs, Block by Block."""
     from ..formats.archive.container import Container
     from ..formats.archive.difference import diff
 
     first, second = map(archive_file, (arguments.first, arguments.second))
-    differences = diff(Container.open(first), Container.open(second))
-    for difference in differences:
-        print(printable(str(difference)))
-    if not differences:
-        print("no differences")
-    return 1 if differences else 0
+    difference = diff(Container.open(first), Container.open(second))
+    if arguments.json:
+        print(json.dumps(difference.data(), indent=2))
+    elif difference:
+        print("\n".join(map(printable, str(difference).splitlines())))
+    else:
+        print("\n".join(["no differences", *(printable(f"note: {note}") for note in difference.notes)]))
+    return 1 if difference else 0

@@ -2,7 +2,7 @@
 
 from .compiled import add_binaries, use_compiled
 from .container import Container, why_no_archive
-from .difference import Difference, diff
+from .difference import diff
 from .load import load_cached_graphs
 from .open import load
 from .report import LoadReport, TrainerStates
@@ -11,7 +11,6 @@ from .summary import inspect, verify
 
 __all__ = [
     "Container",
-    "Difference",
     "LoadReport",
     "TrainerStates",
     "add_binaries",

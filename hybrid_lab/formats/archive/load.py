@@ -26,7 +26,7 @@ from .archive import Archive
 from .compare import Match, match
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
-from .traces import passing, trace
+from .traces import live_graph, passing
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
@@ -214,7 +214,7 @@ class _Loading:
 
     def _compare_graph(self, block: HybridBlock, saved: SavedGraph) -> str | None:
         try:
-            live = self._live_graph(block, saved)
+            live = live_graph(block, saved.in_spec, saved.observation, saved.types, saved.num_data, saved.named)
         except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             return f"tracing the code raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if live is None:
@@ -228,23 +228,3 @@ class _Loading:
         owners = [self.match.ids.get(id(parameter), parameter.name) for parameter in live.parameters]
         ours = graphs.listing(live.graph, live.num_data, owners)
         return graphs.first_difference(ours, graphs.listing(saved.graph, saved.num_data, saved.parameters))
-
-    def _live_graph(self, block: HybridBlock, saved: SavedGraph) -> NeutralGraph | None:
-        """The graph of the live code for the same inputs: one that is there, or a trace made now and kept."""
-        cache = access.graphs(block)
-        candidates = [item for spec, found in cache.variants.items() if plain(spec) == saved.in_spec for item in found]
-        if isinstance(block, SymbolBlock):
-            candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == saved.in_spec]
-        for neutral in candidates:
-            if neutral.observation == saved.observation:
-                return neutral
-        if isinstance(block, SymbolBlock):
-            raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
-        if saved.named:
-            return None
-        types = saved.observation.types or saved.types
-        if types is None:
-            if access.style(block) == "2.x":
-                return None
-            types = ((None, None),) * saved.num_data
-        return trace(block, saved.in_spec, types, bool(saved.observation.training), bool(saved.observation.recording))

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
-from hybrid_lab.gluon.hybridized.structure import Spec
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
+from hybrid_lab.gluon.hybridized.structure import Spec, describe, plain
+from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
+
+from . import layout
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -45,6 +48,40 @@ def trace(
         found = trace_block(block, spec, pairs, training)
     access.graphs(block).note(found)
     return found
+
+
+def live_graph(
+    block: HybridBlock,
+    in_spec: Spec,
+    observation: Observation,
+    types: tuple[Any, ...] | None,
+    num_data: int,
+    named: bool = False,
+) -> NeutralGraph | None:
+    """The graph of the block's code for these inputs: one that it has, or a trace made now and kept.
+
+    types : (shape, dtype) of each of `num_data` input tensors, where they are known
+    named : whether there are named tuples among the arguments, whose classes a file has not
+    None where the shapes or classes that the code asks for are not known. Raises what the code raises; HybridLabError
+    for a SymbolBlock that has no such graph.
+    """
+    cache = access.graphs(block)
+    candidates = [item for spec, found in cache.variants.items() if plain(spec) == in_spec for item in found]
+    if isinstance(block, SymbolBlock):
+        candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == in_spec]
+    for neutral in candidates:
+        if neutral.observation == observation:
+            return neutral
+    if isinstance(block, SymbolBlock):
+        raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
+    if named:
+        return None
+    known = observation.types or types
+    if known is None:
+        if access.style(block) == "2.x":
+            return None
+        known = ((None, None),) * num_data
+    return trace(block, in_spec, known, bool(observation.training), bool(observation.recording))
 
 
 def trace_called(blocks: list[HybridBlock]) -> list[str]:

@@ -1,0 +1,271 @@
+"""ModelDifference: what differs between two models, archives or graphs, Block by Block, as text, HTML and data."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from hybrid_lab.insight.graph_diff import Kind, OperatorDifference, with_context
+from hybrid_lab.insight.report import InsightReport
+from hybrid_lab.insight.table import code, count, folded, wrapped
+
+MARKS: dict[str, str] = {"added": "+", "removed": "-", "changed": "~", "same": " "}
+_SHOWN = 200
+"""Lines that are printed at most; `data()` has all of them."""
+_PIECE = 1 << 20
+"""Numbers that are compared at once."""
+# Shades that are seen on white and on black; the mark before each row says the same without colour.
+_SHADES = {
+    "added": "background:rgba(46,160,67,.22)",
+    "removed": "background:rgba(248,81,73,.22)",
+    "changed": "background:rgba(210,153,34,.22)",
+    "same": "opacity:.65",
+}
+_TABLE = "border-collapse:collapse;color:inherit;font-size:12px;width:100%;table-layout:fixed"
+_CELL = "border:0;text-align:left;vertical-align:top;padding:1px 8px;white-space:pre-wrap;overflow-wrap:anywhere"
+_CODE = "font-family:var(--jp-code-font-family,ui-monospace,monospace)"
+
+
+@dataclass
+class TensorDifference:
+    """One parameter, or one array of a graph, that differs.
+
+    first, second : dtype and shape, "" where it is missing; values : how many numbers it has
+    changed : how many of them differ, bit for bit; largest : the largest absolute difference, None where there is no
+    finite one; scale : the largest absolute value before
+    """
+
+    kind: Kind
+    name: str
+    first: str
+    second: str
+    values: int
+    changed: int
+    largest: float | None = None
+    scale: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What differs, in words."""
+        if self.kind != "changed":
+            return f"{self.second or self.first}"
+        if self.first != self.second:
+            return f"{self.first} became {self.second}"
+        scale = "" if self.scale is None else f" (largest value {self.scale:.3g})"
+        apart = (
+            "differs in what is not finite" if self.largest is None else f"differs by up to {self.largest:.3g}{scale}"
+        )
+        return f"{apart}, {self.changed:,} of {count(self.values, 'value')}"
+
+
+@dataclass
+class BlockDifference:
+    """One Block that differs.
+
+    kind : "same" where the Block is alike but not its operators or tensors; class_name : "Dense", "Dense -> Conv2D"
+    changes : what changed in the Block itself, one text each
+    operators : of its graph, those that changed with some equal ones around them
+    """
+
+    kind: Kind
+    path: str
+    class_name: str
+    changes: list[str] = field(default_factory=list)
+    operators: list[OperatorDifference] = field(default_factory=list)
+    tensors: list[TensorDifference] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything to show."""
+        return self.kind != "same" or bool(self.changes or self.operators or self.tensors)
+
+
+@dataclass(repr=False)
+class ModelDifference(InsightReport):
+    """What differs between two models; empty, and so false in a condition, where nothing does.
+
+    first, second : what was compared, in words; blocks : the Blocks that differ, parents first
+    others : differences beside the Blocks, such as the state of a Trainer; notes : what is worth knowing and no
+    difference
+    """
+
+    first: str
+    second: str
+    blocks: list[BlockDifference] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Both names."""
+        return f"{self.first} -> {self.second}"
+
+    @property
+    def operators(self) -> list[OperatorDifference]:
+        """The operators that differ, of all Blocks."""
+        return [row for block in self.blocks for row in block.operators if row.kind != "same"]
+
+    @property
+    def tensors(self) -> list[TensorDifference]:
+        """The tensors that differ, of all Blocks."""
+        return [tensor for block in self.blocks for tensor in block.tensors]
+
+    @property
+    def same_graphs(self) -> bool:
+        """Whether Blocks and graphs are alike, so that at most numbers differ."""
+        return not any(block.kind != "same" or block.changes or block.operators for block in self.blocks)
+
+    def __len__(self) -> int:
+        blocks = sum((block.kind != "same") + len(block.changes) for block in self.blocks)
+        return blocks + len(self.operators) + len(self.tensors) + len(self.others)
+
+    @property
+    def summary(self) -> str:
+        """`2 Blocks added, 1 operator changed, 3 tensors changed`, or `no differences`."""
+        parts = []
+        kinds = ("added", "removed", "changed")
+        for kind in kinds:
+            number = sum(block.kind == kind for block in self.blocks)
+            parts += [f"{count(number, 'Block')} {kind}"] * bool(number)
+        for word, rows in (("operator", self.operators), ("tensor", self.tensors)):
+            for kind in kinds:
+                number = sum(row.kind == kind for row in rows)
+                parts += [f"{count(number, word)} {kind}"] * bool(number)
+        parts += [count(len(self.others), "other difference")] * bool(self.others)
+        return ", ".join(parts) or ("no differences" if not len(self) else count(len(self), "difference"))
+
+    @property
+    def headline(self) -> str:
+        """One line: what was compared, and how many Blocks, operators and tensors differ."""
+        return f"{self.name}: {self.summary}"
+
+    def data(self) -> dict[str, Any]:
+        """Everything as dicts, lists, strings and numbers."""
+        data = super().data()
+        for rows, block in zip(data["blocks"], self.blocks, strict=True):
+            for row, tensor in zip(rows["tensors"], block.tensors, strict=True):
+                row["text"] = tensor.text
+        return {"equal": not len(self), "summary": self.summary, **data}
+
+    def _lines(self) -> list[str]:
+        lines = [line for block in self.blocks for text in _texts(block) for line in wrapped(text, "")]
+        lines += [line for text in self.others for line in wrapped(text, "  ")]
+        hidden = len(lines) - _SHOWN
+        if hidden > 1:
+            lines[_SHOWN:] = [f"  ... and {count(hidden, 'line')} more ..."]
+        return lines + [line for note in self.notes for line in wrapped(f"note: {note}", "  ")]
+
+    def _parts(self) -> list[str]:
+        heads = (self.first, self.second)
+        parts = [_html(block, heads, opened=place < 20) for place, block in enumerate(self.blocks[:400])]
+        more = len(self.blocks) - 400
+        rest = [*self.others, *(f"note: {note}" for note in self.notes)]
+        rest += [f"and {count(more, 'Block')} more"] if more > 0 else []
+        return parts + ([code(rest)] if rest else [])
+
+
+def _title(block: BlockDifference) -> str:
+    return f"{MARKS[block.kind]} {block.path or 'the model itself'} ({block.class_name})".lstrip()
+
+
+def _texts(block: BlockDifference) -> Iterator[str]:
+    """A Block as lines: its name, what changed in it, its operators, its tensors."""
+    kind = f": {block.kind}" if block.kind in ("added", "removed") else ""
+    yield f"  {_title(block)}{kind}"
+    yield from (f"    ~ {change}" for change in block.changes)
+    for row in block.operators:
+        if row.kind != "same":
+            changes = f": {'; '.join(row.changes)}" if row.changes else ""
+            operator = row.first.partition("(")[0] if row.kind == "changed" else row.second or row.first
+            yield f"    {MARKS[row.kind]} operator {operator}{changes}"
+    for tensor in block.tensors:
+        yield f"    {MARKS[tensor.kind]} tensor {tensor.name}: {tensor.text}"
+
+
+def _html(block: BlockDifference, heads: Sequence[str], opened: bool) -> str:
+    """A Block as a part that opens: its operators side by side, then its tensors."""
+    inner = code(block.changes) if block.changes else ""
+    if block.operators:
+        head = "".join(f'<th style="{_CELL}">{html.escape(text)}</th>' for text in heads)
+        rows = "".join(_operator_html(row) for row in block.operators)
+        inner += f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    for tensor in block.tensors:
+        text = html.escape(f"{MARKS[tensor.kind]} {tensor.name}: {tensor.text}")
+        inner += f'<div style="{_CELL};{_CODE};{_SHADES[tensor.kind]}">{text}</div>'
+    kind = f": {block.kind}" if block.kind != "same" else ""
+    return folded(f"{_title(block)}{kind}", inner, opened)
+
+
+def _operator_html(row: OperatorDifference) -> str:
+    cells = []
+    for side, text in (("removed", row.first), ("added", row.second)):
+        shade = "" if not text else _SHADES[row.kind]
+        mark = MARKS[row.kind if row.kind in ("same", "changed") else side] if text else ""
+        note = ""
+        if row.kind == "changed" and side == "added":
+            note = f'<div style="opacity:.85">{html.escape("; ".join(row.changes))}</div>'
+        words = html.escape(f"{mark} {text}".strip(" ") if row.kind != "same" else text)
+        cells.append(f'<td style="{_CELL};{_CODE};{shade}">{words}{note}</td>')
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+# -- making one -------------------------------------------------------------------------------------------------------
+
+
+def diff_tensors(name: str, first: np.ndarray | None, second: np.ndarray | None) -> TensorDifference | None:
+    """What differs between two arrays, of which one may be missing; None where they are equal bit for bit."""
+    old, new = _type(first), _type(second)
+    values = max(0 if first is None else first.size, 0 if second is None else second.size)
+    if first is None or second is None:
+        if first is None and second is None:
+            return None
+        kind: Literal["added", "removed"] = "added" if first is None else "removed"
+        return TensorDifference(kind, name, old, new, values, values)
+    if old != new:
+        return TensorDifference("changed", name, old, new, values, values)
+    changed, largest, scale = _distance(first, second)
+    return TensorDifference("changed", name, old, new, values, changed, largest, scale) if changed else None
+
+
+def _type(array: np.ndarray | None) -> str:
+    return "" if array is None else f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+
+
+def _distance(first: np.ndarray, second: np.ndarray) -> tuple[int, float | None, float | None]:
+    """How many values differ, the largest absolute difference, and the largest absolute value of the first array."""
+    one, two = np.ascontiguousarray(first).reshape(-1), np.ascontiguousarray(second).reshape(-1)
+    size = one.dtype.itemsize
+    if np.array_equal(one.view(np.uint8), two.view(np.uint8)):
+        return 0, None, None
+    changed, largest, scale = 0, None, None
+    for start in range(0, one.size, _PIECE):
+        old, new = one[start : start + _PIECE], two[start : start + _PIECE]
+        bits = [part.view(np.uint8).reshape(-1, size) for part in (old, new)]
+        differs = (bits[0] != bits[1]).any(axis=1)
+        number = int(differs.sum())
+        changed += number
+        with np.errstate(all="ignore"):
+            before = np.abs(old.astype(np.float64))
+            gaps = np.abs(old[differs].astype(np.float64) - new[differs].astype(np.float64))
+        scale = _larger(scale, before)
+        largest = _larger(largest, gaps)
+    return changed, largest, scale
+
+
+def _larger(known: float | None, values: np.ndarray) -> float | None:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return known
+    return max(float(finite.max()), known or 0.0)
+
+
+def by_block(rows: Sequence[OperatorDifference]) -> dict[str, list[OperatorDifference]]:
+    """The operators of each Block in which some differ, with some equal ones around them."""
+    blocks: dict[str, list[OperatorDifference]] = {}
+    for row in rows:
+        blocks.setdefault(row.block, []).append(row)
+    return {path: with_context(own) for path, own in blocks.items() if any(row.kind != "same" for row in own)}

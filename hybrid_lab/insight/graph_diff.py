@@ -1,0 +1,378 @@
+"""The difference of two graphs: their operators matched by what they compute, where they stand and what reads them."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Literal
+
+from hybrid_lab.formats.mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.printer import format_type
+from hybrid_lab.insight.table import count
+from hybrid_lab.ops.framework.operator import get
+
+ALIGNED = 2000
+"""Operators of one Block that are aligned by their longest common subsequence; more are matched one after another."""
+
+Kind = Literal["same", "added", "removed", "changed"]
+
+
+@dataclass
+class OperatorDifference:
+    """One operator of two graphs.
+
+    kind : "added" is in the second graph only, "removed" in the first only
+    block : path of its Block in the model; first, second : the operator as text, "" where it is missing
+    changes : what changed, one text each: "num_hidden: 8 became 16"
+    first_place, second_place : its number among the operators of its Block in each graph, from 0; None where missing
+    line : where it stands in the user's code, "" if unknown
+    """
+
+    kind: Kind
+    block: str
+    first: str
+    second: str
+    changes: list[str] = field(default_factory=list)
+    first_place: int | None = None
+    second_place: int | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class GraphSide:
+    """One of the two graphs.
+
+    path : of its Block in the model; inputs : what each input is called, equal for equal ones; None: their places
+    hidden : whether attributes count that only the compiler sets, such as the mode of a BatchNorm
+    """
+
+    graph: Graph
+    path: str = ""
+    inputs: Sequence[str] | None = None
+    hidden: bool = False
+
+
+class _Side:
+    """A graph with what the matching asks: for each operator its Block, its text, and hashes of both directions.
+
+    below : of the operator and of all that it is computed from; above : of the operator and of all that reads it
+    """
+
+    def __init__(self, side: GraphSide):
+        self.graph, self.operators = side.graph, side.graph.operators
+        self.path, self.root = side.path, _root_of(side)
+        self.block = {node: self._block_of(node) for node in self.operators}
+        self.form = {node: _Form(node, side.hidden) for node in self.operators}
+        self.below: dict[Node, int] = {}
+        self.above: dict[Node, int] = {}
+        names = side.inputs or [f"input {index}" for index in range(len(side.graph.inputs))]
+        self.labels = {value.node: name for value, name in zip(side.graph.inputs, names, strict=True)}
+        for node in side.graph.nodes:
+            if node not in self.form:
+                self.labels.setdefault(node, _constant_text(node))
+            self.below[node] = self._hash_below(node)
+        readers: dict[Node, list[tuple[Node, int, int]]] = defaultdict(list)
+        for node, form in self.form.items():
+            for place, value in enumerate(form.operands):
+                readers[value.node].append((node, place, value.index))
+        results: dict[Node, list[tuple[int, int]]] = defaultdict(list)
+        for place, value in enumerate(side.graph.roots):
+            results[value.node].append((place, value.index))
+        for node in reversed(self.operators):
+            uses = sorted([(place, index, self.above[reader]) for reader, place, index in readers[node]])
+            self.above[node] = hash((self.form[node].key, tuple(uses), tuple(results[node])))
+        self.readers = readers
+        self.first_draw = min([node.draw for node in self.operators if node.draw is not None], default=0)
+
+    def _block_of(self, node: Node) -> str:
+        inside = node.scope[len(self.root) :].lstrip(".") if f"{node.scope}.".startswith(f"{self.root}.") else ""
+        return ".".join(part for part in (self.path, inside) if part)
+
+    def _hash_below(self, node: Node) -> int:
+        form = self.form.get(node)
+        if form is None:
+            return hash(self.labels[node])
+        return hash((form.key, tuple([(self.below[value.node], value.index) for value in form.operands])))
+
+    def places(self) -> dict[Node, int]:
+        """The number of each operator among those of its Block."""
+        counts: dict[str, int] = defaultdict(int)
+        places = {}
+        for node in self.operators:
+            places[node] = counts[self.block[node]]
+            counts[self.block[node]] += 1
+        return places
+
+    def draw(self, node: Node) -> int | None:
+        """Its draw counted from the graph's first one: a graph cut out of an outer trace counts from its own."""
+        return None if node.draw is None else node.draw - self.first_draw
+
+    def name(self, value: Value) -> str:
+        """A Value in words: the input, or the operator and its Block."""
+        node = value.node
+        if node not in self.form:
+            return self.labels[node]
+        output = f" output {value.index}" if value.index else ""
+        block = self.block[node]
+        return f"{self.form[node].name}{output}{f' of {block}' if block else ''}"
+
+
+class _Form:
+    """An operator as files have it, in which `2 * x` is `x * 2`; so a trace equals what was read from a file.
+
+    operands : the Values that it reads; key : equal for equal operators
+    """
+
+    def __init__(self, node: Node, hidden: bool):
+        op = node.op
+        numbers = {place: item for place, item in enumerate(node.inputs) if type(item) is not Value}
+        self.operands: list[Value] = list(node.values_in)
+        self.attributes: dict[str, str] = {}
+        if op.name in EQUIVALENTS:
+            name, attributes = EQUIVALENTS[op.name]
+            op = get(name).bind(**attributes)
+        for name, key in REWRITTEN:
+            if op.name == name and op.attributes[key]:
+                op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})
+        self.name = op.name
+        if op.name in SCALAR_FORMS and len(numbers) == 1:
+            ((place, number),) = numbers.items()
+            self.name = SCALAR_FORMS[op.name][1 - place]
+            self.attributes["scalar"] = repr(number)
+        else:
+            for place, number in numbers.items():
+                self.attributes[f"input {place}"] = repr(float(number) if op.scalars else number)
+        written = op.changed if hidden else op.written
+        self.attributes |= {name.lstrip("_"): repr(value) for name, value in written.items()}
+        inside = tuple([(label, _inner_hash(graph, hidden)) for label, graph in op.subgraphs])
+        self.key = (self.name, tuple(self.attributes.items()), inside)
+        self.attributes |= {label: count(len(graph.operators), "operator") for label, graph in op.subgraphs}
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.attributes.items())})"
+
+
+def _inner_hash(graph: Graph, hidden: bool) -> int:
+    side = _Side(GraphSide(graph, hidden=hidden))
+    return hash(tuple([(side.below[value.node], value.index) for value in graph.roots]))
+
+
+def _constant_text(node: Node) -> str:
+    if isinstance(node.op, Constant):
+        array = node.op.array
+        return f"constant {array.dtype.name}{list(array.shape)} {hash(array.tobytes()):x}"
+    return node.name
+
+
+def _root_of(side: GraphSide) -> str:
+    """The scope of the Block itself in its graph. A trace names scopes after the Block that it began with."""
+    scopes = {node.scope for node in side.graph.operators if node.scope}
+    first = {scope.split(".")[0] for scope in scopes}
+    if len(first) != 1:
+        return ""
+    names = side.path.split(".") if side.path else []
+    for depth in range(len(names) + 1):
+        root = ".".join([*first, *names[depth:]])
+        if all(f"{scope}.".startswith(f"{root}.") for scope in scopes):
+            return root
+    return ""
+
+
+def diff_graphs(first: GraphSide, second: GraphSide) -> tuple[list[OperatorDifference], list[str]]:
+    """All operators of both graphs side by side, in the order of the second, and what changed in the results."""
+    matching = _Matching(_Side(first), _Side(second))
+    return matching.rows(), matching.results()
+
+
+class _Matching:
+    """The operators of two graphs that belong together. pairs : first -> second operator; back : second -> first"""
+
+    def __init__(self, one: _Side, two: _Side):
+        self.one, self.two = one, two
+        self.pairs: dict[Node, Node] = {}
+        self.back: dict[Node, Node] = {}
+        self._match()
+
+    def _match(self) -> None:
+        """The surest matches first; operators with equal keys are matched one after another."""
+        one, two = self.one, self.two
+        if not set(one.operators).isdisjoint(two.operators):
+            self._by(lambda side, node: node)
+        self._by(lambda side, node: (side.block[node], side.below[node]))
+        self._by(lambda side, node: (side.block[node], side.above[node]))
+        for first, second in self._left():
+            if len(first) * len(second) <= ALIGNED**2:
+                keys = [one.form[node].key for node in first], [two.form[node].key for node in second]
+                for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+                    for place in range(size):
+                        self._take(first[start + place], second[other + place])
+        self._by(lambda side, node: (side.block[node], side.form[node].key))
+        self._by(lambda side, node: (side.block[node], side.form[node].name))
+        self._by(lambda side, node: side.below[node])
+        for first, second in self._left():
+            for node, replacement in zip(first, second, strict=False):
+                if self._in_the_same_place(node, replacement):
+                    self._take(node, replacement)
+
+    def _take(self, first: Node, second: Node) -> None:
+        self.pairs[first], self.back[second] = second, first
+
+    def _by(self, key: Callable[[_Side, Node], Hashable]) -> None:
+        waiting: dict[Hashable, deque[Node]] = defaultdict(deque)
+        for node in self.two.operators:
+            if node not in self.back:
+                waiting[key(self.two, node)].append(node)
+        for node in self.one.operators:
+            if node not in self.pairs and (nodes := waiting.get(key(self.one, node))):
+                self._take(node, nodes.popleft())
+
+    def _left(self) -> list[tuple[list[Node], list[Node]]]:
+        """The operators without a match, Block by Block."""
+        left: dict[str, tuple[list[Node], list[Node]]] = defaultdict(lambda: ([], []))
+        for place, (side, matched) in enumerate(((self.one, self.pairs), (self.two, self.back))):
+            for node in side.operators:
+                if node not in matched:
+                    left[side.block[node]][place].append(node)
+        return [both for both in left.values() if all(both)]
+
+    def _in_the_same_place(self, first: Node, second: Node) -> bool:
+        """Whether one operator replaces the other: it reads what the other read, and is read by the same readers."""
+        reads = {value.node for value in self.two.form[second].operands}
+        before = [value.node for value in self.one.form[first].operands if value.node in self.one.form]
+        if before and not any(self.pairs.get(node) in reads for node in before):
+            return False
+        readers = {reader for reader, _, _ in self.two.readers[second]}
+        after = [reader for reader, _, _ in self.one.readers[first]]
+        return any(self.pairs.get(reader) in readers for reader in after) if after else not readers
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[OperatorDifference]:
+        """Both graphs in the order of the second; what was removed stands where it was in the first."""
+        one, two = self.one, self.two
+        first_places, second_places = one.places(), two.places()
+        order = {node: place for place, node in enumerate(one.operators)}
+        removed = deque(node for node in one.operators if node not in self.pairs)
+        rows: list[OperatorDifference] = []
+
+        def drop(before: int) -> None:
+            while removed and order[removed[0]] < before:
+                node = removed.popleft()
+                row = OperatorDifference("removed", one.block[node], one.form[node].text, "", line=_line(node))
+                row.first_place = first_places[node]
+                rows.append(row)
+
+        for node in two.operators:
+            row = OperatorDifference("added", two.block[node], "", two.form[node].text, line=_line(node))
+            row.second_place = second_places[node]
+            first = self.back.get(node)
+            if first is not None:
+                drop(order[first])
+                row.changes = self._changes(first, node)
+                row.kind = "changed" if row.changes else "same"
+                row.first, row.first_place = one.form[first].text, first_places[first]
+                row.line = row.line or _line(first)
+            rows.append(row)
+        drop(len(order))
+        return rows
+
+    def _changes(self, first: Node, second: Node) -> list[str]:
+        old, new = self.one.form[first], self.two.form[second]
+        changes = [f"{old.name} became {new.name}"] if old.name != new.name else []
+        if self.one.block[first] != self.two.block[second]:
+            blocks = self.one.block[first] or "the model", self.two.block[second] or "the model"
+            changes.append("Block: {} became {}".format(*blocks))
+        changes += [
+            f"{key}: {old.attributes.get(key, 'the default')} became {new.attributes.get(key, 'the default')}"
+            for key in dict.fromkeys([*old.attributes, *new.attributes])
+            if old.name == new.name and old.attributes.get(key) != new.attributes.get(key)
+        ]
+        if old.key != new.key and not changes:
+            changes.append("the operators inside differ")
+        if len(old.operands) != len(new.operands):
+            changes.append(f"reads {count(len(new.operands), 'input')} instead of {len(old.operands)}")
+        for place, (mine, other) in enumerate(zip(old.operands, new.operands, strict=False)):
+            if not self._same_value(mine, other):
+                changes.append(f"input {place}: {self.one.name(mine)} became {self.two.name(other)}")
+        types = [_types(node)[: node.op.signature.visible] for node in (first, second)]
+        pairs = zip(*types, strict=False)
+        changes += [f"result: {mine} became {other}" for mine, other in pairs if mine and other and mine != other]
+        draws = self.one.draw(first), self.two.draw(second)
+        if draws[0] != draws[1] and None not in draws:
+            changes.append("draws other random numbers")
+        return changes
+
+    def _same_value(self, mine: Value, other: Value) -> bool:
+        """Whether two Values match, looking through added and removed operators, which are rows of their own."""
+        ends = self._ends(mine, self.one, self.pairs), self._ends(other, self.two, self.back)
+        return any(self._match_exactly(first, second) for first in ends[0] for second in ends[1])
+
+    def _match_exactly(self, mine: Value, other: Value) -> bool:
+        if mine.node in self.one.form:
+            return self.pairs[mine.node] is other.node and mine.index == other.index
+        return other.node not in self.two.form and self.one.labels[mine.node] == self.two.labels[other.node]
+
+    @staticmethod
+    def _ends(value: Value, side: _Side, matched: Mapping[Node, Node]) -> list[Value]:
+        """The Value, or what it is computed from by operators without a match."""
+        ends, seen, pending = [], {value}, [value]
+        while pending:
+            item = pending.pop()
+            if item.node in side.form and item.node not in matched:
+                inner = [each for each in side.form[item.node].operands if each not in seen]
+                seen.update(inner)
+                pending += inner
+            else:
+                ends.append(item)
+        return ends
+
+    def results(self) -> list[str]:
+        """What changed in what the graphs return."""
+        old, new = self.one.graph.roots, self.two.graph.roots
+        if len(old) != len(new):
+            return [f"returns {count(len(new), 'value')} instead of {len(old)}"]
+        return [
+            f"result {place}: {self.one.name(mine)} became {self.two.name(other)}"
+            for place, (mine, other) in enumerate(zip(old, new, strict=True))
+            if not self._same_value(mine, other)
+        ]
+
+
+def _line(node: Node) -> str:
+    return str(node.location) if node.location is not None else ""
+
+
+def _types(node: Node) -> list[str]:
+    """The type of each output, "" where it is not known."""
+    known = [value.shape is not None and value.dtype is not None for value in node.outputs]
+    return [format_type(value.shape, value.dtype) if is_known else "" for value, is_known in zip(node.outputs, known)]
+
+
+def with_context(rows: Sequence[OperatorDifference], context: int = 2) -> list[OperatorDifference]:
+    """The rows that changed with some equal ones around them; longer runs of equal ones become one row."""
+    near = {
+        place + step
+        for place, row in enumerate(rows)
+        if row.kind != "same"
+        for step in range(-context, context + 1)
+        if 0 <= place + step < len(rows)
+    }
+    short: list[OperatorDifference] = []
+    run: list[OperatorDifference] = []
+    for place in range(len(rows) + 1):
+        if place < len(rows) and place not in near:
+            run.append(rows[place])
+            continue
+        if len(run) == 1:
+            short += run
+        elif run:
+            text = f"{count(len(run), 'operator')} alike"
+            short.append(OperatorDifference("same", run[0].block, text, text))
+        run = []
+        short += rows[place : place + 1]
+    return short

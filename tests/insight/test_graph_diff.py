@@ -1,0 +1,202 @@
+"""Matching the operators of two graphs: what is alike is found, and only what differs is reported."""
+
+import random
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import gluon, nd
+from hybrid_lab.formats.archive import graphs
+from hybrid_lab.gluon import nn
+from hybrid_lab.insight.graph_diff import GraphSide, diff_graphs, with_context
+
+STEPS = ("relu", "tanh", "double", "add", "flip", "drop")
+
+
+class Program(gluon.HybridBlock):
+    """Computes a list of steps; each reads earlier values by number. results : how many of the last it returns"""
+
+    def __init__(self, steps, results, **kwargs):
+        super().__init__(**kwargs)
+        self.steps, self.results = steps, results
+
+    def hybrid_forward(self, F, x):
+        operators = {
+            "relu": lambda a, b: F.Activation(a, act_type="relu"),
+            "tanh": lambda a, b: F.Activation(a, act_type="tanh"),
+            "double": lambda a, b: a * 2, "add": F.broadcast_add, "flip": lambda a, b: F.flip(a, axis=1),
+            "drop": lambda a, b: F.Dropout(a, p=0.5),
+        }  # fmt: skip
+        values = [x]
+        for name, *reads in self.steps:
+            values.append(operators[name](*(values[place % len(values)] for place in reads)))
+        return values[-self.results :] if self.results > 1 else values[-1]
+
+
+def traced(steps, results=1):
+    net = Program(steps, results)
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 3)))
+    return net._graphs.graphs()[0].graph
+
+
+def rows_of(first, second):
+    rows, results = diff_graphs(GraphSide(first), GraphSide(second))
+    return [row for row in rows if row.kind != "same"], results
+
+
+def steps_of(chance, length):
+    return [(chance.choice(STEPS), chance.randrange(99), chance.randrange(99)) for _ in range(length)]
+
+
+def mutated(steps, chance):
+    """The steps with some of them replaced, removed, added or reading something else; sometimes unchanged."""
+    steps = list(steps)
+    for _ in range(chance.randrange(3)):
+        place = chance.randrange(len(steps))
+        kind = chance.randrange(3)
+        if kind == 0:
+            steps[place] = steps_of(chance, 1)[0]
+        elif kind == 1 and len(steps) > 2:
+            del steps[place]
+        else:
+            steps.insert(place, steps_of(chance, 1)[0])
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graphs_differ_exactly_if_their_listings_do(seed):
+    """64 pairs: the listing says whether two graphs compute the same way; the matching must agree, and be complete."""
+    chance = random.Random(seed)
+    different = 0
+    for _ in range(8):
+        steps = steps_of(chance, chance.randrange(2, 14))
+        one, two = traced(steps, 2), traced(mutated(steps, chance), 2)
+        same = graphs.listing(one, 1, []) == graphs.listing(two, 1, [])
+        rows, results = diff_graphs(GraphSide(one), GraphSide(two))
+        assert (not results and all(row.kind == "same" for row in rows)) == same
+        assert sum(row.kind != "added" for row in rows) == len(one.operators)
+        assert sum(row.kind != "removed" for row in rows) == len(two.operators)
+        different += not same
+    assert 0 < different < 8
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_one_inserted_operator_is_one_row(place):
+    """Among twelve alike: the matching goes by what is computed before and read after, not by number."""
+    steps = [("double", number, 0) for number in range(12)]
+    rows, results = rows_of(traced(steps), traced([*steps[:place], ("relu", place, 0), *_later(steps[place:])]))
+    assert [(row.kind, row.second) for row in rows] == [("added", "Activation(act_type='relu')")]
+    assert results == []
+
+
+def _later(steps):
+    return [(name, a + 1, b) for name, a, b in steps]
+
+
+def test_a_replaced_operator_and_a_changed_attribute_are_one_row_each():
+    before = traced([("relu", 0, 0), ("flip", 1, 0), ("double", 2, 0)])
+    after = traced([("tanh", 0, 0), ("drop", 1, 0), ("double", 2, 0)])
+    rows, results = rows_of(before, after)
+    assert [row.changes for row in rows] == [["act_type: 'relu' became 'tanh'"], ["reverse became Dropout"]]
+    assert not results
+
+
+def test_wiring_is_told():
+    rows, _ = rows_of(
+        traced([("relu", 0, 0), ("flip", 0, 0), ("add", 1, 2)]), traced([("relu", 0, 0), ("flip", 0, 0), ("add", 1, 1)])
+    )
+    assert [(row.kind, row.changes) for row in rows] == [
+        ("removed", []), ("changed", ["input 1: reverse became Activation"])
+    ]  # fmt: skip
+
+
+class Nested(gluon.HybridBlock):
+    def __init__(self, units=4, act="relu", **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.body = nn.HybridSequential()
+            self.body.add(nn.Dense(units, activation=act), nn.Dense(3))
+
+    def hybrid_forward(self, F, x):
+        return self.body(x) + 1
+
+
+def nested(**options):
+    net = Nested(**options)
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 5)))
+    return net._graphs.graphs()[0].graph
+
+
+def test_rows_name_the_block_and_the_place_in_it():
+    rows, _ = rows_of(nested(), nested(units=6, act="tanh"))
+    assert [(row.block, row.kind, row.changes) for row in rows] == [
+        ("body.0", "changed", ["num_hidden: 4 became 6"]),
+        ("body.0.act" if rows[1].block.endswith("act") else "body.0", "changed", ["act_type: 'relu' became 'tanh'"]),
+    ]
+    assert all(row.first_place == row.second_place for row in rows) and "test_graph_diff" in rows[0].line
+
+
+def test_passes_can_be_compared():
+    net = Nested()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 5)))
+    stages = [stage for stage in mx.explain(net).passes() if stage.changed]
+    assert stages
+    for stage in stages:
+        assert not mx.diff(stage.before, stage.before)
+        str(mx.diff(stage.before, stage.after))
+
+
+def test_control_flow_is_compared_inside():
+    def loop(step):
+        class Loop(gluon.HybridBlock):
+            def hybrid_forward(self, F, x):
+                outputs, _ = F.contrib.foreach(lambda item, state: (item * step, state), x, F.zeros((3,)))
+                return outputs
+
+        net = Loop()
+        net.hybridize(engine="numpy")
+        net(nd.ones((2, 3)))
+        return net._graphs.graphs()[0].graph
+
+    assert rows_of(loop(2), loop(2)) == ([], [])
+    rows, _ = rows_of(loop(2), loop(3))
+    assert [row.changes for row in rows] == [["the operators inside differ"]]
+
+
+def test_constants_are_compared_by_their_numbers():
+    class Shift(gluon.HybridBlock):
+        def __init__(self, numbers):
+            super().__init__()
+            self.numbers = numbers
+
+        def hybrid_forward(self, F, x):
+            return F.broadcast_add(x, F.array(np.array(self.numbers, "float32")))
+
+    def graph(numbers):
+        net = Shift(numbers)
+        net.hybridize(engine="numpy")
+        net(nd.ones((2, 3)))
+        return net._graphs.graphs()[0].graph
+
+    assert rows_of(graph([1, 2, 3]), graph([1, 2, 3])) == ([], [])
+    assert len(rows_of(graph([1, 2, 3]), graph([1, 2, 4]))[0]) == 1
+
+
+def test_many_alike_operators_are_matched_quickly():
+    """A chain of 1,000 in one Block with one operator more in the middle."""
+    steps = [("flip", number, 0) for number in range(1000)]
+    rows, _ = rows_of(traced(steps), traced([*steps[:500], ("relu", 500, 0), *_later(steps[500:])]))
+    assert [row.kind for row in rows] == ["added"]
+
+
+def test_runs_of_equal_operators_are_one_row():
+    steps = [("double", number, 0) for number in range(20)]
+    rows, _ = diff_graphs(GraphSide(traced(steps)), GraphSide(traced([*steps[:19], ("relu", 19, 0)])))
+    short = with_context(rows)
+    assert len(short) < 8 and "alike" in short[0].first
