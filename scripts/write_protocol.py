@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,23 +15,15 @@ TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protoco
 HEAD = """\
 // Written by scripts/write_protocol.py from hybrid_lab/lab/messages.py; a test compares. docs/protocol.md explains it.
 
-import {
+import {{
   Checked,
-  anything,
-  dictionary,
-  flag,
-  integer,
-  list,
-  nodeId,
-  nullable,
-  number,
-  oneOf,
-  optional,
-  record,
-  text,
-  tree
-} from './check';
+  {}
+}} from './check';
 """
+IMPORTED = (
+    *("anything", "dictionary", "flag", "integer", "list", "nodeId", "nullable", "number", "oneOf", "optional"),
+    *("record", "text", "tree"),
+)
 CHECKS = {str: "text", bool: "flag", int: "integer", float: "number", object: "anything"}
 TYPES = {str: "string", bool: "boolean", int: "number", float: "number"}
 
@@ -129,7 +122,6 @@ def page() -> str:
     for kind in (messages.ErrorBody, messages.Progress, messages.Envelope):
         records(kind, found)
     parts = [
-        HEAD,
         f"export const PROTOCOL = {messages.PROTOCOL};\nexport const TARGET = '{messages.TARGET}';\n",
         *(declaration(kind) for kind in found),
         "/** The checks of the replies, by type of request. */\nexport const REPLIES = {\n"
@@ -145,7 +137,9 @@ def page() -> str:
         )
         + "\n}\n",
     ]
-    return "\n".join(parts)
+    body = "\n".join(parts)
+    used = [name for name in IMPORTED if re.search(rf"\b{name}\(|: {name}\b|[(]{name}[),]", body)]
+    return HEAD.format(",\n  ".join(used)) + "\n" + body
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import {
 } from '../src/protocol/messages';
 import { mismatch } from '../src/protocol/versions';
 import { VERSION } from '../src/version';
-import { block, diagnostic, graph, kernelGroup, model, network } from './records';
+import { block, diagnostic, graph, kernelBox, model, network } from './records';
 
 function channel(): { channel: Channel; sent: Envelope[] } {
   const sent: Envelope[] = [];
@@ -102,12 +102,10 @@ test('a timeout and a closed connection are errors with a code', async () => {
   await assert.rejects(kernel.request('models', {}), { code: 'closed' });
 });
 
-test('an older kernel sends no groups; a kind of group that is not known is refused', () => {
-  const { groups, ...older } = graph({ groups: [kernelGroup] });
-  assert.deepEqual(graphReply(older, 'graph').groups, []);
-  assert.deepEqual(graphReply({ ...older, groups }, 'graph').groups, [kernelGroup]);
-  const unknown = { ...older, groups: [{ ...kernelGroup, kind: 'cloud' }] };
-  assert.throws(() => graphReply(unknown, 'graph'), /groups\[0\]\.kind: expected one of kernel, session/);
+test('a kind of box that is not known is refused', () => {
+  assert.deepEqual(graphReply(graph({ boxes: [kernelBox] }), 'graph').boxes, [kernelBox]);
+  const unknown = graph({ boxes: [{ ...kernelBox, kind: 'cloud' as 'kernel' }] });
+  assert.throws(() => graphReply(unknown, 'graph'), /boxes\[0\]\.kind: expected one of block, kernel/);
 });
 
 test('unknown fields of a newer kernel are dropped, bad node ids and endless trees refused', () => {

@@ -4,7 +4,7 @@ import { RequestError, RequestOptions, Requester } from '../src/protocol/channel
 import type {
   BlockNode,
   Diagnostic,
-  GraphGroup,
+  GraphBox,
   GraphReply,
   Model,
   Reply,
@@ -97,61 +97,68 @@ export function diagnostic(changes: Partial<Diagnostic> = {}): Diagnostic {
 export function graph(changes: Partial<GraphReply> = {}): GraphReply {
   return {
     path: '',
-    form: 'neutral',
-    forms: ['neutral'],
-    dot: 'digraph { n1 -> n2 }',
-    missing: '',
+    program: 'traced',
+    programs: [{ id: 'traced', label: 'traced', half: 'traced', engine: '', reason: '', seconds: 0 }],
+    boxes: [box('n2', { label: 'features', class: 'HybridSequential', block: 'features' })],
     nodes: [
       {
         id: 'n1',
+        box: '',
         kind: 'operator',
         label: 'fc1',
         op: 'FullyConnected',
         attributes: { num_hidden: '10' },
         inputs: [],
         outputs: [{ shape: [null, 10], dtype: 'float32' }],
-        scope: 'output',
-        block: null,
+        badges: [
+          { name: 'weight', path: 'output.weight', shape: [10, 84], dtype: 'float32', kind: 'parameter' }
+        ],
+        block: 'output',
         location: null,
-        group: '',
-        engine: ''
-      },
-      {
-        id: 'n2',
-        kind: 'block',
-        label: 'features',
-        op: '',
-        attributes: {},
-        inputs: ['n1'],
-        outputs: [],
-        scope: '',
-        block: 'features',
-        location: null,
-        group: '',
         engine: ''
       }
     ],
-    groups: [],
+    dot: 'digraph { n1 -> n2 }',
+    missing: '',
     text: '%1 = FullyConnected(%0)',
     summary: '2 operators',
     variants: 1,
+    failed: null,
     ...changes
   };
 }
 
-export const kernelGroup: GraphGroup = {
-  id: 'g0',
-  name: 'fc1_relu',
+export function box(id: string, changes: Partial<GraphBox> = {}): GraphBox {
+  return {
+    id,
+    parent: '',
+    kind: 'block',
+    label: id,
+    class: '',
+    block: null,
+    copies: 1,
+    operators: 1,
+    summary: '',
+    text: '',
+    notes: [],
+    outputs: [],
+    location: null,
+    ...changes
+  };
+}
+
+export const kernelBox: GraphBox = box('g0', {
+  label: 'fc1_relu',
   kind: 'kernel',
   summary: '2 operators, product',
   text: '@triton.jit\ndef fc1_relu(data_ptr):\n    ...',
   notes: ['fc1_relu, product; 4 programs; 2 KiB moved']
-};
+});
 
 export const SVG =
   '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="60pt"><g class="graph"><title>g</title>' +
   '<g id="n1" class="node operator"><title>n1</title><polygon points="0,0 1,1"/><text>fc1</text></g>' +
-  '<g id="n2" class="node block"><title>n2</title><text>features</text></g></g></svg>';
+  '<g id="n2" class="cluster block"><title>n2</title><text>features</text></g></g></svg>';
 
 export const saved: SaveReply = {
   path: '/home/ada/work/net.hlab',

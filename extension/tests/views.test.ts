@@ -15,7 +15,7 @@ import { ModelView } from '../src/view/model-view';
 import { KernelState, PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { accessPath, countText, shapeText } from '../src/view/words';
-import { SVG, TableKernel, block, diagnostic, graph, kernelGroup, model, network, saved } from './records';
+import { SVG, TableKernel, block, diagnostic, graph, kernelBox, model, network, saved } from './records';
 
 const rows = (root: Element): string[] =>
   [...root.querySelectorAll('[role=treeitem]')].map(row => row.getAttribute('data-path') ?? '');
@@ -133,7 +133,7 @@ test('graph nodes are named buttons; a click selects, Enter on a selected Block 
     onNode: node => nodes.push(node.id),
     onGroup: () => undefined,
     onBlock: path => blocks.push(path),
-    onForm: () => undefined,
+    onProgram: () => undefined,
     onPicture: svg => pictures.push(svg)
   });
   mount(pane.element);
@@ -142,28 +142,32 @@ test('graph nodes are named buttons; a click selects, Enter on a selected Block 
   assert.equal(node?.getAttribute('aria-label'), 'operator fc1 — float32 (?, 10)');
   click(node);
   assert.ok(node?.classList.contains('hl-selected'));
-  const features = pane.element.querySelector('g.node[id=n2]');
+  const features = pane.element.querySelector('g.cluster[id=n2]');
   assert.ok(features);
   press(features, 'Enter');
   press(features, 'Enter');
-  assert.deepEqual([nodes, blocks, pictures.length], [['n1', 'n2'], ['features'], 1]);
+  assert.deepEqual([nodes, blocks, pictures.length], [['n1'], ['features'], 1]);
 });
 
 test('a kernel is a named button round its operators; its source is shown, from the operators too', async () => {
-  const nodes = graph().nodes.map(node => ({ ...node, group: node.id === 'n1' ? 'fc1_relu' : '' }));
+  const nodes = graph().nodes.map(node => ({ ...node, box: node.id === 'n1' ? 'g0' : '' }));
   const picture = SVG.replace(
     '<g id="n1"',
     '<g id="g0" class="cluster kernel"><title>c</title><polygon points="0,0 1,1"/><text>fc1_relu</text></g><g id="n1"'
   );
+  const programs = [
+    ...graph().programs,
+    { ...graph().programs[0]!, id: 'p0:forward', label: 'predict (1, 84)', half: 'predict' as const }
+  ];
   const kernel = new TableKernel({
-    graph: () => graph({ form: 'compiled', forms: ['neutral', 'compiled'], nodes, groups: [kernelGroup] })
+    graph: () => graph({ program: 'p0:forward', programs, nodes, boxes: [kernelBox] })
   });
   const view = new ModelView({ layout: async () => picture });
   mount(view.element);
-  view.showTree({ model: model(), root: network() }, graph());
+  view.showTree({ model: model(), root: network() }, graph({ programs }));
   view.connect(kernel);
   await settle();
-  click(buttonOf(view.element, 'compiled'));
+  click(buttonOf(view.element, 'predict (1, 84)'));
   await settle();
   const frame = view.element.querySelector('g.cluster[id=g0]');
   assert.equal(frame?.getAttribute('aria-label'), 'kernel fc1_relu, 2 operators, product');
@@ -171,13 +175,13 @@ test('a kernel is a named button round its operators; its source is shown, from 
   press(frame as Element, 'Enter');
   assert.ok(frame?.classList.contains('hl-selected'));
   const source = (): HTMLElement | null => view.element.querySelector<HTMLElement>('.hl-source');
-  assert.equal(source()?.textContent, kernelGroup.text);
+  assert.equal(source()?.textContent, kernelBox.text);
   assert.equal(source()?.tabIndex, 0);
   assert.match(view.element.querySelector('.hl-details')?.textContent ?? '', /4 programs.*FullyConnected/);
   click(view.element.querySelector('g.node[id=n1]'));
   assert.equal(source(), null);
   click(buttonOf(view.element, 'fc1_relu'));
-  assert.equal(source()?.textContent, kernelGroup.text);
+  assert.equal(source()?.textContent, kernelBox.text);
   assert.ok(frame?.classList.contains('hl-selected'));
 });
 
@@ -186,7 +190,7 @@ test('a graph that is missing or cannot be drawn says why, and its text is shown
     onNode: () => undefined,
     onGroup: () => undefined,
     onBlock: () => undefined,
-    onForm: () => undefined
+    onProgram: () => undefined
   };
   const pane = new GraphPane(() => Promise.reject(new Error('too large')), events);
   mount(pane.element);
@@ -217,7 +221,7 @@ test('a line of a picture that is wider than its node is cut; the title has the 
     onNode: () => undefined,
     onGroup: () => undefined,
     onBlock: () => undefined,
-    onForm: () => undefined
+    onProgram: () => undefined
   });
   mount(pane.element);
   const prototype = (window as unknown as { SVGElement: { prototype: object } }).SVGElement.prototype;
@@ -255,7 +259,7 @@ test('only the newest graph is drawn', async () => {
     onNode: () => undefined,
     onGroup: () => undefined,
     onBlock: () => undefined,
-    onForm: () => undefined
+    onProgram: () => undefined
   });
   const older = pane.show(graph());
   const newer = pane.show(graph());

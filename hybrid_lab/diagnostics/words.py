@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,25 @@ Entry = TypeVar("Entry")
 def count(number: int, word: str) -> str:
     """1 node, 2 nodes, 1,000 nodes."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+#: Categories of characters that draw nothing, or that change how others are drawn: control characters, format
+#: characters such as the marks of text direction, surrogates, private ones, separators of lines and paragraphs.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text with each invisible character written as its escape: a name from a file or from code then cannot break a
+    picture, or reorder what stands beside it. keep : such characters that stay, as line breaks
+    """
+    if text.isprintable():  # which is false for some harmless characters, too
+        return text
+    return "".join(
+        character.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(character) in _INVISIBLE and character not in keep
+        else character
+        for character in text
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.trainer import Trainer
     from hybrid_lab.ndarray import NDArray
     from hybrid_lab.ndarray.context import Context
+    from hybrid_lab.optimizer.fused import FusedUpdate
 
 
 def children(block: Block) -> OrderedDict[str, Block]:
@@ -106,3 +107,8 @@ def finish_deferred_init(parameter: Parameter) -> None:
 def trainer_parameters(trainer: Trainer) -> list[Parameter]:
     """The Parameters that a Trainer updates, in order."""
     return trainer._params
+
+
+def fused_updates(trainer: Trainer) -> list[FusedUpdate]:
+    """The fused update of each context of a Trainer."""
+    return [updater.fused for updater in trainer._updaters]

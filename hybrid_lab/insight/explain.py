@@ -373,7 +373,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         fallbacks=[replace(item) for item in fallbacks],
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
-        choice=_choice(compilation.engine, access.flags(block).get("engine"), forward),
+        choice=engine_choice(compilation.engine, access.flags(block).get("engine"), forward),
         plan="\n\n".join(report.plan for report in reports if report.plan),
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
@@ -393,6 +393,6 @@ def _needs_numbers(special: Specialized) -> list[str]:
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
-def _choice(engine: str, asked: str | None, report: Report) -> str:
+def engine_choice(engine: str, asked: str | None, report: Report) -> str:
     """The engine of a program, and the reason for it."""
     return report.choice or f"{engine}, {registry.reason_to_run_on(engine, asked)}"

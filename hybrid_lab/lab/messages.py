@@ -6,11 +6,11 @@ end's `extension/src/protocol/messages.ts` from them: the types, and a check for
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 TARGET = "hybrid_lab"
 """Name of the comm target."""
-PROTOCOL = 1
+PROTOCOL = 2
 
 LongText = Annotated[str, "long text"]
 """In a request, a string that may be longer than a name or a path."""
@@ -32,10 +32,11 @@ ErrorCode = Literal[
     "too-large",
     "failed",
 ]
-Form = Literal["neutral", "compiled"]
+BadgeKind = Literal["parameter", "aux", "constant"]
+BoxKind = Literal["block", "kernel", "session", "prologue", "fold", "part"]
 GraphSource = Literal["code", "file"]
-GroupKind = Literal["kernel", "session", "prologue"]
-NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "block", "output"]
+Half = Literal["traced", "predict", "forward", "backward", "update"]
+NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "output"]
 Severity = Literal["error", "warning", "note"]
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
@@ -154,32 +155,99 @@ class BlockNode(_Class):
     children: list[BlockNode]
 
 
+class GraphProgram(TypedDict):
+    """A graph of a Block that can be drawn: an entry of the selector.
+
+    id : stable while the program lives: `traced`, `p3:forward`
+    label : what it computes, with the shapes of the data: `training forward (64, 1, 28, 28)`
+    engine, reason, seconds : what `mx.explain` says of a compiled program: its engine, why it was compiled and why on
+        this engine, and the wall time of the compile; "", "" and 0.0 of the traced graph
+    """
+
+    id: str
+    label: str
+    half: Half
+    engine: str
+    reason: str
+    seconds: float
+
+
+class Read(TypedDict):
+    """A value that a node reads: output number `output` of the node `node`, as an edge from there."""
+
+    node: NodeId
+    output: int
+
+
+class Badge(TypedDict):
+    """A parameter, state or constant that one operator alone reads: drawn inside the operator, no node of its own.
+
+    name : short, `weight`; of a constant its value or type
+    path : of the parameter in the model, `features.0.weight`; "" for a constant
+    """
+
+    name: str
+    path: str
+    shape: Shape | None
+    dtype: str
+    kind: BadgeKind
+
+
 class GraphNode(TypedDict):
-    """A node of a graph's picture."""
+    """A node of a graph's picture.
+
+    box : id of the innermost box that it stands in; "" at the top
+    label : the text in the picture; op : name of the operator, "" of what is none
+    inputs : the edges that end here, in the order of the operator's inputs, badges left out
+    outputs : of an operator its visible outputs, and hidden ones as far as a node reads them
+    block : path, in the model, of the Block whose code called it
+    engine : that runs it; "" in a traced graph, and for a view, which computes nothing
+    """
 
     id: NodeId
+    box: str
     kind: NodeKind
     label: str
     op: str
     attributes: dict[str, str]
-    inputs: list[NodeId]
+    inputs: list[Read]
     outputs: list[Tensor]
-    scope: str
-    block: str | None
+    badges: list[Badge]
+    block: str
     location: Location | None
-    group: str
     engine: str
 
 
-class GraphGroup(TypedDict):
-    """Operators of a compiled graph that run together."""
+class GraphBox(_Class):
+    """A frame around nodes and other boxes, which opens in place.
+
+    parent : id of the box around it; "" at the top. Parents come before their children
+    kind : `block`: a call of a Block. `kernel`: a GPU kernel. `session`: one call of another engine. `prologue`: what
+        runs again only when a parameter changed. `fold`: alike Blocks in a row; its children are these Blocks.
+        `part`: a piece of a layer that has too many members
+    label : `conv1`; of a kernel its name; of a fold `0 to 5`; of a part `operators 1 to 150`
+    class : of the Block, also of a fold's Blocks; "" of others
+    block : path of the Block in the model; null for other kinds
+    copies : number of Blocks in a fold; 1 for other kinds
+    operators : inside, at all levels
+    summary : `14 operators, rows`; text : the source of a kernel; notes : a launch's programs, tiles and bytes, a line
+        each
+    outputs : values that are computed inside and read outside, or that the graph returns
+    location : where the Block was called, or where the first operator inside stands
+    """
 
     id: NodeId
-    name: str
-    kind: GroupKind
+    parent: str
+    kind: BoxKind
+    label: str
+    block: str | None
+    copies: int
+    operators: int
     summary: str
     text: str
     notes: list[str]
+    outputs: list[Tensor]
+    location: Location | None
 
 
 # -- replies and pushes -----------------------------------------------------------------------------------------------
@@ -213,18 +281,26 @@ class TreeReply(TypedDict):
 
 
 class GraphReply(TypedDict):
-    """The picture of one Block's graph. A kernel older than this extension sends no `groups`."""
+    """The picture of one Block's graph.
+
+    program : id of the program that is shown; programs : all that can be shown, the traced graph first
+    boxes, nodes : the whole picture, with the inside of closed boxes; both in the order of execution
+    text : the graph as printed; dot : a static picture in the DOT language, "" of a graph too large for one
+    missing : why there is no graph and what to do, else ""
+    failed : of a graph whose trace failed, the line at which it ends
+    """
 
     path: str
-    form: Form
-    forms: list[str]
-    dot: str
-    missing: str
+    program: str
+    programs: list[GraphProgram]
+    boxes: list[GraphBox]
     nodes: list[GraphNode]
-    groups: NotRequired[list[GraphGroup]]
     text: str
+    dot: str
     summary: str
+    missing: str
     variants: int
+    failed: Location | None
 
 
 class FindingsReply(TypedDict):
@@ -421,10 +497,10 @@ class ModelRequest(TypedDict):
 
 
 class GraphRequest(ModelRequest):
-    """Which graph of which Block to draw."""
+    """Which graph of which Block to draw: the id of a program, or "" for the latest compiled one, else the traced."""
 
     path: str
-    form: Form
+    program: str
 
 
 class CellSource(TypedDict):

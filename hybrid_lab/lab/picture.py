@@ -1,199 +1,406 @@
-"""The picture of a graph as data: nodes of the protocol, edges and groups; a nested Block is one node."""
+"""The picture of a graph as data: nodes with their edges and badges, and the boxes that they stand in."""
 
 from __future__ import annotations
 
-from hybrid_lab.gluon import access
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.printer import format_type
-from hybrid_lab.insight.states import class_name
-from hybrid_lab.lab.messages import GraphGroup, GraphNode, NodeKind, Tensor
+from hybrid_lab.graph.scope import Scope
+from hybrid_lab.insight.states import block_at, class_name
+from hybrid_lab.lab.boxes import Box, Item, arrange, common_box, cut, fold
+from hybrid_lab.lab.messages import Badge, BadgeKind, GraphBox, GraphNode, NodeKind, Read, Tensor
+from hybrid_lab.lab.messages import Location as LocationData
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.tree import tensor
-from hybrid_lab.lab.units import Units
+from hybrid_lab.lab.units import Unit, Units
+
+_LABEL = 80
+"""Characters of a label."""
+_SMALL = 4
+"""Numbers of a constant that is shown by value."""
+_ATTRIBUTE = 2000
+"""Characters of an attribute."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What an input or output of a graph is.
+
+    kind : how it is drawn; path : of the parameter in the model, "" for others
+    inside : whether it is drawn beside its readers, or its source, instead of at the top
+    """
+
+    kind: NodeKind
+    label: str
+    path: str = ""
+    inside: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph to be drawn, and what is known of it.
+
+    graph : with every kernel and session opened
+    inputs, outputs : the role of each input; of each output, or None where it is only marked in its operator
+    root : scope of the shown Block in the graph
+    units : which operators run together, and where
+    prologue : the graph that runs before, when a parameter has changed; `hoisted` has the inputs of `graph` that stand
+        for outputs of it
+    marks : further attributes of the operators that compute these values
+    """
+
+    graph: Graph
+    inputs: dict[Value, Role]
+    outputs: Sequence[tuple[Value, Role]]
+    root: str
+    units: Units
+    prologue: Graph | None = None
+    hoisted: dict[Value, Value] = field(default_factory=dict)
+    marks: dict[Value, dict[str, str]] = field(default_factory=dict)
 
 
 class Picture:
-    """Nodes and edges of one graph; operators of nested Blocks are folded into one node per Block call.
+    """Nodes and boxes of one program of the Block at `path` in the model `net`.
 
-    nodes : in the order of the graph; edges : (id of a node, id of its reader, type of the value)
-    groups : the kernels, sessions and the prologue, with the nodes in the picture that they run
-
-    num_data : how many of the graph's inputs are data, the others are parameters
-    block : whose children are folded, or None to show every operator
-    path : of the Block in the model; root : its scope in the graph
-    units : what runs as one, a session or a kernel, is drawn as one; None: nothing is known of that
-    prologue : what runs before `graph` when a parameter has changed; its outputs are the "hoisted" inputs of the graph
-    states : names of the auxiliary states; None: what the graph's operators say
+    nodes, boxes : records of the protocol
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        num_data: int,
-        block: Block | None,
-        path: str,
-        root: str,
-        units: Units | None = None,
-        prologue: Graph | None = None,
-        states: frozenset[str] | None = None,
-    ):
-        self.graph, self.block, self.path, self.root = graph, block, path, root
-        self._units = units or Units(graph)
-        self._prologue = prologue
-        self._states = frozenset(value.node.name for value in graph.states) if states is None else states
+    def __init__(self, program: Program, net: Block, path: str):
+        self.program, self.net, self.path = program, net, path
+        self._top = Box("part")
+        self._chains: dict[int, tuple[tuple[str, int], ...]] = {}
+        self._places: dict[int, Box] = {}
+        self._blocks: dict[str, tuple[str | None, str]] = {}
+        self._unit_boxes: dict[Unit, Box] = {}
+        self._item_of: dict[Node, Item] = {}
+        self._source: dict[Value, Value] = program.hoisted
+        self._locations: dict[Location, LocationData | None] = {}
+        self._serial = 0
+        nodes = program.graph.nodes
+        if program.prologue is not None:
+            nodes = tuple(dict.fromkeys((*program.prologue.nodes, *nodes)))
+        self._operators = [node for node in nodes if _computes(node)]
+        self._units = dict(program.units.of)
+        if program.prologue is not None:
+            inside = [node for node in program.prologue.nodes if _computes(node)]
+            note = "computed when a parameter changes, not in every call"
+            prologue = Unit("prologue", "prologue", count(len(inside), "operator"), notes=[note])
+            self._units |= dict.fromkeys(inside, prologue)
+        self._build(nodes)
+        arrange(self._top)
+        fold(self._top)
+        cut(self._top)
+        self.boxes: list[GraphBox] = []
         self.nodes: list[GraphNode] = []
-        self._parameters = set(graph.inputs[num_data:])
-        self._calls = self._nested_calls()
-        self.edges: dict[tuple[str, str, str], None] = {}
-        self._id_of: dict[Value, str] = {}
-        self._folded: dict[tuple[str, int], GraphNode] = {}
-        self._build()
+        self._write()
 
-    def _build(self) -> None:
-        graph = self.graph
-        hidden = self._read_inside_only()
-        hoisted = [
-            value for value in graph.inputs if isinstance(value.node.op, Input) and value.node.op.role == "hoisted"
-        ]
-        prologue_outputs = self._prologue.outputs if self._prologue is not None else ()
-        before = self._prologue.nodes if self._prologue is not None else ()
-        stand_ins = dict(zip(hoisted, prologue_outputs, strict=True))
-        returned = {*graph.outputs, *prologue_outputs}
-        readers = graph.users() | (self._prologue.users() if self._prologue is not None else {})
-        for node in dict.fromkeys((*before, *graph.nodes)):
-            if node.outputs[0] in stand_ins:
-                self._id_of[node.outputs[0]] = self._id_of[stand_ins[node.outputs[0]]]
-                continue
-            call = self._calls.get(node)
-            if call is not None:
-                row = self._fold(call, node)
-            elif isinstance(node.op, Input):
-                value = node.outputs[0]
-                if value in hidden:
-                    continue
-                kind: NodeKind = "input" if value in graph.inputs and value not in self._parameters else "parameter"
-                kind = "aux" if node.name in self._states else kind
-                row = self._add(node, kind, node.name)
-            elif isinstance(node.op, Constant):
-                value = node.outputs[0]
-                if not (value in returned or any(self._reads(reader, value) for reader in readers.get(value, ()))):
-                    continue  # it stands for a shape
-                row = self._add(node, "constant", repr(node.op))
-            else:
-                row = self._add(node, "operator", node.op.name)
-            self._id_of.update((value, row["id"]) for value in node.outputs)
-            for item in node.inputs:
-                if isinstance(item, Value):
-                    self._connect(item, row)
-        for index, value in enumerate(graph.outputs):
-            label = f"output {index}" if len(graph.outputs) > 1 else "output"
-            self._connect(value, self._put("output", label, [tensor(value.shape, value.dtype)], identity=f"out{index}"))
+    def id_of(self, node: Node) -> str | None:
+        """Id of the node or box of the picture that shows a node of the executable, or of a region in it."""
+        drawn = self.program.units.drawn.get(node, node)
+        if isinstance(drawn, Unit):
+            return self._unit_boxes[drawn].id if drawn in self._unit_boxes else None
+        item = self._item_of.get(drawn)
+        return None if item is None else item.row["id"]
 
-    @staticmethod
-    def _reads(reader: Node, value: Value) -> bool:
-        """Whether an operator reads the numbers of a value, not its shape alone."""
-        return any(item is value and reader.op.reads_values(index) for index, item in enumerate(reader.inputs))
+    # -- places -------------------------------------------------------------------------------------------------------
 
-    def _connect(self, value: Value, row: GraphNode) -> None:
-        source = self._id_of.get(value)
-        if source is not None and source != row["id"]:
-            if source not in row["inputs"]:
-                row["inputs"].append(source)
-            label = format_type(value.shape, value.dtype) if value.shape is not None else ""
-            self.edges[source, row["id"], label] = None
+    def _chain(self, scope: str) -> tuple[tuple[str, int], ...]:
+        """The Block calls from the shown Block, itself left out, to the one with this scope: (path, number)."""
+        known = self._chains.get(id(scope))
+        if known is None:
+            known = self._chains[id(scope)] = self._calls(scope)
+        return known
 
-    # -- nested Blocks ------------------------------------------------------------------------------------------------
+    def _calls(self, scope: str) -> tuple[tuple[str, int], ...]:
+        root = self.program.root
+        if scope == root or not scope.startswith(f"{root}." if root else ""):
+            return ()
+        if isinstance(scope, Scope):
+            before = () if scope.caller is None else self._chain(scope.caller)
+            return *before, (_below(scope, root), scope.call)
+        names = _below(scope, root).split(".")  # from a file
+        return tuple((".".join(names[: end + 1]), 1) for end in range(len(names)))
 
-    def _nested_calls(self) -> dict[Node, tuple[str, int]]:
-        """Operator of a nested Block -> (name of the child, number of its call)."""
-        call_of: dict[Node, tuple[str, int]] = {}
-        calls: dict[str, int] = {}
-        last: str | None = None
-        for node in self.graph.operators if self.block is not None else ():
-            child = self._inside(node).split(".")[0]
-            if self.block is None or child not in access.children(self.block):
-                last = None
-                continue
-            if child != last:
-                calls[child] = calls.get(child, 0) + 1
-                last = child
-            call_of[node] = (child, calls[child])
-        return call_of
+    def _unit_places(self) -> dict[Unit, int]:
+        """How many Block calls of an operator's chain stand around its unit."""
+        shared: dict[Unit, tuple[tuple[str, int], ...]] = {}
+        for node, unit in self._units.items():
+            chain = self._chain(node.scope)
+            before = shared.setdefault(unit, chain)
+            if before != chain:
+                length = next((at for at, pair in enumerate(zip(before, chain)) if pair[0] != pair[1]), None)
+                shared[unit] = before[: min(len(before), len(chain)) if length is None else length]
+        return {unit: len(chain) for unit, chain in shared.items()}
 
-    def _inside(self, node: Node) -> str:
-        """Path of the Block that a node belongs to, as seen from the Block of the picture."""
-        return node.scope[len(self.root) :].lstrip(".") if f"{node.scope}.".startswith(f"{self.root}.") else ""
+    def _place(self, node: Node, depth_of: dict[Unit, int]) -> Box:
+        """The box that an operator stands in."""
+        unit = self._units.get(node)
+        chain = self._chain(node.scope)
+        box = self._top
+        for call in chain if unit is None else chain[: depth_of[unit]]:
+            box = self._block_box(box, call)
+        if unit is not None:
+            box = self._unit_box(box, unit)
+            for call in chain[depth_of[unit] :]:
+                box = self._block_box(box, call)
+        return box
 
-    def _in_model(self, inside: str) -> str:
-        return ".".join(part for part in (self.path, inside) if part)
+    def _block_box(self, parent: Box, call: tuple[str, int]) -> Box:
+        box = parent.inside.get(call)
+        if box is None:
+            inside, number = call
+            path, kind = self._block(inside)
+            label = visible(inside.rsplit(".", 1)[-1]) + (f" ({number})" if number > 1 else "")
+            box = parent.inside[call] = Box("block", label, parent, visible(kind), path)
+            parent.members.append(box)
+        return box
 
-    def _read_inside_only(self) -> set[Value]:
-        """Parameters that only folded Blocks read: they are not shown."""
-        users = self.graph.users() if self._calls else {}
-        shown = set(self.graph.outputs)
-        return {
-            value
-            for value in self._parameters - shown
-            if users.get(value) and all(reader in self._calls for reader in users[value])
-        }
+    def _unit_box(self, parent: Box, unit: Unit) -> Box:
+        box = self._unit_boxes.get(unit)
+        if box is None:
+            name, text = visible(unit.name), visible(unit.text, keep="\n\t")
+            notes = [visible(note) for note in unit.notes]
+            box = Box(unit.kind, name, parent, summary=visible(unit.summary), text=text, notes=notes)
+            self._unit_boxes[unit] = box
+            parent.members.append(box)
+        return box
 
-    def _fold(self, call: tuple[str, int], node: Node) -> GraphNode:
-        """The node of a nested Block's call; its outputs are those of the last operator."""
-        row = self._folded.get(call)
-        if row is None:
-            assert self.block is not None
-            child = call[0]
-            where, label = self._in_model(child), f"{child}: {class_name(access.children(self.block)[child])}"
-            row = self._put("block", label, [])
-            row |= {"scope": where, "block": where, "location": location_data(node.location)}
-            self._folded[call] = row
-        row["outputs"] = [tensor(value.shape, value.dtype) for value in node.outputs[: node.op.signature.visible]]
-        return row
+    def _block(self, inside: str) -> tuple[str | None, str]:
+        """(path in the model, class) of a Block below the shown one; (None, "") of one that is no child."""
+        known = self._blocks.get(inside)
+        if known is None:
+            path = ".".join(part for part in (self.path, inside) if part)
+            try:
+                known = path, class_name(block_at(self.net, path))
+            except KeyError:
+                known = None, ""
+            self._blocks[inside] = known
+        return known
+
+    def _block_path(self, scope: str) -> str:
+        """Path in the model of the innermost Block of the tree around an operator."""
+        for inside, _ in reversed(self._chain(scope)):
+            path, _ = self._block(inside)
+            if path is not None:
+                return path
+        return self.path
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def _add(self, node: Node, kind: NodeKind, label: str) -> GraphNode:
-        attributes: dict[str, str] = {}
-        visible, is_operator = 1, kind == "operator"
-        if is_operator:
-            visible = max(node.op.signature.visible, 1)
-            attributes = {key: str(value) for key, value in node.op.written.items()}
-            immediates = [(place, item) for place, item in enumerate(node.inputs) if not isinstance(item, Value)]
-            attributes |= {f"input {place}": repr(item) for place, item in immediates}
-            attributes |= {"part of": node.composite} if node.composite else {}
-        row = self._put(kind, label, [tensor(value.shape, value.dtype) for value in node.outputs[:visible]])
-        row |= {
-            "op": node.op.name if is_operator else "",
-            "attributes": attributes,
-            "scope": self._in_model(self._inside(node)),
-            "location": location_data(node.location),
-            "engine": self._units.engines.get(node, ""),
-            "group": self._units.of.get(node, ""),
-        }
-        return row
+    def _build(self, nodes: Iterable[Node]) -> None:
+        program, depth_of = self.program, self._unit_places()
+        returned = {self._real(value) for value, _ in program.outputs}
+        for order, node in enumerate(self._operators):
+            box = self._places.get(id(node.scope)) if node not in self._units else None
+            if box is None:
+                box = self._place(node, depth_of)
+                if node not in self._units:
+                    self._places[id(node.scope)] = box
+            self._item_of[node] = self._operator(node, box, order)
+        readers = self._readers()
+        for node in nodes:
+            value = node.outputs[0]
+            if _computes(node) or value in self._source:
+                continue
+            if isinstance(node.op, Constant):
+                array = node.op.array
+                label = repr(node.op) if array.size <= _SMALL else format_type(array.shape, array.dtype)
+                role = Role("constant", label, inside=True)
+            else:
+                role = program.inputs.get(value) or Role("input", node.name)
+            self._put(value, role, readers.get(value, []), value in returned)
+        for node in self._operators:
+            item = self._item_of[node]
+            for value in node.values_in:
+                self._connect(item, value)
+        self._outputs()
 
-    def _put(self, kind: NodeKind, label: str, outputs: list[Tensor], identity: str = "") -> GraphNode:
+    def _real(self, value: Value) -> Value:
+        return self._source.get(value, value)
+
+    def _readers(self) -> dict[Value, list[Item]]:
+        """Input or constant -> the operators that read it, each once."""
+        readers: dict[Value, dict[Item, None]] = {}
+        for node in self._operators:
+            for index, value in enumerate(node.inputs):
+                if isinstance(value, Value) and not _computes(value.node):
+                    if not isinstance(value.node.op, Constant) or node.op.reads_values(index):  # else it is a shape
+                        readers.setdefault(value, {})[self._item_of[node]] = None
+        return {value: list(items) for value, items in readers.items()}
+
+    def _operator(self, node: Node, box: Box, order: float) -> Item:
+        attributes = {key: _text(value) for key, value in node.op.written.items()}
+        for place, item in enumerate(node.inputs):
+            if not isinstance(item, Value):
+                attributes[f"input {place}"] = _text(item)
+        if node.composite:
+            attributes["part of"] = visible(node.composite)
+        visible_outputs = node.outputs[: max(node.op.signature.visible, 1)]
+        for value in node.outputs if self.program.marks else ():
+            attributes |= self.program.marks.get(value, {})
+        outputs = [_tensor(value) for value in visible_outputs]
+        item = self._add("operator", node.op.name, box, order, outputs)
+        row = item.row
+        row["op"], row["attributes"], row["block"] = row["label"], attributes, self._block_path(node.scope)
+        row["location"] = self._location(node.location)
+        row["engine"] = self.program.units.engines.get(node, "")
+        return item
+
+    def _put(self, value: Value, role: Role, readers: list[Item], returned: bool) -> None:
+        """Draw an input or a constant: as a badge, as a node, or not at all where nothing reads it."""
+        if role.kind in ("parameter", "aux", "constant"):
+            if not readers and not returned:
+                return
+            if len(readers) == 1 and not returned:
+                readers[0].row["badges"].append(_badge(value, role))
+                return
+        box = common_box([item.box for item in readers]) if role.inside and readers and not returned else self._top
+        order = min((item.order for item in readers), default=0.0) - 0.5 if role.inside else -1.0
+        item = self._add(role.kind, role.label, box, order, [_tensor(value)])
+        item.row["attributes"] = {"parameter": visible(role.path)} if role.path else {}
+        item.row["attributes"] |= role.attributes
+        self._item_of[value.node] = item
+
+    def _connect(self, reader: Item, value: Value) -> None:
+        value = self._real(value)
+        source = self._item_of.get(value.node)
+        if source is None:  # a badge, or a shape
+            return
+        reader.reads.append((source, value.index))
+        outputs = source.row["outputs"]
+        for index in range(len(outputs), value.index + 1):
+            outputs.append(_tensor(value.node.outputs[index]))
+
+    def _outputs(self) -> None:
+        last = float(len(self._operators))
+        for value, role in self.program.outputs:
+            source = self._item_of.get(self._real(value).node)
+            beside = role.inside and source is not None and source.operators
+            box, order = (source.box, source.order + 0.5) if source is not None and beside else (self._top, last)
+            item = self._add("output", role.label, box, order, [_tensor(value)])
+            item.row["attributes"] = role.attributes
+            self._connect(item, value)
+
+    def _add(self, kind: NodeKind, label: str, box: Box, order: float, outputs: list[Tensor]) -> Item:
         row: GraphNode = {
-            "id": identity or f"n{len(self.nodes)}",
+            "id": f"n{self._serial}",
+            "box": "",
             "kind": kind,
-            "label": label,
+            "label": _short(label),
             "op": "",
             "attributes": {},
             "inputs": [],
             "outputs": outputs,
-            "scope": self.path,
-            "block": None,
+            "badges": [],
+            "block": self.path,
             "location": None,
-            "group": "",
             "engine": "",
         }
-        self.nodes.append(row)
-        return row
+        self._serial += 1
+        item = Item(row, box, order)
+        box.members.append(item)
+        return item
 
-    @property
-    def groups(self) -> list[GraphGroup]:
-        """The units of which there is a node in the picture."""
-        shown = {row["group"] for row in self.nodes}
-        return [group for group in self._units.groups if group["name"] in shown]
+    def _location(self, location: Location | None) -> LocationData | None:
+        if location is None:
+            return None
+        known = self._locations.get(location)
+        if known is None:
+            known = self._locations[location] = location_data(location)
+        return known
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Give the boxes their ids, and write the records of boxes and nodes in the order of execution."""
+        items: list[Item] = []
+        records: dict[Box, GraphBox] = {}
+        stack: list[Box | Item] = [*reversed(self._top.members)]
+        while stack:
+            member = stack.pop()
+            if isinstance(member, Item):
+                items.append(member)
+                member.row["box"] = member.box.id
+                member.row["inputs"] = [Read(node=source.row["id"], output=output) for source, output in member.reads]
+                continue
+            member.id = f"b{len(records)}"
+            records[member] = _record(member)
+            stack += reversed(member.members)
+        outputs: dict[Box, dict[tuple[Item, int], None]] = {}
+        for item in items:
+            for source, output in item.reads:
+                if source.box is not item.box and source.row["kind"] != "input":
+                    _leave(source, output, item, outputs)
+        for box, values in outputs.items():
+            if box in records:
+                records[box]["outputs"] = [source.row["outputs"][output] for source, output in values]
+        for box, record in records.items():
+            if record["location"] is None:
+                places = (item.row["location"] for item in box.items())
+                record["location"] = next((place for place in places if place is not None), None)
+        self.boxes = list(records.values())
+        self.nodes = [item.row for item in sorted(items, key=lambda item: item.order)]
+
+
+def _leave(source: Item, output: int, reader: Item, outputs: dict[Box, dict[tuple[Item, int], None]]) -> None:
+    """Note a value as an output of the boxes that its edge leaves."""
+    around = {id(box) for box in reader.box.chain()}
+    box: Box | None = source.box
+    while box is not None and id(box) not in around:
+        outputs.setdefault(box, {})[source, output] = None
+        box = box.parent
+
+
+def _record(box: Box) -> GraphBox:
+    return {
+        "id": box.id,
+        "parent": "" if box.parent is None else box.parent.id,
+        "kind": box.kind,
+        "label": _short(box.label),
+        "class": box.class_name,
+        "block": box.block,
+        "copies": box.copies,
+        "operators": box.operators,
+        "summary": box.summary,
+        "text": box.text,
+        "notes": box.notes,
+        "outputs": [],
+        "location": box.location,
+    }
+
+
+def _computes(node: Node) -> bool:
+    return not isinstance(node.op, (Input, Constant))
+
+
+def _below(scope: str, root: str) -> str:
+    return scope[len(root) + 1 :] if root else scope
+
+
+def _tensor(value: Value) -> Tensor:
+    return tensor(value.shape, value.dtype)
+
+
+def _badge(value: Value, role: Role) -> Badge:
+    kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
+    data = _tensor(value)
+    name = _short(role.label)
+    return {"name": name, "path": visible(role.path), "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
+
+
+def _short(label: str) -> str:
+    label = visible(label)
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
+
+
+def _text(value: object) -> str:
+    """An attribute as it is shown."""
+    text = visible(str(value))
+    return text if len(text) <= _ATTRIBUTE else f"{text[: _ATTRIBUTE - 1]}…"

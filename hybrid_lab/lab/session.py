@@ -119,7 +119,7 @@ class Session:
     def _on_graph(self, body: messages.GraphRequest) -> messages.GraphReply:
         entry = self.registry.get(body["model"])
         try:
-            return graph_view(entry.block, body["path"], body["form"])
+            return graph_view(entry.block, body["path"], body["program"])
         except KeyError:
             raise RequestError(
                 "unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.engine import Executable
@@ -12,13 +12,22 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import region_in
-from hybrid_lab.lab.messages import GraphGroup, GroupKind
+from hybrid_lab.lab.messages import BoxKind
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.run.steps import KernelOperator
     from hybrid_lab.ops.framework.operator import Operator
 
-PROLOGUE: Final = "prologue"
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Operators of a compiled graph that run together; the fields are those of the protocol's GraphBox."""
+
+    name: str
+    kind: BoxKind
+    summary: str
+    text: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -26,69 +35,61 @@ class Units:
     """The graph that an executable runs, operator by operator.
 
     graph : every kernel and session opened
-    of : the name of the unit that an operator runs in, where it is in one; names are unique
+    of : the unit that an operator runs in, where it is in one
     engines : which engine runs an operator; "" for a view, which runs nowhere
-    groups : GraphGroup records of the protocol, in the order in which they run
+    drawn : a node of the executable, or of a region in it -> the unit or the node of `graph` that it became
     """
 
     graph: Graph
-    of: dict[Node, str] = field(default_factory=dict)
+    of: dict[Node, Unit] = field(default_factory=dict)
     engines: dict[Node, str] = field(default_factory=dict)
-    groups: list[GraphGroup] = field(default_factory=list)
+    drawn: dict[Node, Node | Unit] = field(default_factory=dict)
 
-    def add_prologue(self, prologue: Graph, engine: str) -> None:
-        """Add the prologue, which runs before the graph once per change of the parameters, as a unit."""
-        operators = prologue.operators
-        self.of |= dict.fromkeys(operators, PROLOGUE)
-        self.engines |= dict.fromkeys(operators, engine)
-        note = "computed when a parameter changes, not in every call"
-        self.add(PROLOGUE, PROLOGUE, count(len(operators), "operator"), "", [note])
-
-    def add(self, name: str, kind: GroupKind, summary: str, text: str, notes: Sequence[str]) -> None:
-        """Describe a unit under its name."""
-        self.groups.append(
-            {
-                "id": f"g{len(self.groups)}",
-                "name": name,
-                "kind": kind,
-                "summary": summary,
-                "text": text,
-                "notes": list(notes),
-            }
-        )
+    @property
+    def units(self) -> list[Unit]:
+        """In the order in which they run."""
+        return list(dict.fromkeys(self.of.values()))
 
 
 def units_of(executable: Executable, engine: str) -> Units:
     """The units of an executable that `engine` compiled; it may have been released."""
     graph = executable.graph
     new: dict[Value, Value] = {}
+    nodes: list[Node] = []
     opened = Units(graph)
     numbers: dict[str, int] = {}
     for node in graph.nodes:
         region = region_in(node)
         if region is None:
             moved = _moved(node, new)
+            nodes.append(moved)
             new.update(zip(node.outputs, moved.outputs, strict=True))
+            opened.drawn[node] = moved
             if not isinstance(node.op, (Input, Constant)):
                 opened.engines[moved] = _runs_on(node, engine)
             continue
         label = getattr(node.op, "label", "")
         number = numbers[label or node.op.name] = numbers.get(label or node.op.name, -1) + 1
         name = label + f" ({number + 1})" * bool(number) if label else f"{node.op.name} {number}"
+        unit = opened.drawn[node] = Unit(name, *_described(node.op, region))
         inside = dict(zip(region.inputs, (new[value] for value in node.values_in), strict=True))
         for inner in region.nodes:
-            moved = _moved(inner, inside)
+            for value in inner.values_in:  # constants of a region are no inputs of it
+                if value not in inside:
+                    inside[value] = value
+                    nodes.append(value.node)
+            moved = opened.drawn[inner] = _moved(inner, inside)
+            nodes.append(moved)
             inside.update(zip(inner.outputs, moved.outputs, strict=True))
-            opened.of[moved], opened.engines[moved] = name, node.op.name
+            opened.of[moved], opened.engines[moved] = unit, node.op.name
         new.update(zip(node.outputs, (inside[value] for value in region.outputs), strict=False))
-        opened.add(name, *_described(node.op, region))
-    opened.graph = graph.over(new)
+    opened.graph = graph.over(new, list(dict.fromkeys(nodes)))
     return opened
 
 
 def _moved(node: Node, new: dict[Value, Value]) -> Node:
-    """The node with inputs from `new`; constants of a region are no inputs of it and stay."""
-    inputs = tuple(new.get(item, item) if isinstance(item, Value) else item for item in node.inputs)
+    """The node with inputs from `new`."""
+    inputs = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
     return node if inputs == node.inputs else node.replace(inputs=inputs)
 
 
@@ -103,7 +104,7 @@ def _runs_on(node: Node, engine: str) -> str:
     return "torch" if on_torch(node) else "numpy"
 
 
-def _described(op: Operator, region: Region) -> tuple[GroupKind, str, str, list[str]]:
+def _described(op: Operator, region: Region) -> tuple[BoxKind, str, str, list[str]]:
     """(kind, summary, text, notes) of a unit."""
     sources = [kernel.source for kernel in getattr(op, "kernels", ())]
     operators = count(sum(not node.op.view for node in region.nodes), "operator")

@@ -64,7 +64,7 @@ class View(anywidget.AnyWidget):
         if entry.revision != self._revision:
             self._revision = entry.revision
             self.tree = finite(self._session.tree(entry))
-            self.graph = finite(graph_view(net, first_hybrid(net), "neutral"))
+            self.graph = finite(graph_view(net, first_hybrid(net)))
             self.findings = finite({"findings": findings})
             if self.comm is not None:
                 forget_route(self.comm)

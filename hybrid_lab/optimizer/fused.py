@@ -7,6 +7,7 @@ a schedule never compiles a new program.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from operator import is_not
@@ -292,6 +293,31 @@ class FusedUpdate:
             blocks += f" on {arrays.threads} threads"
         weights = f"{count(len(arrays.weights), 'weight')}, {count(values, 'value')}"
         return f"{name}: {weights}, in one pass of {arrays.op.name}, {blocks}"
+
+    @property
+    def graphs(self) -> dict[Graph, int]:
+        """The graphs that the last step ran, and how many weights each has updated."""
+        if self._arrays is None or self.refusal:
+            return {}
+        weights = Counter(self._arrays.partition[0])
+        graphs: Counter[Graph] = Counter()
+        for number, group in enumerate(self._arrays.groups):
+            graphs[group.graph] += weights[number]
+        return dict(graphs)
+
+    @property
+    def engine(self) -> str:
+        """The engine of the last step."""
+        return "triton" if self._arrays is not None and self._arrays.on_device is not None else "numpy"
+
+    def source(self, graph: Graph) -> str:
+        """The text of the program that runs this graph, one of `graphs`."""
+        arrays = self._arrays
+        if arrays is not None and arrays.on_device is not None:
+            steps = zip(arrays.on_device.steps, arrays.on_device.groups, strict=True)
+            own = [step for step, groups in steps if any(arrays.groups[group].graph is graph for group in groups)]
+            return "\n\n".join(step.source.text for step in own)
+        return next((str(program) for program in self.programs if program.graph is graph), "")
 
     @property
     def programs(self) -> list[Blockwise]:

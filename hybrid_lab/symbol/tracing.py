@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_err
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
 from hybrid_lab.diagnostics.source_facts import source_facts
 from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ndarray.tape import state as modes
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Trace:
         self.owners: dict[Value, Any] = {}
         self.types: dict[Value, tuple[Any, Any]] = {}
         self.draws = 0
-        self.scopes: list[str] = []
+        self.scopes: list[Scope] = []
         self.observed: list[tuple[str, Location | None]] = []
         self.raised: list[HybridizeError] = []
         self.nested: dict[tuple[int, Any], tuple[Any, Any]] = {}
@@ -84,7 +85,7 @@ class Trace:
     def inside(self, block: object, path: str, style: str) -> Iterator[None]:
         """Run a Block's code: nodes made inside carry its path."""
         self.blocks.append(block)
-        self.scopes.append(path)
+        self.scopes.append(Scope(path, self.scopes[-1] if self.scopes else None))
         self.styles.append(style)
         outer, modes.trace = modes.trace, self if style == "2.x" else None
         try:

@@ -10,6 +10,7 @@ from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
 from hybrid_lab.lab.comm import handle
+from hybrid_lab.lab.messages import PROTOCOL
 from hybrid_lab.lab.session import Session
 
 
@@ -78,7 +79,7 @@ class Page:
         """The one reply to a request, without progress."""
         self.count += 1
         identity = f"r{self.count}"
-        replies = self.send({"hybrid_lab": 1, "id": identity, "type": kind, "body": body})
+        replies = self.send({"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": body})
         assert all(reply["id"] == identity for reply in replies)
         final = [reply for reply in replies if reply["type"] != "progress"]
         assert len(final) == 1

@@ -12,6 +12,8 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
+from hybrid_lab.lab.messages import PROTOCOL
+
 PATIENCE = 60
 
 
@@ -123,7 +125,7 @@ class Page:
     def start(self, kind, **body):
         """Send a request; its id."""
         identity = f"r{next(self._numbers)}"
-        data = {"hybrid_lab": 1, "id": identity, "type": kind, "body": body}
+        data = {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": body}
         self._send("comm_msg", {"comm_id": self.comm, "data": data})
         return identity
 

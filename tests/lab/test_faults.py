@@ -29,7 +29,7 @@ def test_code_that_fails_on_symbols_has_no_graph_yet(page, namespace):
             return 1 / 0
 
     namespace["net"] = make_net(Odd, called=False)
-    missing = page.ok("graph", model="m1", path="", form="neutral")["missing"]
+    missing = page.ok("graph", model="m1", path="", program="traced")["missing"]
     assert "no graph yet (ZeroDivisionError without data)" in missing
 
 

@@ -131,7 +131,7 @@ def test_prints_of_a_running_cell_are_not_lost_to_a_trace(kernel, page):
     cell = kernel.start("print('begin', flush=True)\nfor n in range(200):\n    print(n, end=' '); time.sleep(0.002)")
     kernel.wait_for_output(cell, "begin")
     for _ in range(10):
-        assert page.ok("graph", model=model, path="", form="neutral")["dot"]
+        assert page.ok("graph", model=model, path="", program="traced")["dot"]
     assert kernel.finish(cell).split()[1:] == [str(number) for number in range(200)]
     kernel.run("del fresh")
 

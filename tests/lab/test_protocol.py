@@ -9,10 +9,11 @@ from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import schema
 from hybrid_lab.lab.comm import Comms, finite, handle
+from hybrid_lab.lab.messages import PROTOCOL
 from hybrid_lab.lab.session import Session
 from tests.lab.conftest import Net, Stubborn, inputs, make_net
 
-HELLO = {"front_end": "9.9", "protocol": 1, "notebook": "a.ipynb"}
+HELLO = {"front_end": "9.9", "protocol": PROTOCOL, "notebook": "a.ipynb"}
 
 MODEL = {
     "id", "name", "block", "class", "hybrid", "hybridized", "blocks", "graphs", "findings", "parameters", "engine",
@@ -22,11 +23,14 @@ BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
     "graphs", "engine", "findings", "shared_with", "location", "children",
 }  # fmt: skip
-GRAPH = {"path", "form", "forms", "dot", "missing", "nodes", "groups", "text", "summary", "variants"}
+GRAPH = {"path", "program", "programs", "boxes", "nodes", "text", "dot", "summary", "missing", "variants", "failed"}
 NODE = {
-    "id", "kind", "label", "op", "attributes", "inputs", "outputs", "scope", "block", "location", "group", "engine",
+    "id", "box", "kind", "label", "op", "attributes", "inputs", "outputs", "badges", "block", "location", "engine",
 }  # fmt: skip
-GROUP = {"id", "name", "kind", "summary", "text", "notes"}
+BOX = {
+    "id", "parent", "kind", "label", "class", "block", "copies", "operators", "summary", "text", "notes", "outputs",
+    "location",
+}  # fmt: skip
 DIAGNOSTIC = {
     "code", "name", "severity", "message", "help", "rewrite", "tensor", "block", "line", "col", "end_line", "end_col",
     "location", "fix",
@@ -34,22 +38,22 @@ DIAGNOSTIC = {
 
 
 def request(kind, body, **more):
-    return {"hybrid_lab": 1, "id": "r1", "type": kind, "body": body, **more}
+    return {"hybrid_lab": PROTOCOL, "id": "r1", "type": kind, "body": body, **more}
 
 
 # -- envelopes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 99])
+@pytest.mark.parametrize("version", [0, PROTOCOL - 1, PROTOCOL, PROTOCOL + 1, 99])
 def test_hello_is_answered_to_every_version(page, version):
     (reply,) = page.send(request("hello", HELLO, hybrid_lab=version))
-    assert reply["type"] == "ok" and reply["hybrid_lab"] == 1
+    assert reply["type"] == "ok" and reply["hybrid_lab"] == PROTOCOL
     assert set(reply["body"]) == {"kernel", "protocol", "python", "host", "folder", "engine", "subshells"}
-    assert reply["body"]["protocol"] == 1
+    assert reply["body"]["protocol"] == PROTOCOL
 
 
 def test_hello_of_a_later_version_may_say_more(page):
-    (reply,) = page.send(request("hello", HELLO | {"theme": "dark"}, hybrid_lab=2))
+    (reply,) = page.send(request("hello", HELLO | {"theme": "dark"}, hybrid_lab=PROTOCOL + 1))
     assert reply["type"] == "ok"
     (reply,) = page.send(request("hello", HELLO | {"theme": "dark"}))
     assert reply["body"]["code"] == "bad-request" and "theme" in reply["body"]["message"]
@@ -57,7 +61,7 @@ def test_hello_of_a_later_version_may_say_more(page):
 
 @pytest.mark.parametrize("kind", ["models", "a-request-of-the-future"])
 def test_other_requests_of_another_version_are_refused_with_what_to_do(page, kind):
-    (reply,) = page.send(request(kind, {}, hybrid_lab=2))
+    (reply,) = page.send(request(kind, {}, hybrid_lab=PROTOCOL + 1))
     assert reply["type"] == "error" and reply["id"] == "r1"
     assert reply["body"]["code"] == "protocol"
     assert "pip install" in reply["body"]["next"]
@@ -89,8 +93,8 @@ def test_other_requests_of_another_version_are_refused_with_what_to_do(page, kin
         request("tree", {"model": None}),
         request("tree", {"model": "\ud800"}),
         request("tree", {"model": "m" * 1025}),
-        request("graph", {"model": "m1", "path": "", "form": "both"}),
-        request("graph", {"model": "m1", "path": "", "form": ["neutral"]}),
+        request("graph", {"model": "m1", "path": "", "form": "compiled"}),
+        request("graph", {"model": "m1", "path": "", "program": ["traced"]}),
         request("save", {"model": "m1", "file": "", "overwrite": 1}),
         request("save", {"model": "m1", "file": "", "overwrite": None}),
         request("lint", {"cells": {}, "only": []}),
@@ -206,33 +210,37 @@ def test_tree(page, namespace):
     json.dumps(body)
 
 
-def test_graph_folds_children_and_names_their_paths(page, namespace):
+def test_a_graph_has_a_box_for_each_block_call(page, namespace):
     namespace["net"] = make_net()
-    body = page.ok("graph", model="m1", path="", form="neutral")
+    body = page.ok("graph", model="m1", path="", program="traced")
     assert set(body) == GRAPH and all(set(node) == NODE for node in body["nodes"])
-    blocks = [(node["label"], node["block"]) for node in body["nodes"] if node["kind"] == "block"]
-    assert blocks == [("body: HybridSequential", "body"), ("head: Dense", "head")]
-    inner = page.ok("graph", model="m1", path="body", form="neutral")
-    assert [node["block"] for node in inner["nodes"] if node["kind"] == "block"] == ["body.0", "body.1"]
-    assert {node["scope"] for node in inner["nodes"] if node["kind"] == "block"} == {"body.0", "body.1"}
-    dense = page.ok("graph", model="m1", path="body.0", form="neutral")
-    kinds = {node["label"]: node["kind"] for node in dense["nodes"]}
-    assert kinds["FullyConnected"] == "operator" and "parameter" in kinds.values() and "input" in kinds.values()
-    compiled = page.ok("graph", model="m1", path="", form="compiled")
-    assert compiled["form"] == "compiled" and compiled["forms"] == ["neutral", "compiled"]
-    assert {node["kind"] for node in compiled["nodes"]} >= {"operator", "parameter", "aux", "input", "output"}
+    assert all(set(box) == BOX for box in body["boxes"])
+    blocks = {(box["parent"], box["label"], box["class"], box["block"]) for box in body["boxes"]}
+    ids = {box["block"]: box["id"] for box in body["boxes"]}
+    assert blocks >= {("", "body", "HybridSequential", "body"), ("", "head", "Dense", "head")}
+    assert (ids["body"], "0", "Dense", "body.0") in blocks
+    dense = page.ok("graph", model="m1", path="body.0", program="traced")
+    (operator,) = (node for node in dense["nodes"] if node["op"] == "FullyConnected")
+    assert [(badge["name"], badge["path"]) for badge in operator["badges"]] == [
+        ("weight", "body.0.weight"), ("bias", "body.0.bias"),
+    ]  # fmt: skip
+    assert operator["box"] == "" and operator["block"] == "body.0"
+    compiled = page.ok("graph", model="m1", path="", program="")
+    programs = {item["id"]: item for item in compiled["programs"]}
+    assert list(programs) == ["traced", "p0:forward"] and compiled["program"] == "p0:forward"
+    chosen = programs["p0:forward"]
+    assert chosen["label"] == "predict (4, 5)" and chosen["half"] == "predict" and "first call" in chosen["reason"]
 
 
-def test_the_compiled_graph_says_what_runs_together_and_what_only_when_parameters_change(page, namespace):
+def test_the_compiled_graph_says_what_runs_only_when_parameters_change(page, namespace):
     namespace["net"] = net = make_net()
     net.hybridize(engine="numpy")
     net(mx.nd.ones((4, 5)))
-    body = page.ok("graph", model="m1", path="", form="compiled")
-    groups = {node["op"]: node["group"] for node in body["nodes"] if node["kind"] == "operator"}
-    assert groups["rsqrt"] == "prologue" and groups["FullyConnected"] == ""
+    body = page.ok("graph", model="m1", path="", program="")
+    boxes = {box["id"]: box for box in body["boxes"]}
+    kinds = {node["op"]: boxes[node["box"]]["kind"] for node in body["nodes"] if node["kind"] == "operator"}
+    assert kinds["rsqrt"] == "prologue" and kinds["FullyConnected"] == "block"
     assert "more when parameters change" in body["summary"]
-    assert [(group["name"], group["kind"]) for group in body["groups"]] == [("prologue", "prologue")]
-    assert all(set(group) == GROUP for group in body["groups"])
     (affine,) = (node for node in body["nodes"] if node["op"] == "_channel_affine")
     assert len(affine["inputs"]) == 3  # the prologue's results are joined to their reader
 
@@ -243,7 +251,7 @@ def test_a_graph_s_dot_text_carries_nothing_active(page, namespace):
             return F.relu(x, name='x" URL="javascript:alert(1)\\')
 
     namespace["net"] = make_net(Evil)
-    dot = page.ok("graph", model="m1", path="", form="neutral")["dot"]
+    dot = page.ok("graph", model="m1", path="", program="traced")["dot"]
     outside_of_quotes = "".join(dot.replace('\\"', "").split('"')[::2])
     for word in ("URL", "href", "target", "tooltip", "image", "font", "color", "<"):
         assert word not in outside_of_quotes
@@ -256,7 +264,7 @@ def test_a_block_that_was_not_called_has_a_graph_and_prints_nothing(page, namesp
             return super().hybrid_forward(F, x)
 
     net = namespace["net"] = make_net(Loud, called=False)
-    body = page.ok("graph", model="m1", path="", form="neutral")
+    body = page.ok("graph", model="m1", path="", program="traced")
     assert body["dot"] and body["variants"] == 1
     assert capsys.readouterr().out == ""
     assert not net._graphs.graphs() and not net.body._graphs.graphs()
@@ -266,18 +274,18 @@ def test_why_there_is_no_graph(page, namespace):
     namespace["plain"] = gluon.nn.Sequential()
     namespace["plain"].add(nn.Dense(2))
     namespace["bad"] = make_net(Stubborn, called=False)
-    missing = page.ok("graph", model="m1", path="", form="neutral")["missing"]
+    missing = page.ok("graph", model="m1", path="", program="traced")["missing"]
     assert "not a HybridBlock" in missing and "0" in missing
-    assert "HL101" in page.ok("graph", model="m2", path="", form="compiled")["missing"]
+    assert "HL101" in page.ok("graph", model="m2", path="", program="")["missing"]
     with pytest.raises(mx.HybridizeError):
         namespace["bad"](inputs())
-    assert "does not hybridize" in page.ok("graph", model="m2", path="", form="neutral")["missing"]
+    assert "does not hybridize" in page.ok("graph", model="m2", path="", program="traced")["missing"]
 
 
 def test_unknown_models_and_blocks(page, namespace):
     namespace["net"] = make_net()
     assert page.error("tree", model="m77")["code"] == "unknown-model"
-    assert page.error("graph", model="m1", path="body.9", form="neutral")["code"] == "unknown-block"
+    assert page.error("graph", model="m1", path="body.9", program="traced")["code"] == "unknown-block"
     del namespace["net"]
     assert page.error("tree", model="m1")["code"] == "unknown-model"
 

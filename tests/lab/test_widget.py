@@ -7,6 +7,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
+from hybrid_lab.lab.messages import PROTOCOL
 from hybrid_lab.lab.session import Session
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Stubborn, inputs, make_net
 
@@ -31,7 +32,7 @@ def ask(shown, kind, **body):
     """The reply to a custom message, as the browser sends it."""
     sent = []
     shown.send = lambda content: sent.append(content)
-    shown._message(shown, {"hybrid_lab": 1, "id": "r1", "type": kind, "body": body}, [])
+    shown._message(shown, {"hybrid_lab": PROTOCOL, "id": "r1", "type": kind, "body": body}, [])
     (reply,) = [message for message in sent if message["type"] != "progress"]
     return reply
 
@@ -41,11 +42,11 @@ def test_traits_are_the_replies_of_the_protocol(view, namespace):
     shown = view(net)
     synced = set(shown.traits(sync=True)) - {"comm", "layout", "tabbable", "tooltip"}
     assert {name for name in synced if not name.startswith("_")} == TRAITS
-    assert shown.protocol == 1 and shown.version == mx.__version__ and shown.model == "m1"
+    assert shown.protocol == PROTOCOL and shown.version == mx.__version__ and shown.model == "m1"
     for trait, kind, body in [
         ("tree", "tree", {}),
         ("findings", "findings", {}),
-        ("graph", "graph", {"path": "", "form": "neutral"}),
+        ("graph", "graph", {"path": "", "program": ""}),
     ]:
         assert getattr(shown, trait) == ask(shown, kind, model="m1", **body)["body"]
     json.dumps([shown.tree, shown.graph, shown.findings], allow_nan=False)

@@ -11,13 +11,12 @@ import {
   nullable,
   number,
   oneOf,
-  optional,
   record,
   text,
   tree
 } from './check';
 
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 export const TARGET = 'hybrid_lab';
 
 export const helloReply = record({
@@ -112,43 +111,76 @@ export const treeReply = record({
 });
 export type TreeReply = Checked<typeof treeReply>;
 
+export const graphProgram = record({
+  id: text,
+  label: text,
+  half: oneOf('traced', 'predict', 'forward', 'backward', 'update'),
+  engine: text,
+  reason: text,
+  seconds: number
+});
+export type GraphProgram = Checked<typeof graphProgram>;
+
+export const graphBox = record({
+  class: text,
+  id: nodeId,
+  parent: text,
+  kind: oneOf('block', 'kernel', 'session', 'prologue', 'fold', 'part'),
+  label: text,
+  block: nullable(text),
+  copies: integer,
+  operators: integer,
+  summary: text,
+  text: text,
+  notes: list(text),
+  outputs: list(tensor),
+  location: nullable(location)
+});
+export type GraphBox = Checked<typeof graphBox>;
+
+export const read = record({
+  node: nodeId,
+  output: integer
+});
+export type Read = Checked<typeof read>;
+
+export const badge = record({
+  name: text,
+  path: text,
+  shape: nullable(list(nullable(integer))),
+  dtype: text,
+  kind: oneOf('parameter', 'aux', 'constant')
+});
+export type Badge = Checked<typeof badge>;
+
 export const graphNode = record({
   id: nodeId,
-  kind: oneOf('operator', 'input', 'parameter', 'aux', 'constant', 'block', 'output'),
+  box: text,
+  kind: oneOf('operator', 'input', 'parameter', 'aux', 'constant', 'output'),
   label: text,
   op: text,
   attributes: dictionary(text),
-  inputs: list(nodeId),
+  inputs: list(read),
   outputs: list(tensor),
-  scope: text,
-  block: nullable(text),
+  badges: list(badge),
+  block: text,
   location: nullable(location),
-  group: text,
   engine: text
 });
 export type GraphNode = Checked<typeof graphNode>;
 
-export const graphGroup = record({
-  id: nodeId,
-  name: text,
-  kind: oneOf('kernel', 'session', 'prologue'),
-  summary: text,
-  text: text,
-  notes: list(text)
-});
-export type GraphGroup = Checked<typeof graphGroup>;
-
 export const graphReply = record({
   path: text,
-  form: oneOf('neutral', 'compiled'),
-  forms: list(text),
-  dot: text,
-  missing: text,
+  program: text,
+  programs: list(graphProgram),
+  boxes: list(graphBox),
   nodes: list(graphNode),
-  groups: optional(list(graphGroup), []),
   text: text,
+  dot: text,
   summary: text,
-  variants: integer
+  missing: text,
+  variants: integer,
+  failed: nullable(location)
 });
 export type GraphReply = Checked<typeof graphReply>;
 
@@ -397,7 +429,7 @@ export interface Requests {
   graph: {
     model: string;
     path: string;
-    form: 'neutral' | 'compiled';
+    program: string;
   };
   findings: {
     model: string;

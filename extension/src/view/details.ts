@@ -1,6 +1,6 @@
 // What is known about one Block, or one node of its graph, as a table.
 
-import type { BlockNode, GraphGroup, GraphNode, Location } from '../protocol/messages';
+import type { BlockNode, GraphBox, GraphNode, Location } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
 import { STATE_TEXT, accessPath, countText, shapeText, tensorText } from './words';
 
@@ -9,8 +9,8 @@ export interface DetailsEvents {
   onLocation?(location: Location): void;
   /** Select another Block. */
   onBlock(path: string): void;
-  /** Show the kernel, or what else an operator runs in, by name. */
-  onGroup(name: string): void;
+  /** Show the box that an operator stands in. */
+  onGroup(box: GraphBox): void;
 }
 
 export class Details {
@@ -74,7 +74,7 @@ export class Details {
     );
   }
 
-  showNode(node: GraphNode, modelName: string): void {
+  showNode(node: GraphNode, box: GraphBox | undefined, modelName: string): void {
     const attributes = Object.entries(node.attributes);
     replace(
       this.element,
@@ -83,8 +83,8 @@ export class Details {
         ['Kind', node.kind],
         ['Operator', node.op && h('code', {}, node.op)],
         ['Outputs', node.outputs.map(tensorText).join(', ')],
-        ['Block', this.blockLink(node.block ?? node.scope, modelName)],
-        ['Runs in', node.group !== '' && this.groupLink(node.group)],
+        ['Block', this.blockLink(node.block, modelName)],
+        ['Runs in', box && this.groupLink(box)],
         ['Engine', node.engine],
         ['Source', this.place(node.location)],
         ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)])
@@ -93,20 +93,20 @@ export class Details {
   }
 
   /** `members`: the operators in it. */
-  showGroup(group: GraphGroup, members: readonly GraphNode[]): void {
+  showGroup(group: GraphBox, members: readonly GraphNode[]): void {
     replace(
       this.element,
-      h('h4', {}, h('code', {}, group.name)),
+      h('h4', {}, h('code', {}, group.label)),
       this.table([
         ['Kind', group.kind],
-        ['Holds', group.summary],
+        ['Holds', group.summary || `${group.operators} operators`],
         ...group.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
         ['Operators', members.map(node => node.op).join(', ')]
       ]),
       group.text !== '' &&
         h(
           'pre',
-          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${group.name}`, 'aria-live': 'off' },
+          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${group.label}`, 'aria-live': 'off' },
           group.text
         )
     );
@@ -137,8 +137,8 @@ export class Details {
       : h('span', {}, location.label);
   }
 
-  private groupLink(name: string): HTMLElement {
-    return button(name, () => this.events.onGroup(name), { class: 'hl-link', title: 'Show its source' });
+  private groupLink(box: GraphBox): HTMLElement {
+    return button(box.label, () => this.events.onGroup(box), { class: 'hl-link', title: 'Show its source' });
   }
 
   private blockLink(path: string, modelName: string): HTMLElement {

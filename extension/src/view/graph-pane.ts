@@ -2,7 +2,7 @@
 
 import type { Layout } from '../graphviz/layout';
 import { cutToNodes } from '../graphviz/measure';
-import type { GraphGroup, GraphNode, GraphReply } from '../protocol/messages';
+import type { GraphBox, GraphNode, GraphReply } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { safeSvg } from './safe-svg';
 import { tensorText } from './words';
@@ -10,10 +10,11 @@ import { tensorText } from './words';
 export interface GraphPaneEvents {
   onNode(node: GraphNode): void;
   /** A kernel, or what else runs as one. */
-  onGroup(group: GraphGroup): void;
+  onGroup(group: GraphBox): void;
   /** A nested Block was opened. */
   onBlock(path: string): void;
-  onForm(form: 'neutral' | 'compiled'): void;
+  /** Another program was chosen. */
+  onProgram(id: string): void;
   /** The cleaned picture, for the static fallback. */
   onPicture?(svg: string): void;
 }
@@ -24,11 +25,6 @@ const READABLE = { least: 0.95, most: 1.2 };
 /** Border and padding of the pane, in pixels. */
 const MARGIN = 8;
 
-const FORMS = {
-  neutral: 'The graph as it was traced, each nested Block as one node; shapes of the last compile.',
-  compiled: 'The graph that runs: shapes, mode, engines, and a frame around operators that run together.'
-} as const;
-
 export class GraphPane {
   readonly element: HTMLElement;
 
@@ -36,7 +32,7 @@ export class GraphPane {
     private readonly layout: Layout,
     private readonly events: GraphPaneEvents
   ) {
-    this.forms = h('div', { class: 'hl-toggle', role: 'group', 'aria-label': 'Form of the graph' });
+    this.forms = h('div', { class: 'hl-toggle', role: 'group', 'aria-label': 'Program' });
     this.summary = h('span', { class: 'hl-summary' });
     this.canvas = h('div', {
       class: 'hl-canvas',
@@ -85,7 +81,7 @@ export class GraphPane {
     if (this.svg && picture === this.picture) {
       return; // the same again, e.g. after a training step
     }
-    const view = `${graph.path}|${graph.form}`;
+    const view = `${graph.path}|${graph.program}`;
     if (!this.svg) {
       this.message('Drawing the graph …');
     }
@@ -141,13 +137,12 @@ export class GraphPane {
   }
 
   private showBar(graph: GraphReply): void {
-    const forms = (['neutral', 'compiled'] as const).filter(form => graph.forms.includes(form));
     replace(
       this.forms,
-      ...forms.map(form =>
-        button(form, () => this.events.onForm(form), {
-          'aria-pressed': form === graph.form ? 'true' : 'false',
-          title: FORMS[form]
+      ...graph.programs.map(program =>
+        button(program.label, () => this.events.onProgram(program.id), {
+          'aria-pressed': program.id === graph.program ? 'true' : 'false',
+          title: program.reason
         })
       )
     );
@@ -195,31 +190,27 @@ export class GraphPane {
 
   /** Give the nodes and groups names, focus and clicks. */
   private decorate(svg: SVGSVGElement, graph: GraphReply): void {
-    for (const group of graph.groups) {
-      const label = `${group.kind} ${group.name}, ${group.summary}`;
-      const choose = (): void => this.choose(group.id, () => this.events.onGroup(group));
-      this.enliven(svg, group.id, label, [label, ...group.notes], choose);
+    for (const box of graph.boxes) {
+      const label = [`${box.kind} ${box.label}`, box.class, box.summary].filter(text => text).join(', ');
+      const choose = (): void => this.choose(box.id, () => this.events.onGroup(box));
+      const enter = (): boolean => this.selectedId === box.id && this.open(box);
+      const element = this.enliven(svg, box.id, label, [label, ...box.notes], choose, enter);
+      element?.addEventListener('dblclick', () => this.open(box));
     }
+    const boxes = new Map(graph.boxes.map(box => [box.id, box.label]));
     for (const node of graph.nodes) {
       const outputs = node.outputs.map(tensorText).join(', ');
-      const label = [node.label || node.op, outputs, node.group && `runs in ${node.group}`]
+      const label = [node.label || node.op, outputs, node.box && `in ${boxes.get(node.box)}`]
         .filter(t => t)
         .join(' — ');
       const attributes = Object.entries(node.attributes).map(([name, value]) => `${name}=${value}`);
       const choose = (): void => this.choose(node.id, () => this.events.onNode(node));
-      const element = this.enliven(
-        svg,
-        node.id,
-        node.kind === 'block' ? `Block ${label}, opens` : `${node.kind} ${label}`,
-        [label, attributes.join(', ')],
-        choose,
-        () => node.kind === 'block' && this.selectedId === node.id && this.open(node)
-      );
+      const hover = [label, attributes.join(', ')];
+      const element = this.enliven(svg, node.id, `${node.kind} ${label}`, hover, choose);
       element?.classList.add(`hl-kind-${node.kind}`);
-      element?.addEventListener('dblclick', () => this.open(node));
     }
     svg.querySelectorAll('g.edge > title, g.graph > title').forEach(title => title.remove());
-    const drawn = [...graph.nodes, ...graph.groups];
+    const drawn = [...graph.nodes, ...graph.boxes];
     this.select(drawn.some(item => item.id === this.selectedId) ? this.selectedId : null);
   }
 
@@ -265,11 +256,11 @@ export class GraphPane {
     }
   }
 
-  private open(node: GraphNode): boolean {
-    if (node.kind !== 'block' || node.block === null) {
+  private open(box: GraphBox): boolean {
+    if (box.block === null) {
       return false;
     }
-    this.events.onBlock(node.block);
+    this.events.onBlock(box.block);
     return true;
   }
 

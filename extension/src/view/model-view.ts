@@ -2,7 +2,7 @@
 
 import type { Layout } from '../graphviz/layout';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type { BlockNode, GraphGroup, GraphReply, Location, TreeReply } from '../protocol/messages';
+import type { BlockNode, GraphBox, GraphReply, Location, TreeReply } from '../protocol/messages';
 import { BlockTree, first } from './block-tree';
 import { Details } from './details';
 import { h, replace } from './dom';
@@ -35,12 +35,16 @@ export class ModelView {
     this.graph = new GraphPane(options.layout, {
       onNode: node => {
         this.showsNode = true;
-        this.details.showNode(node, this.name);
+        this.details.showNode(
+          node,
+          this.shown?.boxes.find(box => box.id === node.box),
+          this.name
+        );
       },
       onGroup: group => this.showGroup(group),
       onBlock: path => this.select(path),
-      onForm: form => {
-        this.form = form;
+      onProgram: id => {
+        this.program = id;
         this.drawnKey = '';
         void this.draw();
       },
@@ -49,12 +53,9 @@ export class ModelView {
     this.details = new Details({
       onLocation: options.onLocation,
       onBlock: path => this.select(path),
-      onGroup: name => {
-        const group = this.shown?.groups.find(item => item.name === name);
-        if (group) {
-          this.graph.select(group.id);
-          this.showGroup(group);
-        }
+      onGroup: group => {
+        this.graph.select(group.id);
+        this.showGroup(group);
       }
     });
     this.findings = new FindingsList();
@@ -173,7 +174,7 @@ export class ModelView {
     if (!requester || !current || !node) {
       return;
     }
-    const key = `${current.model.id}|${current.model.revision}|${node.path}|${this.form}`;
+    const key = `${current.model.id}|${current.model.revision}|${node.path}|${this.program}`;
     if (key === this.drawnKey) {
       return;
     }
@@ -182,7 +183,7 @@ export class ModelView {
       const graph = await requester.request('graph', {
         model: current.model.id,
         path: node.path,
-        form: this.form
+        program: this.program
       });
       if (key === this.drawnKey) {
         this.present(graph);
@@ -195,9 +196,9 @@ export class ModelView {
     }
   }
 
-  private showGroup(group: GraphGroup): void {
+  private showGroup(group: GraphBox): void {
     this.showsNode = true;
-    const members = this.shown?.nodes.filter(node => node.group === group.name) ?? [];
+    const members = this.shown?.nodes.filter(node => node.box === group.id) ?? [];
     this.details.showGroup(group, members);
   }
 
@@ -205,7 +206,7 @@ export class ModelView {
     const { current } = this;
     this.shown = graph;
     if (current) {
-      this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.form}`;
+      this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.program}`;
     }
     void this.graph.show(graph);
   }
@@ -249,7 +250,7 @@ export class ModelView {
   private requester: Requester | null = null;
   private current: TreeReply | null = null;
   private shown: GraphReply | null = null;
-  private form: 'neutral' | 'compiled' = 'neutral';
+  private program = '';
   private drawnKey = '';
   private showsNode = false;
   private resting: ReturnType<typeof setTimeout> | undefined;

@@ -125,6 +125,7 @@ class ProgramCache:
 
     def _note(self, item: Compilation) -> None:
         """Count a compile, and warn if there have been many. Compiles for other modes or recording do not count."""
+        item.number = self.kinds.total()
         self.compilations.append(item)
         if len(self.compilations) > recompiles.KEPT:
             del self.compilations[1]  # the first and the latest say most

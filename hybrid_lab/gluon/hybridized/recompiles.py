@@ -37,6 +37,7 @@ class Compilation:
     kind : "first", "shape", "dtype", "mode", "recording", "gradient", "grad_req", "context", "structure", "parameter",
     "evicted", "second" or "heads"; reason : the same in words
     seconds : wall time; place : the user's line that called
+    number : of the compile among those of its Block, from 0
     signature : None for gradients of gradients, and for a backward from other outputs
     forward, backward : the reports of the executables
     """
@@ -51,6 +52,7 @@ class Compilation:
         signature: Signature | None = None,
     ):
         self.kind, self.reason, self.seconds, self.place, self.signature = kind, reason, seconds, place, signature
+        self.number = 0
         self.block_name, self._program = program.block_name, weakref.ref(program)
         self.neutral, self.special, self.precision = program.neutral, program.special, program.precision
         self.training, self.engine, self.where = program.training, program.engine, program.where

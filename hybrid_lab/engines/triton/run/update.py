@@ -198,7 +198,7 @@ class DeviceStep:
 
     rules : of each group of weights with the same numbers, the rule that it follows; groups : of each weight, its group
     rows : of each weight, its arrays: flat tensors of one size, in the order of the rules' `arrays`
-    blocks : how many programs there are; tables : how often the addresses were written
+    blocks : how many programs there are; tables : how often the addresses were written; source : of the kernel
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class DeviceStep:
         self._update, self._rules, self._groups = update, list(rules), list(groups)
         self._device = availability.torch_device()
         self._sizes = [row[0].numel() for row in rows]
-        source = update.for_elements(max(self._sizes, default=1))
+        self.source = source = update.for_elements(max(self._sizes, default=1))
         block = Kernel(source).blocks["BLOCK"]
         counts = [-(-size // block) for size in self._sizes]
         self.blocks, self.tables = sum(counts), 0

@@ -1,0 +1,246 @@
+"""The boxes of a picture as a tree: Block calls, kernels and sessions, folds of alike Blocks, parts of large layers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from hybrid_lab.lab.messages import BoxKind, GraphNode, Location
+
+LARGEST = 150
+"""Members of one layer; one with more is cut into parts, since a picture is laid out layer by layer."""
+_AT_THE_EDGE = 25
+"""Inputs, and outputs, that stay beside the parts of a layer; if there are more, they are in parts too."""
+
+
+@dataclass(eq=False)
+class Item:
+    """A node of the picture at its place.
+
+    order : place in the order of execution
+    reads : (item, number of its output) for each edge that ends here
+    """
+
+    row: GraphNode
+    box: Box
+    order: float
+    reads: list[tuple[Item, int]] = field(default_factory=list)
+
+    @property
+    def operators(self) -> int:
+        """1 for an operator, else 0."""
+        return int(self.row["kind"] == "operator")
+
+
+@dataclass(eq=False)
+class Box:
+    """A frame. Most fields are those of the protocol's GraphBox.
+
+    members : what stands directly inside, in the order of execution once `arrange` ran
+    order : of the first member
+    """
+
+    kind: BoxKind
+    label: str = ""
+    parent: Box | None = None
+    class_name: str = ""
+    block: str | None = None
+    summary: str = ""
+    text: str = ""
+    notes: list[str] = field(default_factory=list)
+    location: Location | None = None
+    copies: int = 1
+    operators: int = 0
+    order: float = 0.0
+    id: str = ""
+    members: list[Box | Item] = field(default_factory=list)
+    inside: dict[Hashable, Box] = field(default_factory=dict)
+
+    def chain(self) -> list[Box]:
+        """This box and those around it, from the outermost on."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found[::-1]
+
+    def items(self) -> Iterator[Item]:
+        """All nodes inside, at all levels."""
+        stack: list[Box | Item] = [self]
+        while stack:
+            member = stack.pop()
+            if isinstance(member, Item):
+                yield member
+            else:
+                stack += reversed(member.members)
+
+
+def common_box(boxes: list[Box]) -> Box:
+    """The innermost box around all of these; one of them, if it is around the others."""
+    shared = boxes[0].chain()
+    for box in boxes[1:]:
+        if box is not shared[-1]:
+            other = box.chain()
+            length = next((n for n, pair in enumerate(zip(shared, other)) if pair[0] is not pair[1]), None)
+            shared = shared[: min(len(shared), len(other)) if length is None else length]
+    return shared[-1]
+
+
+def arrange(box: Box) -> None:
+    """Put the members of all layers into the order of execution, and count operators."""
+    for inner in _children_first(box):
+        inner.operators = sum(member.operators for member in inner.members)
+        inner.members.sort(key=lambda member: member.order)
+        inner.order = min((member.order for member in inner.members), default=0.0)
+
+
+def fold(box: Box) -> None:
+    """Put alike Blocks in a row into one box of kind `fold`, at all levels."""
+    for inner in _children_first(box):
+        if inner.kind == "fold":
+            continue
+        members: list[Box | Item] = []
+        run: list[Box] = []
+        for member in [*inner.members, None]:
+            if isinstance(member, Box) and run and alike(run[-1], member):
+                run.append(member)
+                continue
+            members += run if len(run) < 2 else [_folded(inner, run)]
+            run = []
+            if isinstance(member, Box) and member.kind == "block":
+                run.append(member)
+            elif member is not None:
+                members.append(member)
+        inner.members = members
+
+
+def _folded(parent: Box, run: list[Box]) -> Box:
+    label = f"{run[0].label} to {run[-1].label}"
+    new = Box("fold", label, parent, run[0].class_name, copies=len(run), order=run[0].order, members=[*run])
+    new.operators, new.location = sum(copy.operators for copy in run), run[0].location
+    for copy in run:
+        copy.parent = new
+    return new
+
+
+def alike(one: Box, other: Box) -> bool:
+    """Whether two boxes hold the same: boxes, operators, attributes, shapes, and edges between them.
+
+    The boxes' own names do not count, and of an edge from outside counts only the type, and which edges come from the
+    same place.
+    """
+    if (one.kind, one.class_name, one.operators) != (other.kind, other.class_name, other.operators):
+        return False
+    same: dict[Item, Item] = {}
+    pairs: list[tuple[Box | Item, Box | Item]] = list(zip(one.members, other.members))
+    if len(one.members) != len(other.members):
+        return False
+    while pairs:
+        first, second = pairs.pop()
+        if isinstance(first, Item) or isinstance(second, Item):
+            if not isinstance(first, Item) or not isinstance(second, Item) or not _alike_alone(first, second):
+                return False
+            same[first] = second
+            continue
+        if _look(first) != _look(second) or len(first.members) != len(second.members):
+            return False
+        pairs += zip(first.members, second.members)
+    return _wired_alike(same)
+
+
+def _look(box: Box) -> tuple[object, ...]:
+    name = box.label if box.kind == "block" else ""
+    return box.kind, name, box.class_name, box.summary, box.copies, box.operators
+
+
+def _alike_alone(first: Item, second: Item) -> bool:
+    """Whether two nodes are alike, but for the edges."""
+    one, other = first.row, second.row
+    if any(one[key] != other[key] for key in ("kind", "op", "outputs", "engine")):
+        return False
+    if len(first.reads) != len(second.reads) or len(one["badges"]) != len(other["badges"]):
+        return False
+    for badge, counterpart in zip(one["badges"], other["badges"], strict=True):
+        if badge["kind"] == "constant" and badge["name"] != counterpart["name"]:
+            return False
+        if (badge["kind"], badge["shape"], badge["dtype"]) != (
+            counterpart["kind"], counterpart["shape"], counterpart["dtype"],
+        ):  # fmt: skip
+            return False
+    return _settings(one) == _settings(other)
+
+
+#: Attributes of a node that name others: they differ between two calls of equal code.
+NAMING = frozenset({"part of", "updates", "gradient of"})
+
+
+def _settings(row: GraphNode) -> dict[str, str]:
+    return {key: value for key, value in row["attributes"].items() if key not in NAMING}
+
+
+def _wired_alike(same: dict[Item, Item]) -> bool:
+    """Whether the edges of these pairs of nodes are alike."""
+    outside: dict[tuple[Item, int], tuple[Item, int]] = {}
+    back: dict[tuple[Item, int], tuple[Item, int]] = {}
+    seconds = set(same.values())
+    for first, second in same.items():
+        for read, counterpart in zip(first.reads, second.reads, strict=True):
+            inner = same.get(read[0])
+            if inner is not None:
+                if (inner, read[1]) != counterpart:
+                    return False
+                continue
+            if counterpart[0] in seconds or _type(*read) != _type(*counterpart):
+                return False
+            if outside.setdefault(read, counterpart) != counterpart or back.setdefault(counterpart, read) != read:
+                return False
+    return True
+
+
+def _type(item: Item, output: int) -> object:
+    return item.row["outputs"][output]
+
+
+def cut(box: Box) -> None:
+    """Cut each layer that has more than `LARGEST` members into boxes of kind `part`, and their layers again."""
+    for inner in _children_first(box):
+        if len(inner.members) <= LARGEST:
+            continue
+        first, last = (_edge(inner, kind) for kind in ("input", "output"))
+        edges = {*first, *last}
+        rest = [member for member in inner.members if member not in edges]
+        while len(first) + len(rest) + len(last) > LARGEST:
+            rest = [*_parts(inner, rest)]
+        inner.members = [*first, *rest, *last]
+
+
+def _edge(box: Box, kind: str) -> list[Box | Item]:
+    found: list[Box | Item] = [item for item in box.members if isinstance(item, Item) and item.row["kind"] == kind]
+    return found if len(found) <= _AT_THE_EDGE else []
+
+
+def _parts(parent: Box, members: list[Box | Item]) -> Iterator[Box]:
+    """Consecutive pieces of about equal size, with at most `LARGEST` members each: as few as that allows."""
+    pieces = max(2, -(-len(members) // LARGEST))
+    before = 0
+    for number in range(pieces):
+        piece = members[number * len(members) // pieces : (number + 1) * len(members) // pieces]
+        operators = sum(member.operators for member in piece)
+        label = f"operators {before + 1:,} to {before + operators:,}" if operators else f"part {number + 1} of {pieces}"
+        part = Box("part", label, parent, operators=operators, order=piece[0].order, members=piece)
+        before += operators
+        for member in piece:
+            if isinstance(member, Box):
+                member.parent = part
+            else:
+                member.box = part
+        yield part
+
+
+def _children_first(box: Box) -> list[Box]:
+    """The box and all inside it, each after its children."""
+    found, stack = [], [box]
+    while stack:
+        inner = stack.pop()
+        found.append(inner)
+        stack += [member for member in inner.members if isinstance(member, Box)]
+    return found[::-1]

@@ -1,0 +1,285 @@
+"""The programs of a Block that can be drawn: its traced graphs, the halves of each compiled call, and the update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
+from hybrid_lab.gluon.hybridized.recompiles import Compilation
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.gluon.trainer import trainers
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.node import Value
+from hybrid_lab.insight.explain import engine_choice
+from hybrid_lab.insight.states import block_at, blocks_below
+from hybrid_lab.lab.messages import GraphProgram, Half
+from hybrid_lab.lab.picture import Program, Role
+from hybrid_lab.lab.units import Unit, Units, units_of
+from hybrid_lab.optimizer.fused import FusedUpdate
+
+
+class Shown(NamedTuple):
+    """A program ready to be drawn. summary : in one line; missing : why there is nothing to draw, or "" """
+
+    program: Program | None
+    summary: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An entry of the selector. show : opens its graph"""
+
+    entry: GraphProgram
+    show: Callable[[], Shown]
+
+
+def choices(net: Block, path: str, graphs: list[NeutralGraph]) -> list[Choice]:
+    """What can be drawn of the HybridBlock at `path`, whose traced graphs are `graphs`; the compiled in the order of
+    their compiles, the update of each Trainer at the end.
+    """
+    block = block_at(net, path)
+    assert isinstance(block, HybridBlock)
+    maker = _Maker(net, path, block)
+    found = [*maker.traced(graphs), *maker.compiled(), *maker.updates()]
+    labels: dict[str, int] = {}
+    for choice in found:  # as calls with weights on and off `grad_req`, which have equal shapes
+        label = choice.entry["label"]
+        number = labels[label] = labels.get(label, 0) + 1
+        if number > 1:
+            choice.entry["label"] = f"{label} ({number})"
+    return found
+
+
+class _Maker:
+    """Makes the choices of one Block."""
+
+    def __init__(self, net: Block, path: str, block: HybridBlock):
+        self.net, self.path, self.block = net, path, block
+        self.compilations = [item for item in tuple(access.graphs(block).compilations) if item.program is not None]
+        self.paths: dict[int, str] = {}
+        for above, owner in blocks_below(net):
+            for name, parameter in tuple(access.own_parameters(owner).items()):
+                self.paths.setdefault(id(parameter), f"{above}.{name}" if above else name)
+
+    # -- the traced graph ---------------------------------------------------------------------------------------------
+
+    def traced(self, graphs: list[NeutralGraph]) -> Iterator[Choice]:
+        """One for each variant."""
+        for number, neutral in enumerate(graphs):
+            name = "traced" if number == 0 else f"traced{number + 1}"
+            label = name if number == 0 else f"traced, variant {number + 1}{neutral.observation.describe()}"
+            yield Choice(_entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
+
+    def _show_traced(self, neutral: NeutralGraph) -> Shown:
+        latest = self.compilations[-1] if self.compilations else None
+        graph = with_shapes(neutral.graph, latest)
+        states = {value.node.name for value in graph.states}
+        inputs = self._inputs(neutral, graph, [("input", index) for index in range(len(graph.inputs))], states)
+        summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
+        if graph is not neutral.graph and latest is not None:
+            summary += f", shapes of {_label(latest)}"
+        root = root_scope(self.net, self.path, graph)
+        return Shown(Program(graph, inputs, _outputs(graph.outputs), root, Units(graph)), summary)
+
+    # -- compiled programs --------------------------------------------------------------------------------------------
+
+    def compiled(self) -> Iterator[Choice]:
+        """The halves of each compiled call that lives."""
+        for item in self.compilations:
+            program = item.program
+            if program is None:
+                continue
+            reason = engine_choice(item.engine, access.flags(self.block).get("engine"), item.forward) + f"; {item}"
+            for half in ("forward", "backward") if program.backward is not None else ("forward",):
+                kind: Half = "backward" if half == "backward" else "forward"
+                if kind == "forward" and program.backward is None and not item.training:
+                    kind = "predict"
+                entry = _entry(f"p{item.number}:{half}", _label(item, half), kind, item.engine, reason, item.seconds)
+                show = self._show_forward if half == "forward" else self._show_backward
+                yield Choice(entry, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
+
+    def _show_forward(self, item: Compilation, program: CompiledProgram) -> Shown:
+        special, neutral = program.special, program.neutral
+        units = units_of(program.forward, program.engine)
+        graph = units.graph
+        states = {value.node.name for value in neutral.graph.states}
+        inputs = self._inputs(neutral, graph, special.forward_sources, states)
+        results = len(neutral.graph.outputs)
+        marks = {value: {"saved": "for the backward"} for value in graph.outputs[results:]}
+        for target, value in graph.effects:
+            role = inputs.get(target)
+            marks[value] = marks.get(value, {}) | {"updates": "" if role is None else role.path or role.label}
+        hoisted = {}
+        if special.prologue is not None:
+            units.engines |= dict.fromkeys(special.prologue.operators, program.engine)
+            for value, (kind, index) in zip(graph.inputs, special.forward_sources, strict=True):
+                if kind == "hoisted":
+                    hoisted[value] = special.prologue.outputs[index]
+            sources = [("input", index) for index in special.prologue_sources]
+            inputs |= self._inputs(neutral, special.prologue, sources, states)
+        root = root_scope(self.net, self.path, graph)
+        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, special.prologue, hoisted, marks)
+        once = f"{len(special.prologue.operators)} more when parameters change, " if special.prologue else ""
+        return Shown(drawn, _summary(units, once + program.where))
+
+    def _show_backward(self, item: Compilation, program: CompiledProgram) -> Shown:
+        special, neutral = program.special, program.neutral
+        assert program.backward is not None
+        units = units_of(program.backward, program.engine)
+        graph = units.graph
+        results = len(neutral.graph.outputs)
+        inputs: dict[Value, Role] = {}
+        for value, (kind, index) in zip(graph.inputs, special.sources, strict=True):
+            number = f" {index}" if results > 1 else ""
+            if kind == "input":
+                role = self._input(neutral, index, set())
+                inputs[value] = Role(role.kind, role.label, role.path, inside=True)
+            elif kind == "head":
+                inputs[value] = Role("input", f"gradient of output{number}")
+            elif kind == "output":
+                inputs[value] = Role("input", f"output{number}", inside=True)
+            else:
+                saved = special.forward.outputs[results + index].node
+                label = f"saved {saved.op.name}" if saved.inputs else f"saved {saved.name}"
+                inputs[value] = Role("input", label, inside=True, attributes={"saved": "by the forward"})
+        outputs = []
+        for index, value in zip(special.wrt, graph.outputs, strict=True):
+            role = self._input(neutral, index, set())
+            where = {"gradient of": role.path} if role.path else {}
+            label = f"gradient of {role.label}"
+            outputs.append((value, Role("output", label, inside=bool(role.path), attributes=where)))
+        root = root_scope(self.net, self.path, program.forward.graph)
+        return Shown(Program(graph, inputs, outputs, root, units), _summary(units, program.where))
+
+    def _inputs(self, neutral: NeutralGraph, graph: Graph, sources: object, states: set[str]) -> dict[Value, Role]:
+        """The roles of a graph's inputs; of those that a prologue computes there is none."""
+        pairs = zip(graph.inputs, sources, strict=True)  # type: ignore[call-overload]
+        return {value: self._input(neutral, index, states) for value, (kind, index) in pairs if kind == "input"}
+
+    def _input(self, neutral: NeutralGraph, index: int, states: set[str]) -> Role:
+        """The role of input number `index` of a neutral graph. states : names of those that operators update"""
+        name = neutral.graph.inputs[index].node.name
+        if index < neutral.num_data:
+            return Role("input", name)
+        path = self._path(neutral.parameters[index - neutral.num_data])
+        short = path.rsplit(".", 1)[-1] or name
+        return Role("aux" if name in states else "parameter", short, path, inside=True)
+
+    def _path(self, parameter: Parameter) -> str:
+        return self.paths.get(id(parameter), parameter.name)
+
+    # -- the update ---------------------------------------------------------------------------------------------------
+
+    def updates(self) -> Iterator[Choice]:
+        """One for each Trainer, and context, that updates a parameter of this Block."""
+        own = {id(parameter) for parameter in self.block.collect_params().values()}
+        number, living = 0, tuple(trainers)
+        for trainer in sorted(living, key=id):
+            if not any(id(parameter) in own for parameter in access.trainer_parameters(trainer)):
+                continue
+            for update in access.fused_updates(trainer):
+                label = f"update ({type(trainer.optimizer).__name__})"
+                entry = _entry(f"u{number}", label, "update", update.engine, repr(update))
+                number += 1
+                yield Choice(entry, lambda update=update: _show_update(update))  # type: ignore[misc]
+
+
+def _show_update(update: FusedUpdate) -> Shown:
+    """The steps of the optimizer as one picture: a kernel for each rule."""
+    graphs = update.graphs
+    if not graphs:
+        return Shown(None, missing=f"This update is no graph: {update!r}.")
+    units = Units(Graph((), ()))
+    inputs: dict[Value, Role] = {}
+    outputs: list[tuple[Value, Role]] = []
+    for number, (graph, weights) in enumerate(graphs.items()):
+        name = graph.name if len(graphs) == 1 else f"{graph.name} {number}"
+        operators = graph.operators
+        summary = f"{count(len(operators), 'operator')}, for each of {count(weights, 'weight')}"
+        size = next(value.shape[0] for value in graph.inputs)
+        note = f"the shapes are those of one block: a weight is updated in blocks of at most {count(size, 'value')}"
+        units.of |= dict.fromkeys(operators, Unit(name, "kernel", summary, update.source(graph), [note]))
+        units.engines |= dict.fromkeys(operators, update.engine)
+        inputs |= {value: Role("input", value.node.name) for value in graph.inputs}
+        outputs += [(value, Role("output", f"new {target.node.name}")) for target, value in graph.effects]
+    units.graph = Graph([*inputs], [value for value, _ in outputs])
+    return Shown(Program(units.graph, inputs, outputs, "", units), repr(update))
+
+
+def _entry(
+    identity: str, label: str, half: Half, engine: str = "", reason: str = "", seconds: float = 0.0
+) -> GraphProgram:
+    return {"id": identity, "label": label, "half": half, "engine": engine, "reason": reason, "seconds": seconds}
+
+
+def _label(item: Compilation, half: str = "forward") -> str:
+    """`training forward (64, 1, 28, 28)`."""
+    shapes = ", ".join(str(tuple(value.shape)) for value in item.special.inputs[: item.neutral.num_data])
+    mode = "training" if item.training else "predict"
+    if item.backward is not None:
+        mode += f" {half}" + ("" if item.training else ", recorded")
+    elif item.training:
+        mode += " forward, not recorded"
+    if item.precision is not None:
+        mode += f" in {item.precision.target.name}"
+    return f"{mode} {shapes}".rstrip()
+
+
+def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:
+    several = len(values) > 1
+    return [(value, Role("output", f"output {index}" if several else "output")) for index, value in enumerate(values)]
+
+
+def _summary(units: Units, where: str) -> str:
+    kinds: dict[str, int] = {}
+    for unit in units.units:
+        kinds[unit.kind] = kinds.get(unit.kind, 0) + 1
+    several = "".join(f"{count(number, kind)}, " for kind, number in kinds.items())
+    return f"{count(len(units.graph.operators), 'operator')}, {several}{where}"
+
+
+def with_shapes(graph: Graph, latest: Compilation | None) -> Graph:
+    """A neutral graph with the shapes of the last compile; unchanged if they do not fit."""
+    if latest is None:
+        return graph
+    known = {value.node.name: value for value in latest.special.inputs}
+    compiled_inputs = {value: known[value.node.name] for value in graph.inputs if value.node.name in known}
+    shapes = {value: same.shape for value, same in compiled_inputs.items()}
+    if len(compiled_inputs) < len(graph.inputs) or None in shapes.values():
+        return graph
+    try:
+        return infer(graph, shapes, {value: same.dtype for value, same in compiled_inputs.items()})
+    except HybridLabError:  # another variant of the graph was compiled
+        return graph
+
+
+def root_scope(net: Block, path: str, graph: Graph) -> str:
+    """The scope of the Block itself in its graph.
+
+    A trace names scopes after the Block it began with, which may be any Block above: `net0.features.0`, or `dense0`.
+    """
+    scopes = {node.scope for node in graph.operators if node.scope}
+    names = path.split(".") if path else []
+    block, above = net, [net]
+    for name in names:
+        block = access.children(block)[name]
+        above.append(block)
+    for depth in range(len(above) - 1, -1, -1):
+        root = ".".join([above[depth].name, *names[depth:]])
+        if all(f"{scope}.".startswith(f"{root}.") for scope in scopes):
+            return root
+    # It was called under another path, as a shared Block is: what all scopes begin with.
+    common = min(scopes, key=len).split(".") if scopes else []
+    while common and not all(scope.split(".")[: len(common)] == common for scope in scopes):
+        common.pop()
+    return ".".join(common)
