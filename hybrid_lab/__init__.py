@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
     from hybrid_lab import autograd, contrib, gluon
-    from hybrid_lab.insight import compare, explain, profile, tune
+    from hybrid_lab.insight import capture, compare, explain, profile, tune
 
 _logger.install()
 _openblas.choose_kernels()
@@ -53,6 +53,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "current_context": ("hybrid_lab.context", "current_context"),
     "gpu": ("hybrid_lab.context", "gpu"),
     "num_gpus": ("hybrid_lab.context", "num_gpus"),
+    "capture": ("hybrid_lab.insight", "capture"),
     "compare": ("hybrid_lab.insight", "compare"),
     "diff": ("hybrid_lab.formats.archive", "diff"),
     "explain": ("hybrid_lab.insight", "explain"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
+    from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
     from hybrid_lab.gluon.parameter import DeferredInit, Parameter
     from hybrid_lab.gluon.trainer import Trainer
     from hybrid_lab.ndarray import NDArray
@@ -92,6 +93,12 @@ def load_values(parameter: Parameter, values: NDArray, ctx: Context | Sequence[C
     The Parameter may keep `values` itself: the caller must not use it afterwards.
     """
     parameter._load_init(values, ctx, True)
+
+
+def complete_parameters(block: HybridBlock, neutral: NeutralGraph, leaves: Sequence[NDArray]) -> None:
+    """Finish the deferred initialization of the parameters of a graph that gets these arrays."""
+    if any(parameter._array is None for parameter in neutral.parameters):
+        block._complete_from(neutral, leaves)
 
 
 def deferred_init(parameter: Parameter) -> DeferredInit | None:

@@ -1,5 +1,6 @@
 """Insight: reports about what hybridization did with a model, which print as text and give plain data."""
 
+from hybrid_lab.insight.capture import Capture, capture
 from hybrid_lab.insight.compare import Comparison, compare
 from hybrid_lab.insight.explain import Explanation, explain
 from hybrid_lab.insight.facets import Facets, facets
@@ -9,12 +10,14 @@ from hybrid_lab.insight.tune import Tuning, tune
 
 __all__ = [
     "BlockState",
+    "Capture",
     "Comparison",
     "Explanation",
     "Facets",
     "Profile",
     "Tuning",
     "block_state",
+    "capture",
     "compare",
     "explain",
     "facets",

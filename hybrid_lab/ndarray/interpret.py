@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import closed
-from hybrid_lab.graph.node import Constant, Input, Value
+from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ndarray import control_flow
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
+
+#: Called after each operator with its node, its inputs and its outputs, before another operator reads these.
+Look = Callable[[Node, Sequence[Any], Sequence[NDArray]], object]
 
 
 def interpret(
@@ -23,6 +27,7 @@ def interpret(
     rng: tuple[int, int] | None = None,
     update: bool = True,
     cast: bool = True,
+    look: Look | None = None,
 ) -> list[NDArray]:
     """The outputs of a neutral graph; auxiliary states among `arrays` are updated in place in a training-mode run.
 
@@ -30,6 +35,7 @@ def interpret(
     rng : (seed, base) of an earlier run, to repeat its random numbers; None reserves new draws
     update : False leaves the auxiliary states alone
     cast : whether mixed precision, where it is on, converts inputs of operators as in any eager call
+    look : for tools; inside loops and branches it is called for their operators too
     """
     graph = closed(graph, {value: array.shape for value, array in zip(graph.inputs, arrays, strict=True)})
     values: dict[Value, Any] = dict(zip(graph.inputs, arrays, strict=True))
@@ -47,28 +53,36 @@ def interpret(
             inputs = [item.copy() if names[index] in aux else item for index, item in enumerate(inputs)]
         draw = (rng[0], rng[1] + node.draw) if rng is not None and node.draw is not None else None
         if isinstance(node.op, (Cond, Foreach, WhileLoop)):
-            values.update(zip(node.outputs, _run_control_flow(node.op, inputs, draw, update, cast), strict=False))
-            continue
-        result = invoke(node.op, inputs, rng=draw, cast=cast)
-        outputs = result if isinstance(result, (list, tuple)) else (result,)
+            outputs: Sequence[NDArray] = _run_control_flow(node.op, inputs, draw, update, cast, look)
+        else:
+            result = invoke(node.op, inputs, rng=draw, cast=cast)
+            outputs = result if isinstance(result, (list, tuple)) else (result,)
+        if look is not None:
+            look(node, inputs, outputs)
         values.update(zip(node.outputs, outputs, strict=False))
     return [values[value] for value in graph.outputs]
 
 
 def _run_control_flow(
-    op: Cond | Foreach | WhileLoop, inputs: list[NDArray], draw: tuple[int, int] | None, update: bool, cast: bool
+    op: Cond | Foreach | WhileLoop,
+    inputs: list[NDArray],
+    draw: tuple[int, int] | None,
+    update: bool,
+    cast: bool,
+    look: Look | None,
 ) -> list[NDArray]:
     """The visible outputs of a loop or branch: its graphs, interpreted step by step."""
+    run = partial(interpret, update=update, cast=cast, look=look)
     graphs = [graph for _, graph in op.subgraphs]
     if isinstance(op, Cond):
         number, captures = inputs[0], inputs[1:]
-        then, other = (lambda graph=graph: interpret(graph, captures, update=update, cast=cast) for graph in graphs)
+        then, other = (lambda graph=graph: run(graph, captures) for graph in graphs)
         return control_flow.cond(number, then, other, draw=draw)
     first, last = op.num_data, op.num_data + op.num_states
     captures = inputs[last:]
 
     def step(arrays: list[NDArray]) -> tuple[list[NDArray], list[NDArray]]:
-        outputs = interpret(graphs[-1], [*arrays, *captures], update=update, cast=cast)
+        outputs = run(graphs[-1], [*arrays, *captures])
         return outputs[: op.num_out], outputs[op.num_out :]
 
     if isinstance(op, Foreach):
@@ -77,7 +91,7 @@ def _run_control_flow(
         )
     else:
         outputs, states = control_flow.while_loop(
-            lambda *states: interpret(graphs[0], [*states, *captures], update=update, cast=cast)[0],
+            lambda *states: run(graphs[0], [*states, *captures])[0],
             lambda *states: step(list(states)),
             inputs[:last],
             op.max_iterations,
