@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, RecordError
 from hybrid_lab.graph.differentiate import differentiate
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework import operator
+from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.namespace import F
 from hybrid_lab.ops.framework.onnx_emit import OnnxEmitter
 from hybrid_lab.ops.framework.operator import Operator
@@ -146,3 +147,18 @@ def test_dtypes_outside_of_kinds_are_the_users_mistake():
     op = declare(kinds="f")
     with pytest.raises(DTypeError, match="double: floating numbers are needed, not int32"):
         infer(op, ((3,),), (np.dtype("int32"),))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_lowering_keeps_the_dtype_of_arrays_without_dimensions(dtype):
+    """NumPy makes numbers of them, and its float64 is a Python float."""
+    op = declare(
+        infer_shape=lambda self, a, b: a,
+        numpy=run_lowering,
+        lower=lambda self, F, a, b: F.broadcast_mul(a + b, 0.5),
+        grad=None,
+        samples=[sample((), ())],
+    )
+    (result,) = run_kernel(op, [np.array(1 + 2.0**-30, dtype), np.array(1.0, dtype)])
+    assert result.dtype == dtype
+    assert result == np.mean([1 + 2.0**-30, 1.0], dtype=dtype)

@@ -21,6 +21,13 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
 
     -1 is what the dimensions that are not kept, joined or split leave over, so that (0, -1) flattens an empty batch.
     """
+    result = codes if codes and min(codes) > 0 else _coded(name, shape, codes, reverse)
+    if prod(result) != prod(shape):
+        raise ShapeError(f"{name}: {shape} has {prod(shape)} elements, {result} (from {codes}) has {prod(result)}")
+    return result
+
+
+def _coded(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
     source, wanted = (shape[::-1], codes[::-1]) if reverse else (shape, codes)
     made: list[int] = []
     given: list[int] = []
@@ -73,16 +80,12 @@ def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse:
         else:
             raise ShapeError(f"{name}: {code} in {codes} is not a code; the codes are 0, -1, -2, -3 and -4")
         index += 1
-    total = prod(shape)
     if inferred is not None:
         over, size = prod(left), prod(given)
         if over % size:
-            raise ShapeError(f"{name}: {shape} has {total} elements, which {codes} cannot hold")
+            raise ShapeError(f"{name}: {shape} has {prod(shape)} elements, which {codes} cannot hold")
         made[inferred] = over // size
-    result = tuple(made[::-1] if reverse else made)
-    if prod(result) != total:
-        raise ShapeError(f"{name}: {shape} has {total} elements, {result} (from {codes}) has {prod(result)}")
-    return result
+    return tuple(made[::-1] if reverse else made)
 
 
 class _Reshaping(Operator):

@@ -60,8 +60,10 @@ class Where(Operator, name="where"):
         )
         if self._by_row(condition.shape, shape):
             hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
-        dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
+        if out is None and not is_scalar(x) and not is_scalar(y):
+            return np.where(hit, x, y)
         if out is None:
+            dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
             out = np.empty(np.broadcast_shapes(hit.shape, shape), dtype)
         elif not is_scalar(x) and np.may_share_memory(out, x):
             np.copyto(out, scalar_as(y, out), where=~hit, casting="unsafe" if is_scalar(y) else "same_kind")

@@ -12,24 +12,39 @@ import numpy as np
 
 from hybrid_lab.ops.framework.memory import all_into
 from hybrid_lab.ops.framework.namespace import Arithmetic, Namespace
+from hybrid_lab.ops.framework.namespace import F as raw
 from hybrid_lab.ops.framework.operator import Operator, get
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.run import run_gradient
-from hybrid_lab.ops.framework.steps import run_steps
+from hybrid_lab.ops.framework.run import apply_numpy, run_gradient
 from hybrid_lab.ops.framework.types import Array, Arrays, Operand, Outs
 
 
 def run_lowering(op: Operator, *inputs: Operand, out: Array | Outs = None) -> Array | Arrays:
     """A record's `numpy`: the kernels of the operators that `lower` names."""
-    return draw_lowering(op, *inputs, out=out)
+    return _lowered(raw, op, inputs, out)
 
 
 def draw_lowering(
     op: Operator, *inputs: Operand, out: Array | Outs = None, rng: tuple[int, int] = (0, 0)
 ) -> Array | Arrays:
     """A record's `numpy` where an operator that `lower` names is random."""
-    results = run_steps(op, inputs, rng)
-    return results[0] if out is None and len(results) == 1 else all_into(results, out)
+    F = Namespace(lambda part, values: apply_numpy(part, values, rng)) if op.random else raw
+    return _lowered(F, op, inputs, out)
+
+
+def _lowered(F: Functions, op: Operator, inputs: Sequence[Operand], out: Array | Outs) -> Array | Arrays:
+    rule: Callable[..., Any] = op.lower
+    results = rule(F, *inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    if out is not None:
+        return all_into(results, out)
+    # A lowering may be a mere reshape, but results are in memory that is no input's.
+    owned = [
+        item.copy() if any(item is one or (item.base is not None and np.may_share_memory(item, one)) for one in inputs)
+        else item
+        for item in results
+    ]  # fmt: skip
+    return owned[0] if len(owned) == 1 else tuple(owned)
 
 
 # -- ONNX ------------------------------------------------------------------------------------------------------

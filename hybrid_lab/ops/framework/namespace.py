@@ -19,11 +19,12 @@ class Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
         record, apply = get(name), self.apply
+        bind, scalars = record.bind, record.scalars
 
         def call(*inputs: Any, **attributes: Any) -> Any:
-            if record.scalars:
+            if scalars:
                 inputs, attributes = record.split_scalars(inputs, attributes)
-            return apply(record.bind(**attributes), inputs)
+            return apply(bind(**attributes), inputs)
 
         call.__name__ = name
         self.__dict__[name] = call

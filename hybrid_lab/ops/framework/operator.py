@@ -171,7 +171,6 @@ class Operator:
                 object.__setattr__(found, f"{name}_" if _is_rule(name) else name, value)
             object.__setattr__(found, "attributes", values)
             object.__setattr__(found, "inferred", {})
-            object.__setattr__(found, "recordings", {})
             if BFLOAT16 in values.values():
                 bfloat16()  # from here on NumPy knows the name, which records ask it about
                 object.__setattr__(found, "asks_bfloat16", True)
@@ -208,8 +207,6 @@ class Operator:
     """The values of all fields, hidden ones too."""
     inferred: dict[Any, Any]
     """What `run.infer` found: (input shapes, input dtypes) -> (output shapes, output dtypes)."""
-    recordings: dict[Any, Any]
-    """The kernel calls of the lowering, by input shapes and dtypes, which `steps.run_steps` recorded."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self.name} is immutable; use variant({name}=...)")

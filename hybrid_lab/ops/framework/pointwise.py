@@ -113,8 +113,8 @@ def scalar_as(value: Any, other: Operand) -> Any:
     if kind is not float and kind is not int and not isinstance(value, (int, float)):
         return value
     dtype = getattr(other, "dtype", None)
-    if dtype is None:
-        return np.float32(value)
+    if dtype is None:  # two numbers; NumPy's own have come from arrays without dimensions
+        return value if isinstance(value, np.generic) else np.float32(value)
     if is_floating(dtype):
         # NumPy takes plain Python numbers in the array's dtype; float subclasses (np.float64) it does not.
         return value if kind is float else dtype.type(value) if dtype.kind == "f" else float(value)

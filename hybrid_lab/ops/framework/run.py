@@ -15,6 +15,7 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.sizes import NeedsNumber, guards_of, shapes_key
 
 Scratch = Callable[[tuple[int, ...], Any], np.ndarray]
+_OUT = frozenset({"out"})
 
 
 def run_kernel(
@@ -35,23 +36,24 @@ def run_kernel(
             return _run_in_float32(op, inputs, out, rng, need, scratch)
     if op.asks_bfloat16:
         return _run_in_float32(op, inputs, out, rng, need, scratch)
-    keywords: dict[str, Any] = {}
     wanted = op.run_keywords
-    if wanted:
-        if out is not None and "out" in wanted:
-            keywords["out"] = out[0] if op.signature.outputs == 1 else tuple(out)
-        if "rng" in wanted:
-            keywords["rng"] = rng or (0, 0)
-        if "need" in wanted:
-            keywords["need"] = need if need is not None else (True,) * op.signature.outputs
-        if "scratch" in wanted:
-            if scratch is None:
-                mark = WORKSPACE.mark()
-                try:
-                    return read_outputs(op, op.numpy(*inputs, **{**keywords, "scratch": WORKSPACE}))
-                finally:
-                    WORKSPACE.release(mark)
-            keywords["scratch"] = scratch
+    if out is None and wanted <= _OUT:
+        return read_outputs(op, op.numpy(*inputs))
+    keywords: dict[str, Any] = {}
+    if out is not None and "out" in wanted:
+        keywords["out"] = out[0] if op.signature.outputs == 1 else tuple(out)
+    if "rng" in wanted:
+        keywords["rng"] = rng or (0, 0)
+    if "need" in wanted:
+        keywords["need"] = need if need is not None else (True,) * op.signature.outputs
+    if "scratch" in wanted:
+        if scratch is None:
+            mark = WORKSPACE.mark()
+            try:
+                return read_outputs(op, op.numpy(*inputs, **keywords | {"scratch": WORKSPACE}))
+            finally:
+                WORKSPACE.release(mark)
+        keywords["scratch"] = scratch
     return read_outputs(op, op.numpy(*inputs, **keywords))
 
 

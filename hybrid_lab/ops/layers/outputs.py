@@ -104,6 +104,10 @@ class SoftmaxOutput(_SoftmaxOutput, name="SoftmaxOutput", aliases=("Softmax",)):
         return data
 
     def lower(self, F: Functions, data: Tensor, label: Tensor) -> Tensor:
+        if self.multi_output or len(data.shape) == 2:
+            return F.softmax(data, axis=1)
+        if self.preserve_shape:
+            return F.softmax(data, axis=-1)
         return F.reshape_like(F.softmax(F.Reshape(data, shape=self.rows(data.shape)), axis=1), data)
 
     def grad(self, F: Functions, data: Tensor, label: Tensor, y: Tensor, dy: Tensor) -> Gradients:

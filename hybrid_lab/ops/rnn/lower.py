@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 Parts = list[dict[str, Tensor]]
 
 
-def unpacked(F: Functions, sizes: Sizes, vector: Tensor, width: int) -> Parts:
+def unpacked(
+    F: Functions, sizes: Sizes, vector: Tensor, width: int, wanted: Sequence[str] = ("wx", "wh", "bx", "bh")
+) -> Parts:
     """wx, wh, bx and bh of every layer and direction, cut out of the packed parameters."""
     found: Parts = [{} for _ in range(sizes.layers * sizes.directions)]
     start = 0
     for place, name, shape in sizes.pieces(width):
-        stop = start + int(np.prod(shape))
-        piece = F.slice_axis(vector, axis=0, begin=start, end=stop)
-        found[place][name] = F.Reshape(piece, shape=shape) if len(shape) > 1 else piece
+        stop = start + prod(shape)
+        if name in wanted:
+            piece = F.slice_axis(vector, axis=0, begin=start, end=stop)
+            found[place][name] = F.Reshape(piece, shape=shape) if len(shape) > 1 else piece
         start = stop
     return found
 
@@ -129,7 +133,8 @@ def backward(
 ) -> Gradients:
     """Gradients of data, parameters, state and state_cell. kept : as `forward` leaves it; heads : None for 0"""
     sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
-    weights, places = unpacked(F, sizes, given["parameters"], x.shape[2]), sizes.layers * sizes.directions
+    weights = unpacked(F, sizes, given["parameters"], x.shape[2], ("wx", "wh"))
+    places = sizes.layers * sizes.directions
     dweights: Parts = [{} for _ in range(places)]
     dstates: list[Any] = [None] * places
     dcells: list[Any] = [None] * places

@@ -55,7 +55,7 @@ class Recurrent(Operator):
         if self.lstm_state_clip_min is not None and self.mode != "lstm":
             raise AttributeSpecError(f"RNN: lstm_state_clip_min needs mode='lstm', not {self.mode!r}")
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """The attributes as the kernels take them."""
         clip = None
@@ -63,7 +63,7 @@ class Recurrent(Operator):
             clip = (self.lstm_state_clip_min, self.lstm_state_clip_max, self.lstm_state_clip_nan)
         return Sizes(self.mode, self.state_size, self.num_layers, 2 if self.bidirectional else 1, clip)
 
-    @property
+    @cached_property
     def roles(self) -> tuple[str, ...]:
         """The inputs of the forward, in order."""
         names: tuple[str, ...] = ("data", "parameters", "state")
@@ -71,7 +71,7 @@ class Recurrent(Operator):
             names += ("state_cell",)
         return (*names, "sequence_length") if self.use_sequence_length else names
 
-    @property
+    @cached_property
     def saved(self) -> tuple[str, ...]:
         """What a training-mode forward keeps for the backward."""
         kept: tuple[str, ...] = {"lstm": ("gates", "cells"), "gru": ("gates",)}.get(self.mode, ())

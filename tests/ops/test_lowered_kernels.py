@@ -1,0 +1,43 @@
+"""Kernels that run the lowering of their record: they leave their inputs alone, and give what the record infers."""
+
+import numpy as np
+import pytest
+
+from hybrid_lab import ops
+from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
+from hybrid_lab.ops.framework.run import infer, run_kernel
+
+RNG = (3, 4)
+LOWERED = [
+    (record, number)
+    for record in ops.records()
+    if record.numpy in (run_lowering, draw_lowering)
+    for number in range(len(record.samples))
+]
+
+
+def _infer(op, inputs):
+    return infer(
+        op,
+        tuple(item.shape if isinstance(item, np.ndarray) else () for item in inputs),
+        tuple(item.dtype if isinstance(item, np.ndarray) else None for item in inputs),
+    )
+
+
+@pytest.mark.parametrize(("record", "number"), LOWERED, ids=lambda item: getattr(item, "name", item))
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_results_are_what_is_inferred_and_lie_in_memory_of_their_own(record, number, dtype):
+    sample = record.samples[number]
+    op = record.bind(**sample.attributes)
+    inputs = [
+        item.astype(dtype) if isinstance(item, np.ndarray) and item.dtype.kind == "f" else item
+        for item in sample.arrays(record.name)
+    ]
+    copies = [np.copy(item) for item in inputs]
+    shapes, dtypes = _infer(op, inputs)
+    results = run_kernel(op, inputs, rng=RNG)
+    for result, shape, kind in zip(results, shapes, dtypes, strict=True):
+        assert (result.shape, result.dtype) == (tuple(shape), kind)
+    for item, copy in zip(inputs, copies, strict=True):
+        np.testing.assert_array_equal(item, copy)
+        assert not any(np.may_share_memory(item, result) for result in results)
