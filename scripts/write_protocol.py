@@ -117,7 +117,7 @@ def _indented(text: str) -> str:
 def page() -> str:
     """The text of messages.ts."""
     found: dict[type, None] = {}
-    for _, reply in messages.REQUESTS.values():
+    for _, reply in (messages.REQUESTS | messages.DOCUMENT_REQUESTS).values():
         records(reply, found)
     for kind in (messages.ErrorBody, messages.Progress, messages.Envelope):
         records(kind, found)
@@ -129,11 +129,23 @@ def page() -> str:
         + "\n} as const;\n",
         "export type RequestType = keyof typeof REPLIES;\n"
         "export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;\n",
+        "/** The same for requests about a model file, which the Jupyter server answers. */\n"
+        "export const DOCUMENT_REPLIES = {\n"
+        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in messages.DOCUMENT_REQUESTS.items())
+        + "\n} as const;\n",
+        "export type DocumentRequestType = keyof typeof DOCUMENT_REPLIES;\n"
+        "export type DocumentAnswer<T extends DocumentRequestType> = Checked<(typeof DOCUMENT_REPLIES)[T]>;\n",
         f"export interface CellSource {request(messages.CellSource)}\n",
         "/** The bodies of the requests. */\nexport interface Requests {\n"
         + "\n".join(
             _indented(f"{name}: {request(body) or 'Record<string, never>'};")
             for name, (body, _) in messages.REQUESTS.items()
+        )
+        + "\n}\n",
+        "/** The bodies of the requests about a model file. */\nexport interface DocumentRequests {\n"
+        + "\n".join(
+            _indented(f"{name}: {request(body) or 'Record<string, never>'};")
+            for name, (body, _) in messages.DOCUMENT_REQUESTS.items()
         )
         + "\n}\n",
     ]

@@ -5,6 +5,7 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { documents } from './documents/plugin';
 import { workerLayout } from './graphviz/layout';
 import { CellDiagnosticsService } from './lab/cell-diagnostics';
 import { addCommands } from './lab/commands';
@@ -106,4 +107,4 @@ const plugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default plugin;
+export default [plugin, documents];

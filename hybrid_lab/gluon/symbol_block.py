@@ -124,13 +124,9 @@ class SymbolBlock(HybridBlock):
         unknown = [name for name in names if name not in known]
         if unknown:
             saved = [] if param_file is None else [name.removeprefix("arg:") for name in read_arrays(param_file)]
-            states = outputs.list_auxiliary_states()
-            inputs = [
-                name for name in known if name not in saved and name not in states and not name.endswith(_OF_LAYERS)
-            ]
             raise HybridLabError(
                 f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its inputs are "
-                f"{', '.join(inputs or known)}"
+                f"{', '.join(data_inputs(outputs, saved))}"
             )
         by_name = {value.node.name: Symbol((value,)) for value in outputs.graph().inputs}
         block = SymbolBlock(outputs, [by_name[name] for name in names])
@@ -166,6 +162,13 @@ class SymbolBlock(HybridBlock):
         inputs = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
         outputs = [value.node.name for value in neutral.graph.outputs]
         return f"{type(self).__name__}(\n  {', '.join(inputs)} -> {', '.join(outputs)}\n)"
+
+
+def data_inputs(outputs: Symbol, saved: Sequence[str] = ()) -> list[str]:
+    """The variables of a graph that are its data and not parameters. saved : names in the file of its parameters"""
+    known = outputs.list_inputs()
+    parameters = {name.removeprefix("arg:") for name in saved} | set(outputs.list_auxiliary_states())
+    return [name for name in known if name not in parameters and not name.endswith(_OF_LAYERS)] or known
 
 
 def _variable(symbol: Symbol) -> Any:

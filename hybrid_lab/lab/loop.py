@@ -39,9 +39,7 @@ class ProgressLoop(Generic[T]):
             run.close(loop, state)
 
 
-def progress(
-    items: Iterable[T], title: str = "", *, total: int | None = None, unit: str = "step"
-) -> ProgressLoop[T]:
+def progress(items: Iterable[T], title: str = "", *, total: int | None = None, unit: str = "step") -> ProgressLoop[T]:
     """`for batch in mx.lab.progress(loader):` shows the step, the steps a second and the time left: below the cell, in
     the lab's panel, or in a terminal on standard error.
 

@@ -37,6 +37,7 @@ BoxKind = Literal["block", "kernel", "session", "prologue", "fold", "part"]
 GraphSource = Literal["code", "file"]
 Half = Literal["traced", "predict", "forward", "backward", "update"]
 NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "output"]
+DocumentKind = Literal["archive", "symbol", "arrays", "onnx", "unknown"]
 Severity = Literal["error", "warning", "note"]
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
@@ -475,6 +476,81 @@ class Envelope(TypedDict):
     body: object
 
 
+# -- model files, which the Jupyter server reads ----------------------------------------------------------------------
+
+
+class Fact(TypedDict):
+    """One line about a file."""
+
+    name: str
+    text: str
+
+
+class DocumentReply(TypedDict):
+    """What a model file is. `has_model`: it has a tree.
+
+    `code` loads it in a notebook, "" where nothing does: `FILE` stands for its path, and `BESIDE` for the path of the
+    file `beside` in the same folder.
+    """
+
+    file: str
+    host: str
+    kind: DocumentKind
+    title: str
+    bytes: int
+    modified: float
+    facts: list[Fact]
+    parts: int
+    has_model: bool
+    code: str
+    beside: str
+    problem: str
+    next: str
+
+
+class FilePart(TypedDict):
+    """A tensor or another member of a file, after it was read. Numbers are those of the finite elements."""
+
+    name: str
+    kind: Literal["tensor", "member"]
+    shape: Shape | None
+    dtype: str
+    bytes: int
+    state: Literal["verified", "read", "damaged"]
+    digest: str
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    nan: int
+    inf: int
+    problem: str
+
+
+class ContentsReply(TypedDict):
+    """Some of the parts of a file, and the number of the next one; -1 after the last."""
+
+    parts: list[FilePart]
+    next: int
+
+
+class DifferenceLine(TypedDict):
+    """What differs between two files in one place."""
+
+    change: Literal["added", "removed", "changed", "same"]
+    what: Literal["Block", "operator", "tensor", "file"]
+    name: str
+    text: str
+
+
+class DifferenceReply(TypedDict):
+    """What differs between two files. `count` is the number of all lines."""
+
+    other: str
+    summary: str
+    count: int
+    lines: list[DifferenceLine]
+
+
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -557,6 +633,18 @@ class WatchRequest(TypedDict):
     visible: bool
 
 
+class ContentsRequest(TypedDict):
+    """The number of the first part to read."""
+
+    start: int
+
+
+class DifferenceRequest(TypedDict):
+    """The path of another file on the server."""
+
+    other: str
+
+
 REQUESTS: dict[str, tuple[type, type]] = {
     "hello": (HelloRequest, HelloReply),
     "models": (EmptyRequest, ModelsReply),
@@ -575,3 +663,10 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "watch": (WatchRequest, WatchReply),
 }
 """Type of a request -> the bodies of the request and of its reply."""
+
+DOCUMENT_REQUESTS: dict[str, tuple[type, type]] = {
+    "document": (EmptyRequest, DocumentReply),
+    "contents": (ContentsRequest, ContentsReply),
+    "difference": (DifferenceRequest, DifferenceReply),
+}
+"""The same for requests about a model file, which the Jupyter server answers beside `tree`, `graph` and `explain`."""

@@ -1,52 +1,111 @@
-"""The Jupyter server's half: lint for notebooks whose kernel cannot answer. It reads source and runs none of it."""
+"""The Jupyter server's half: lint and model files without a kernel. It runs no code of a notebook or of a file."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
-from jupyter_server.utils import url_path_join
+from jupyter_server.utils import ApiPath, ensure_async, to_os_path, url_path_join
 from tornado import web
+
+from hybrid_lab.lab.document_server import Workers
+from hybrid_lab.lab.errors import RequestError
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
-    from hybrid_lab.lab.messages import ErrorBody, LintReply
+    from hybrid_lab.lab.messages import LintReply
 
-STATUS = {"too-large": 413, "failed": 500}
+STATUS = {"too-large": 413, "failed": 500, "not-found": 404}
 """HTTP status by the protocol's error code; 400 for all others."""
 
+_workers = Workers()
+atexit.register(_workers.end)
 
-class LintHandler(APIHandler):
+
+class _Handler(APIHandler):
+    """A POST whose body and answer are JSON, with the protocol's error body for what went wrong."""
+
+    async def reply(self, answer: Callable[[], Awaitable[Mapping[str, object]]]) -> None:
+        """Send what `answer` returns, or an error status with the error's body."""
+        try:
+            found = await answer()
+        except RequestError as error:
+            self.set_status(STATUS.get(error.code, 400))
+            found = error.body()
+        except Exception as error:  # a fault of this package: the front end gets the protocol's error, not HTML
+            self.log.exception("hybrid_lab: a request failed")
+            self.set_status(STATUS["failed"])
+            found = RequestError("failed", f"{type(error).__name__}: {error}").body()
+        self.finish(json.dumps(found))
+
+
+class LintHandler(_Handler):
     """`POST hybrid-lab/lint`: the body and the reply are those of the protocol's `lint`."""
 
     @web.authenticated
     async def post(self) -> None:
-        """Answer, or say with an error status and the protocol's error body what is wrong."""
-        # Imported here because lint loads the heavier half of the package.
-        from hybrid_lab.lab.errors import RequestError
+        """Answer the request. In a thread: a large notebook must not hold up the server."""
+        await self.reply(lambda: asyncio.to_thread(lint, self.request.body))
 
+
+class DocumentHandler(_Handler):
+    """`POST hybrid-lab/document`: a request about a file, `{"file": path on the server, "type": ..., "body": ...}`.
+
+    The types are those of `messages.DOCUMENT_REQUESTS`, and the protocol's requests about one model.
+    """
+
+    @web.authenticated
+    @authorized("read", resource="contents")  # type: ignore[untyped-decorator]
+    async def post(self) -> None:
+        """Answer the request."""
+        await self.reply(self._answer)
+
+    async def _answer(self) -> Mapping[str, object]:
+        request = parsed(self.request.body)
+        file, kind, body = request.get("file"), request.get("type"), request.get("body")
+        if not isinstance(file, str) or not isinstance(kind, str) or not isinstance(body, dict):
+            raise RequestError("bad-request", "a request about a file has a file, a type and a body")
+        path = await self.path_of(file)
+        if isinstance(body.get("other"), str):
+            body["other"] = await self.path_of(body["other"])
+        return await asyncio.to_thread(_workers.ask, path, kind, body)
+
+    async def path_of(self, file: str) -> str:
+        """The absolute path of a file that the contents manager shows, inside of the server's folder.
+
+        Raises RequestError for what it does not show, such as hidden files, for links that lead out, and for what is
+        no regular file.
+        """
+        manager = self.contents_manager
+        root = getattr(manager, "root_dir", None)
+        if not isinstance(root, str):
+            raise RequestError("failed", "this server keeps its files in no folder, so they cannot be shown here")
         try:
-            # In a thread: a large notebook must not hold up the server.
-            reply: LintReply | ErrorBody = await asyncio.to_thread(lint, self.request.body)
-        except RequestError as error:
-            self.set_status(STATUS.get(error.code, 400))
-            reply = error.body()
-        except Exception as error:  # a fault of a rule: the front end gets the protocol's error, not a page of HTML
-            self.log.exception("hybrid_lab: lint failed")
-            self.set_status(STATUS["failed"])
-            reply = RequestError("failed", f"{type(error).__name__}: {error}").body()
-        self.finish(json.dumps(reply))
+            if ".." in file.replace("\\", "/").split("/"):
+                raise web.HTTPError(404)
+            await ensure_async(manager.get(file, content=False))  # type: ignore[no-untyped-call]
+            path, folder = os.path.realpath(to_os_path(ApiPath(file.strip("/")), root)), os.path.realpath(root)
+            inside = os.path.commonpath([path, folder]) == folder
+            is_file = os.path.isfile(path)
+        except (web.HTTPError, ValueError, OSError):
+            raise RequestError("not-found", f"there is no file {file!r} in this server's folder") from None
+        if not inside:
+            raise RequestError("bad-file-name", f"{file!r} is a link that leads out of this server's folder")
+        if not is_file:
+            raise RequestError("bad-file-name", f"{file!r} is not a regular file")
+        return path
 
 
-def lint(request: bytes) -> LintReply:
-    """The reply to the bytes of a request. Raises RequestError for what is not the protocol's `lint`."""
-    from hybrid_lab.lab.diagnostics import lint_cells
-    from hybrid_lab.lab.errors import RequestError
-    from hybrid_lab.lab.messages import LintRequest
-    from hybrid_lab.lab.schema import MAX_BYTES, check_fields
+def parsed(request: bytes) -> dict[str, Any]:
+    """The object in the bytes of a request. Raises RequestError where there is none."""
+    from hybrid_lab.lab.schema import MAX_BYTES
 
     if len(request) > MAX_BYTES:
         raise RequestError("too-large", f"the request is larger than {MAX_BYTES // 1024 // 1024} MiB")
@@ -56,7 +115,17 @@ def lint(request: bytes) -> LintReply:
         raise RequestError("bad-request", "the request is not JSON") from None
     if not isinstance(body, dict):
         raise RequestError("bad-request", "the request must be an object")
-    checked = check_fields(LintRequest, body)
+    return body
+
+
+def lint(request: bytes) -> LintReply:
+    """The reply to the bytes of a request. Raises RequestError for what is not the protocol's `lint`."""
+    # Imported here because the linter loads the heavier half of the package.
+    from hybrid_lab.lab.diagnostics import lint_cells
+    from hybrid_lab.lab.messages import LintRequest
+    from hybrid_lab.lab.schema import check_fields
+
+    checked = check_fields(LintRequest, parsed(request))
     return {"cells": lint_cells(checked["cells"], checked["only"])}
 
 
@@ -65,8 +134,9 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server_app: ServerApp) -> None:
-    """Add the handler to the server."""
+    """Add the handlers to the server."""
     base = server_app.web_app.settings["base_url"]
+    routes = {"lint": LintHandler, "document": DocumentHandler}
     server_app.web_app.add_handlers(  # type: ignore[no-untyped-call]
-        ".*$", [(url_path_join(base, "hybrid-lab", "lint"), LintHandler)]
+        ".*$", [(url_path_join(base, "hybrid-lab", name), handler) for name, handler in routes.items()]
     )

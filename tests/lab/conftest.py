@@ -156,3 +156,14 @@ CLASS = """class Net(gluon.HybridBlock):
         return self.fc(x)"""
 
 MAKE = "net = Net(); net.initialize(); net.hybridize(); y = net(x)"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A Jupyter server of its own, with the extension."""
+    pytest.importorskip("jupyter_server")
+    pytest.importorskip("tornado")
+    from tests.lab.jupyter_server import serve
+
+    with serve(tmp_path_factory.mktemp("server")) as running:
+        yield running

@@ -1,12 +1,11 @@
 """The Jupyter server's endpoint: the same rules as in the kernel, behind the server's own login, running nothing."""
 
-import json
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
+
+from tests.lab.jupyter_server import post
 
 pytest.importorskip("jupyter_server")
 pytest.importorskip("tornado")
@@ -15,56 +14,6 @@ CELLS = [
     {"id": "a", "source": "from hybrid_lab import gluon"},
     {"id": "b", "source": "class N(gluon.HybridBlock):\n    def hybrid_forward(self, F, x):\n        return len(x)"},
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """(address, token) of a Jupyter server of its own, with the extension."""
-    import os
-    import socket
-    import time
-
-    home = tmp_path_factory.mktemp("server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
-    places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_DATA_DIR": "data"}
-    environment |= {name: str(home / folder) for name, folder in places.items()}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [
-        *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}"),
-        *(f"--ServerApp.root_dir={home}", "--IdentityProvider.token=secret", "--ServerApp.base_url=/some/base/"),
-        "--ServerApp.jpserver_extensions={'hybrid_lab.lab.server': True}",
-    ]
-    log = (home / "log").open("w")
-    process = subprocess.Popen(command, env=environment, cwd=home, stdout=log, stderr=log)
-    address = f"http://127.0.0.1:{port}/some/base/"
-    until = time.monotonic() + 120  # a busy machine takes its time
-    while True:
-        try:
-            urllib.request.urlopen(f"{address}api", timeout=2).close()
-            break
-        except OSError:
-            assert process.poll() is None and time.monotonic() < until, (home / "log").read_text()
-            time.sleep(0.1)
-    yield address, "secret"
-    process.terminate()
-    process.wait(20)
-    log.close()
-
-
-def post(server, body, token=True):
-    """(status, answer) of one request."""
-    address, secret = server
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"token {secret}"} if token else {})
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{address}hybrid-lab/lint", data, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, json.loads(reply.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
 
 
 def test_the_answer_is_the_kernel_s(server, page):

@@ -351,6 +351,68 @@ export const watchReply = record({
 });
 export type WatchReply = Checked<typeof watchReply>;
 
+export const fact = record({
+  name: text,
+  text: text
+});
+export type Fact = Checked<typeof fact>;
+
+export const documentReply = record({
+  file: text,
+  host: text,
+  kind: oneOf('archive', 'symbol', 'arrays', 'onnx', 'unknown'),
+  title: text,
+  bytes: integer,
+  modified: number,
+  facts: list(fact),
+  parts: integer,
+  has_model: flag,
+  code: text,
+  beside: text,
+  problem: text,
+  next: text
+});
+export type DocumentReply = Checked<typeof documentReply>;
+
+export const filePart = record({
+  name: text,
+  kind: oneOf('tensor', 'member'),
+  shape: nullable(list(nullable(integer))),
+  dtype: text,
+  bytes: integer,
+  state: oneOf('verified', 'read', 'damaged'),
+  digest: text,
+  minimum: nullable(number),
+  maximum: nullable(number),
+  mean: nullable(number),
+  nan: integer,
+  inf: integer,
+  problem: text
+});
+export type FilePart = Checked<typeof filePart>;
+
+export const contentsReply = record({
+  parts: list(filePart),
+  next: integer
+});
+export type ContentsReply = Checked<typeof contentsReply>;
+
+export const differenceLine = record({
+  change: oneOf('added', 'removed', 'changed', 'same'),
+  what: oneOf('Block', 'operator', 'tensor', 'file'),
+  name: text,
+  text: text
+});
+export type DifferenceLine = Checked<typeof differenceLine>;
+
+export const differenceReply = record({
+  other: text,
+  summary: text,
+  count: integer,
+  lines: list(differenceLine)
+});
+export type DifferenceReply = Checked<typeof differenceReply>;
+
 export const errorBody = record({
   code: oneOf(
     'protocol',
@@ -410,6 +472,16 @@ export const REPLIES = {
 export type RequestType = keyof typeof REPLIES;
 export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;
 
+/** The same for requests about a model file, which the Jupyter server answers. */
+export const DOCUMENT_REPLIES = {
+  document: documentReply,
+  contents: contentsReply,
+  difference: differenceReply
+} as const;
+
+export type DocumentRequestType = keyof typeof DOCUMENT_REPLIES;
+export type DocumentAnswer<T extends DocumentRequestType> = Checked<(typeof DOCUMENT_REPLIES)[T]>;
+
 export interface CellSource {
   id: string;
   source: string;
@@ -467,5 +539,16 @@ export interface Requests {
   curves: Record<string, never>;
   watch: {
     visible: boolean;
+  };
+}
+
+/** The bodies of the requests about a model file. */
+export interface DocumentRequests {
+  document: Record<string, never>;
+  contents: {
+    start: number;
+  };
+  difference: {
+    other: string;
   };
 }

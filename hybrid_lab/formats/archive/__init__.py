@@ -4,7 +4,7 @@ from .compiled import add_binaries, use_compiled
 from .container import Container, why_no_archive
 from .difference import diff
 from .load import load_cached_graphs
-from .open import load
+from .open import load, structure
 from .report import LoadReport, TrainerStates
 from .save import save_cached_graphs
 from .summary import inspect, verify
@@ -19,6 +19,7 @@ __all__ = [
     "load",
     "load_cached_graphs",
     "save_cached_graphs",
+    "structure",
     "use_compiled",
     "verify",
     "why_no_archive",

@@ -23,19 +23,27 @@ class Archive:
     """An open archive whose every byte was checked.
 
     tree : the Tree; weights : parameter id -> array; graphs : member -> SavedGraph
+    values : False reads and checks the tree and the graphs alone, which is quick for any size; `weights` is empty then
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], values: bool = True) -> None:
         self.container = container = Container.open(path)
         self.path = container.path
         # Each member is read once, so that what was checked is what is used even where the file changes meanwhile.
-        self._contents = {name: container.read(name) for name in container.names if not container.holds_tensors(name)}
-        self._arrays = {name: container.read_tensors(name) for name in container.names if container.holds_tensors(name)}
+        names = container.names if values else [name for name in container.names if _is_structure(name)]
+        self._contents = {name: container.read(name) for name in names if not container.holds_tensors(name)}
+        self._arrays = {name: container.read_tensors(name) for name in names if container.holds_tensors(name)}
         self.tree = tree.from_json(self._json(layout.TREE), self.path)
-        self._tensors = self._tensors_of(layout.WEIGHTS)
+        self._tensors = self._tensors_of(layout.WEIGHTS) if values else self._constants()
         self.weights = {key: array for key, array in self._tensors.items() if key in self.tree.parameters}
-        self._check_weights()
+        if values:
+            self._check_weights()
         self._check_members()
+
+    def _constants(self) -> dict[str, np.ndarray]:
+        """The arrays inside graphs, read without the parameters."""
+        file = self.container.tensors(layout.WEIGHTS)
+        return {key: file[key] for key in file if key not in self.tree.parameters}
 
     def _content(self, member: str) -> bytes:
         if member not in self._contents:
@@ -132,3 +140,8 @@ class Archive:
     def random(self) -> dict[str, Any] | None:
         """The random state, or None."""
         return self._object(layout.RANDOM, "the random numbers' settings") if layout.RANDOM in self.container else None
+
+
+def _is_structure(member: str) -> bool:
+    """Whether a member says what the model is made of."""
+    return member == layout.TREE or member.startswith("graphs/")

@@ -123,10 +123,23 @@ def _build(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
         raise LoadMismatchError(
             "the archive's graphs do not reproduce the outputs of its own examples", differences, path=archive.path
         )
+    return _built(archive, ctx)
+
+
+def _built(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
     builder = _Builder(archive, ctx)
     root = builder.build(0)
     builder.pin()
     return root
+
+
+def structure(path: str | PathLike[str]) -> Block:
+    """The model in an archive as `load` makes it, but with parameters that have shapes and no values: to be looked at.
+
+    Reads neither weights nor examples and computes nothing. Raises ArchiveError for a damaged file.
+    """
+    with without_collecting():
+        return _built(Archive(path, values=False), None)
 
 
 class _Builder:

@@ -1,0 +1,418 @@
+// A model file as a page: what it is, its tree and graph, its tensors and digests, and what differs from another file.
+
+import { asRequestError } from '../protocol/channel';
+import type { ContentsReply, DocumentReply } from '../protocol/messages';
+import { button, h, replace, uniqueId } from '../view/dom';
+import { ModelView } from '../view/model-view';
+import { Tabs } from '../view/tabs';
+import { bytesText, plural, shapeText } from '../view/words';
+import type { FileRequester } from './file-requester';
+import { isName, loadingCode } from './python-code';
+
+type Part = ContentsReply['parts'][number];
+
+/** An open notebook into whose kernel a file can be loaded. */
+export interface Target {
+  id: string;
+  name: string;
+  /** The folder of the notebook on the server, where its kernel runs. */
+  folder: string;
+}
+
+export interface DocumentViewOptions {
+  requester: FileRequester;
+  model: ModelView;
+  /** The notebooks that are open now. */
+  targets(): Target[];
+  /** Insert a cell with this code into the notebook and run it. */
+  run(target: string, code: string): Promise<void>;
+  /** Paths on the server of other model files, proposed for a comparison. */
+  others(): Promise<string[]>;
+}
+
+const MARKS = { added: '+', removed: '−', changed: '~', same: '' } as const;
+
+/** Rows of the table of tensors that are shown at first. */
+const ROWS = 400;
+
+export class DocumentView {
+  readonly element: HTMLElement;
+
+  constructor(private readonly options: DocumentViewOptions) {
+    this.head = h('div', { class: 'hl-doc-head' });
+    this.alert = h('div', { class: 'hl-alert', role: 'alert' });
+    this.alert.hidden = true;
+    this.load = h('div', { class: 'hl-doc-load' });
+    this.contentsStatus = h('div', { class: 'hl-summary', role: 'status' });
+    this.contentsBody = h('tbody', {});
+    this.filter = h('input', {
+      type: 'search',
+      class: 'hl-input',
+      placeholder: 'Filter by name',
+      'aria-label': 'Filter the tensors by name',
+      oninput: () => this.showParts()
+    });
+    this.more = button('Show all', () => {
+      this.rows = Infinity;
+      this.showParts();
+    });
+    this.differences = h('div', { class: 'hl-doc-differences' });
+    this.tabs = new Tabs(
+      'About the file',
+      [
+        { name: 'Model', content: h('div', {}, options.model.element) },
+        { name: 'Tensors and digests', content: this.contents() },
+        { name: 'Compare', content: h('div', {}, this.comparison(), this.differences) }
+      ],
+      index => this.onTab(index)
+    );
+    this.element = h(
+      'div',
+      { class: 'hl-root hl-wide hl-doc' },
+      this.head,
+      this.alert,
+      this.load,
+      this.tabs.element
+    );
+  }
+
+  /** Read the file, at first and after it changed. */
+  async open(): Promise<void> {
+    const generation = ++this.generation;
+    const { requester, model } = this.options;
+    replace(this.head, h('span', { role: 'status' }, 'Reading the file …'));
+    this.parts = [];
+    this.next = 0;
+    this.rows = ROWS;
+    let reply: DocumentReply;
+    try {
+      reply = await requester.ask('document', {});
+    } catch (error) {
+      const { message, next } = asRequestError(error);
+      replace(this.head, h('strong', {}, requester.path.split('/').pop() ?? ''));
+      this.complain(message, next);
+      this.tabs.element.hidden = true;
+      return;
+    }
+    if (generation !== this.generation) {
+      return;
+    }
+    this.reply = reply;
+    this.showHead(reply);
+    this.showLoad();
+    this.complain(reply.problem, reply.next);
+    this.tabs.element.hidden = false;
+    model.element.hidden = !reply.has_model;
+    if (reply.has_model) {
+      await this.showModel();
+    } else {
+      this.tabs.show(1);
+    }
+    if (this.tabs.current === 1) {
+      void this.read();
+    }
+  }
+
+  private async showModel(): Promise<void> {
+    const { requester, model } = this.options;
+    try {
+      const [first] = (await requester.request('models', {})).models;
+      if (first) {
+        const tree = await requester.request('tree', { model: first.id });
+        model.connect(requester);
+        model.showTree(tree);
+        model.showFindings([]);
+      }
+    } catch (error) {
+      const { message, next } = asRequestError(error);
+      model.element.hidden = true;
+      this.complain(message, next);
+    }
+  }
+
+  private showHead(reply: DocumentReply): void {
+    const changed = new Date(reply.modified * 1000).toLocaleString();
+    replace(
+      this.head,
+      h('strong', {}, reply.file),
+      h('span', { class: 'hl-summary' }, `${reply.title}, ${bytesText(reply.bytes)}, changed ${changed}`),
+      h(
+        'dl',
+        { class: 'hl-doc-facts' },
+        ...reply.facts.flatMap(fact => [h('dt', {}, fact.name), h('dd', {}, fact.text)])
+      )
+    );
+  }
+
+  private complain(message: string, next: string): void {
+    this.alert.textContent = `${message} ${next}`.trim();
+    this.alert.hidden = this.alert.textContent === '';
+  }
+
+  // -- load into a kernel ----------------------------------------------------------------------------------------
+
+  /** Show the line that loads the file, and the notebooks in which it can run. Called again when notebooks open. */
+  showLoad(): void {
+    const { reply } = this;
+    this.load.hidden = !reply || reply.code === '' || reply.problem !== '';
+    if (!reply || this.load.hidden) {
+      return;
+    }
+    const targets = this.options.targets();
+    const notebook = h(
+      'select',
+      { class: 'hl-input', 'aria-label': 'Notebook' },
+      ...targets.map(target => h('option', { value: target.id }, target.name))
+    );
+    const name = h('input', {
+      class: 'hl-input hl-doc-name',
+      'aria-label': 'Name of the variable',
+      value: this.variable,
+      oninput: () => {
+        this.variable = name.value;
+        show();
+      }
+    });
+    const code = h('code', { class: 'hl-doc-code' });
+    const text = (): string => {
+      const target = targets.find(item => item.id === notebook.value);
+      return loadingCode(reply, this.options.requester.path, target?.folder ?? null, this.variable);
+    };
+    const run = button('Load into kernel', () => void this.run(notebook.value, text()), {
+      class: 'hl-button hl-primary',
+      title: 'Insert this code below the active cell of the notebook, and run it'
+    });
+    const show = (): void => {
+      code.textContent = text();
+      run.disabled = !isName(this.variable);
+    };
+    notebook.onchange = show;
+    show();
+    replace(
+      this.load,
+      targets.length > 0 && run,
+      name,
+      targets.length > 0 ? h('span', {}, 'in ', notebook) : h('span', {}, 'in a notebook:'),
+      code
+    );
+  }
+
+  private async run(target: string, code: string): Promise<void> {
+    try {
+      await this.options.run(target, code);
+    } catch (error) {
+      this.complain(asRequestError(error).message, '');
+    }
+  }
+
+  // -- tensors and digests -----------------------------------------------------------------------------------------
+
+  private contents(): HTMLElement {
+    const columns = ['Name', 'Shape', 'Type', 'Bytes', 'Min', 'Max', 'Mean', 'NaN, Inf', 'SHA-256'];
+    return h(
+      'div',
+      { class: 'hl-doc-contents' },
+      this.contentsStatus,
+      this.filter,
+      h(
+        'div',
+        { class: 'hl-doc-scroll', tabindex: 0, role: 'region', 'aria-label': 'Tensors' },
+        h(
+          'table',
+          { class: 'hl-parameters' },
+          h('thead', {}, h('tr', {}, ...columns.map(name => h('th', { scope: 'col' }, name)))),
+          this.contentsBody
+        )
+      ),
+      this.more
+    );
+  }
+
+  private onTab(index: number): void {
+    if (index === 1) {
+      void this.read();
+    } else if (index === 2) {
+      void this.propose();
+    }
+  }
+
+  /** Read the parts of the file that were not read yet, some at a time. */
+  private async read(): Promise<void> {
+    const { generation, reply } = this;
+    if (this.isReading === generation || !reply || reply.parts === 0) {
+      return;
+    }
+    this.isReading = generation;
+    try {
+      while (this.next >= 0 && generation === this.generation) {
+        const some = await this.options.requester.ask('contents', { start: this.next });
+        if (generation !== this.generation) {
+          return;
+        }
+        this.parts.push(...some.parts);
+        this.next = some.next;
+        this.showParts();
+      }
+    } catch (error) {
+      const { message, next } = asRequestError(error);
+      this.contentsStatus.textContent = `${message} ${next}`.trim();
+    } finally {
+      if (generation === this.generation) {
+        this.isReading = -1;
+      }
+    }
+  }
+
+  private showParts(): void {
+    const query = this.filter.value.trim().toLowerCase();
+    const found = this.parts.filter(part => part.name.toLowerCase().includes(query));
+    const damaged = this.parts.filter(part => part.state === 'damaged').length;
+    const verified = this.parts.filter(part => part.state === 'verified').length;
+    const total = this.reply?.parts ?? 0;
+    const progress =
+      this.parts.length < total ? `${this.parts.length} of ${plural(total, 'part')} read; ` : '';
+    const says =
+      damaged > 0
+        ? `${damaged} damaged: ${damaged === 1 ? 'it does' : 'they do'} not match the SHA-256 in the file.`
+        : verified === this.parts.length
+          ? `${plural(verified, 'part')} verified: each matches its SHA-256 in the file.`
+          : 'The file has no digests of its own to compare with; those shown here were computed now.';
+    this.contentsStatus.textContent = progress + says;
+    this.contentsStatus.classList.toggle('hl-bad-text', damaged > 0);
+    replace(this.contentsBody, ...found.slice(0, this.rows).map(row));
+    this.more.hidden = found.length <= this.rows;
+    this.more.textContent = `Show all ${found.length}`;
+  }
+
+  // -- comparison --------------------------------------------------------------------------------------------------
+
+  private comparison(): HTMLElement {
+    const list = uniqueId('files');
+    this.proposals = h('datalist', { id: list });
+    this.other = h('input', {
+      class: 'hl-input hl-doc-other',
+      list,
+      placeholder: 'folder/other.hlab',
+      'aria-label': 'Path of another file on the server'
+    });
+    return h(
+      'form',
+      {
+        class: 'hl-doc-compare',
+        onsubmit: event => {
+          event.preventDefault();
+          void this.compare();
+        }
+      },
+      h('span', {}, 'Compare with'),
+      this.other,
+      this.proposals,
+      h('button', { type: 'submit', class: 'hl-button' }, 'Compare')
+    );
+  }
+
+  private async propose(): Promise<void> {
+    const paths = await this.options.others().catch(() => []);
+    replace(this.proposals, ...paths.map(path => h('option', { value: path })));
+    if (this.other.value === '' && paths.length === 1) {
+      this.other.value = paths[0] ?? '';
+    }
+  }
+
+  private async compare(): Promise<void> {
+    const other = this.other.value.trim();
+    if (other === '') {
+      this.other.focus();
+      return;
+    }
+    const say = (text: string, isProblem = false): void =>
+      replace(
+        this.differences,
+        h('p', { class: isProblem ? 'hl-alert' : 'hl-summary', role: isProblem ? 'alert' : 'status' }, text)
+      );
+    say('Comparing …');
+    try {
+      const { lines, count, summary } = await this.options.requester.ask('difference', { other });
+      if (count === 0) {
+        say('No differences: Blocks, graphs and tensors are equal.');
+        return;
+      }
+      say(count > lines.length ? `${summary}; the first ${lines.length} lines of ${count}:` : `${summary}:`);
+      this.differences.append(
+        h(
+          'table',
+          { class: 'hl-parameters' },
+          h(
+            'thead',
+            {},
+            h('tr', {}, ...['What', 'Name', 'Difference'].map(name => h('th', { scope: 'col' }, name)))
+          ),
+          h(
+            'tbody',
+            {},
+            ...lines.map(line =>
+              h(
+                'tr',
+                {},
+                h('td', { class: `hl-mark-${line.change}` }, `${MARKS[line.change]} ${line.what}`.trim()),
+                h('td', {}, h('code', {}, line.name)),
+                h('td', {}, line.text)
+              )
+            )
+          )
+        )
+      );
+    } catch (error) {
+      const { message, next } = asRequestError(error);
+      say(`${message} ${next}`.trim(), true);
+    }
+  }
+
+  private readonly head: HTMLElement;
+  private readonly alert: HTMLElement;
+  private readonly load: HTMLElement;
+  private readonly contentsStatus: HTMLElement;
+  private readonly contentsBody: HTMLElement;
+  private readonly filter: HTMLInputElement;
+  private readonly more: HTMLButtonElement;
+  private readonly differences: HTMLElement;
+  private readonly tabs: Tabs;
+  private other!: HTMLInputElement;
+  private proposals!: HTMLElement;
+  private reply: DocumentReply | null = null;
+  private parts: Part[] = [];
+  private next = 0;
+  private rows = ROWS;
+  private variable = 'net';
+  private generation = 0;
+  private isReading = -1;
+}
+
+function row(part: Part): HTMLElement {
+  const bad = [part.nan > 0 && `${part.nan} NaN`, part.inf > 0 && `${part.inf} Inf`].filter(text => text);
+  const digest =
+    part.state === 'damaged'
+      ? h('span', { class: 'hl-bad-text', title: part.problem }, 'damaged')
+      : h(
+          'code',
+          { title: part.state === 'verified' ? `verified: ${part.digest}` : part.digest },
+          `${part.state === 'verified' ? '✓ ' : ''}${part.digest.slice(0, 12)}`
+        );
+  return h(
+    'tr',
+    { class: part.state === 'damaged' || bad.length > 0 ? 'hl-bad-row' : undefined },
+    h('td', {}, h('code', {}, part.name)),
+    h('td', {}, part.shape ? shapeText(part.shape) : ''),
+    h('td', {}, part.dtype),
+    h('td', {}, bytesText(part.bytes)),
+    h('td', {}, numberText(part.minimum)),
+    h('td', {}, numberText(part.maximum)),
+    h('td', {}, numberText(part.mean)),
+    h('td', { class: bad.length > 0 ? 'hl-bad-text' : undefined }, bad.join(', ')),
+    h('td', {}, digest)
+  );
+}
+
+function numberText(value: number | null): string {
+  return value === null ? '' : String(Number(value.toPrecision(4)));
+}

@@ -1,0 +1,62 @@
+// Questions about a model file, answered by the Jupyter server: the same requests that a kernel answers, over HTTP.
+
+import { Requester, RequestError, asRequestError } from '../protocol/channel';
+import {
+  DOCUMENT_REPLIES,
+  DocumentAnswer,
+  DocumentRequestType,
+  DocumentRequests,
+  REPLIES,
+  Reply,
+  RequestType,
+  Requests,
+  errorBody
+} from '../protocol/messages';
+
+/** Posts JSON to the server's endpoint; resolves to the status and the JSON of the answer, null where it is none. */
+export type Post = (body: unknown) => Promise<{ status: number; body: unknown }>;
+
+const NO_ENDPOINT =
+  'This Jupyter server cannot read model files: the package hybrid-lab is not installed in the environment that runs the server.';
+
+export class FileRequester implements Requester {
+  /** `path`: of the file, on the server. */
+  constructor(
+    readonly path: string,
+    private readonly post: Post
+  ) {}
+
+  async request<T extends RequestType>(type: T, body: Requests[T]): Promise<Reply<T>> {
+    return REPLIES[type](await this.send(type, body), type) as Reply<T>;
+  }
+
+  /** A request about the file itself. */
+  async ask<T extends DocumentRequestType>(type: T, body: DocumentRequests[T]): Promise<DocumentAnswer<T>> {
+    return DOCUMENT_REPLIES[type](await this.send(type, body), type) as DocumentAnswer<T>;
+  }
+
+  private async send(type: string, body: unknown): Promise<unknown> {
+    let answer: { status: number; body: unknown };
+    try {
+      answer = await this.post({ file: this.path, type, body });
+    } catch (error) {
+      throw new RequestError('closed', `The server did not answer: ${asRequestError(error).message}`);
+    }
+    if (answer.status === 200) {
+      return answer.body;
+    }
+    let error: RequestError;
+    try {
+      const { code, message, next, details } = errorBody(answer.body, 'error');
+      error = new RequestError(code, message, next, details);
+    } catch {
+      const isMissing = answer.status === 404 || answer.status === 405;
+      error = new RequestError(
+        'failed',
+        isMissing ? NO_ENDPOINT : `The server answered ${answer.status}.`,
+        isMissing ? 'Run pip install hybrid-lab there, and start the server again.' : ''
+      );
+    }
+    throw error;
+  }
+}

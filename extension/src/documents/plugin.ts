@@ -1,0 +1,97 @@
+// The plugin that opens model files: a double click in the file browser, "Open With", or a drag to the main area.
+
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { WidgetTracker } from '@jupyterlab/apputils';
+import { PathExt, URLExt } from '@jupyterlab/coreutils';
+import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { ServerConnection } from '@jupyterlab/services';
+import { workerLayout } from '../graphviz/layout';
+import { ModelView } from '../view/model-view';
+import { DocumentView, Target } from './document-view';
+import { FACTORY, MODEL_FILES, ModelFileWidget, registerModelFiles } from './factory';
+import { FileRequester, Post } from './file-requester';
+
+export const documents: JupyterFrontEndPlugin<void> = {
+  id: 'hybrid-lab:documents',
+  description: 'Model files (.hlab, -symbol.json, .params, .safetensors, .onnx) as read-only tabs.',
+  autoStart: true,
+  optional: [INotebookTracker, ILayoutRestorer],
+  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, restorer: ILayoutRestorer | null) => {
+    const { contents, serverSettings } = app.serviceManager;
+    const post = poster(serverSettings);
+    const layout = workerLayout(async () => (await import('../graphviz/source')).default);
+    const tracker = new WidgetTracker<ModelFileWidget>({ namespace: 'hybrid-lab-document' });
+    const panels = (): NotebookPanel[] => {
+      const found: NotebookPanel[] = [];
+      notebooks?.forEach(panel => found.push(panel));
+      return found;
+    };
+
+    const factory = registerModelFiles(app.docRegistry, context => {
+      const path = contents.localPath(context.path);
+      return new DocumentView({
+        requester: new FileRequester(path, post),
+        model: new ModelView({ layout }),
+        targets: () => panels().map(asTarget),
+        run: (target, code) =>
+          runIn(
+            app,
+            panels().find(panel => panel.id === target),
+            code
+          ),
+        others: async () => {
+          const folder = await contents.get(PathExt.dirname(context.path));
+          const items = (folder.content ?? []) as { name: string; path: string }[];
+          const models = items.filter(({ name }) =>
+            MODEL_FILES.some(end => name.toLowerCase().endsWith(end))
+          );
+          return models.map(item => contents.localPath(item.path)).filter(other => other !== path);
+        }
+      });
+    });
+    factory.widgetCreated.connect((_, widget) => {
+      widget.context.pathChanged.connect(() => void tracker.save(widget));
+      void tracker.add(widget);
+    });
+    notebooks?.widgetAdded.connect((_, panel) => {
+      const show = (): void => tracker.forEach(widget => widget.view.showLoad());
+      show();
+      panel.disposed.connect(show);
+    });
+    if (restorer) {
+      void restorer.restore(tracker, {
+        command: 'docmanager:open',
+        args: widget => ({ path: widget.context.path, factory: FACTORY }),
+        name: widget => widget.context.path
+      });
+    }
+  }
+};
+
+function asTarget(panel: NotebookPanel): Target {
+  const { path, localPath } = panel.context;
+  return { id: panel.id, name: PathExt.basename(path), folder: PathExt.dirname(localPath) };
+}
+
+/** Insert a cell below the active one of a notebook, and run it. */
+async function runIn(app: JupyterFrontEnd, panel: NotebookPanel | undefined, code: string): Promise<void> {
+  if (!panel) {
+    throw new Error('This notebook was closed.');
+  }
+  app.shell.activateById(panel.id);
+  NotebookActions.insertBelow(panel.content);
+  panel.content.activeCell?.model.sharedModel.setSource(code);
+  await NotebookActions.run(panel.content, panel.sessionContext);
+}
+
+function poster(settings: ServerConnection.ISettings): Post {
+  const url = URLExt.join(settings.baseUrl, 'hybrid-lab', 'document');
+  return async body => {
+    const response = await ServerConnection.makeRequest(
+      url,
+      { method: 'POST', body: JSON.stringify(body) },
+      settings
+    );
+    return { status: response.status, body: await response.json().catch(() => null) };
+  };
+}
