@@ -20,18 +20,23 @@ def count(number: int, word: str) -> str:
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def visible(text: str, keep: str = "") -> str:
+def visible(text: str) -> str:
     """Text with each invisible character written as its escape: a name from a file or from code then cannot break a
-    picture, or reorder what stands beside it. keep : such characters that stay, as line breaks
+    picture, or reorder what stands beside it.
     """
     if text.isprintable():  # which is false for some harmless characters, too
         return text
     return "".join(
         character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in _INVISIBLE and character not in keep
+        if unicodedata.category(character) in _INVISIBLE
         else character
         for character in text
     )
+
+
+def visible_lines(text: str) -> str:
+    """`visible` for a text of several lines."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def first_line(error: Exception) -> str:

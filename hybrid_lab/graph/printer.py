@@ -52,11 +52,16 @@ class Names:
         return first.split(".")[0] if len(node.outputs) > 1 else first
 
 
-def format_graph(graph: Graph) -> str:
-    """The whole program: the inputs with their types, the nodes, what is returned and what is updated."""
-    name = Names(graph)
+def format_graph(graph: Graph, most: int | None = None) -> str:
+    """The whole program: the inputs with their types, the nodes, what is returned and what is updated.
+
+    most : how many operators are printed; the others are counted
+    """
+    name, operators = Names(graph), graph.operators
     head = [f"{name(value)}: {format_type(value.shape, value.dtype)}" for value in graph.inputs]
-    rows = [row for node in graph.operators for row in _rows(node, name)]
+    rows = [row for node in operators[:most] for row in _rows(node, name)]
+    if most is not None and len(operators) > most:
+        rows.append((f"  ... {len(operators) - most:,} more operators ...", ""))
     width = min(max((len(text) for text, _ in rows), default=0), 96)
     title = f"graph {graph.name or ''}".rstrip()
     inputs = ", ".join(head)

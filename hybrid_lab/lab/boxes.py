@@ -94,23 +94,24 @@ def arrange(box: Box) -> None:
 
 
 def fold(box: Box) -> None:
-    """Put alike Blocks in a row into one box of kind `fold`, at all levels."""
+    """Put alike Blocks in a row into one box of kind `fold`, at all levels. Operators end a row; parameters, and other
+    nodes that compute nothing, do not.
+    """
     for inner in _children_first(box):
-        if inner.kind == "fold":
-            continue
-        members: list[Box | Item] = []
-        run: list[Box] = []
-        for member in [*inner.members, None]:
-            if isinstance(member, Box) and run and alike(run[-1], member):
-                run.append(member)
-                continue
-            members += run if len(run) < 2 else [_folded(inner, run)]
-            run = []
-            if isinstance(member, Box) and member.kind == "block":
-                run.append(member)
-            elif member is not None:
-                members.append(member)
-        inner.members = members
+        runs: list[list[Box]] = []
+        last: Box | None = None
+        for member in inner.members:
+            if isinstance(member, Item):
+                last = None if member.operators else last
+            elif last is not None and alike(last, member):
+                runs[-1].append(member)
+                last = member
+            else:
+                runs.append([member])
+                last = member if member.kind == "block" else None
+        folds = {run[0]: _folded(inner, run) for run in runs if len(run) > 1}
+        gone = {box for run in runs for box in run[1:]}
+        inner.members = [folds.get(member, member) for member in inner.members if member not in gone]  # type: ignore
 
 
 def _folded(parent: Box, run: list[Box]) -> Box:
@@ -170,7 +171,7 @@ def _alike_alone(first: Item, second: Item) -> bool:
 
 
 #: Attributes of a node that name others: they differ between two calls of equal code.
-NAMING = frozenset({"part of", "updates", "gradient of"})
+NAMING = frozenset({"part of", "updates", "gradient of", "parameter"})
 
 
 def _settings(row: GraphNode) -> dict[str, str]:

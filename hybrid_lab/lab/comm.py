@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -26,15 +27,19 @@ def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject
 
 
 def finite(body: Mapping[str, object]) -> JsonObject:
-    """JSON data with NaN and the infinities as null, and tuples as lists."""
-    return {key: _finite(value) for key, value in body.items()}
+    """JSON data with NaN and the infinities as null; the body itself where it has none."""
+    try:
+        json.dumps(body, allow_nan=False)  # several times as fast as a walk through the picture of a large graph
+    except ValueError:
+        return {key: _finite(value) for key, value in body.items()}
+    return dict(body)
 
 
 def _finite(item: object) -> object:
     if isinstance(item, float):
         return item if math.isfinite(item) else None
     if isinstance(item, dict):
-        return finite(item)
+        return {key: _finite(value) for key, value in item.items()}
     if isinstance(item, (list, tuple)):
         return [_finite(value) for value in item]
     return item

@@ -5,18 +5,23 @@ from __future__ import annotations
 import inspect
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.diagnostics.words import visible, visible_lines
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.graph.printer import format_graph
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.dot import dot
 from hybrid_lab.lab.messages import GraphReply, Location
-from hybrid_lab.lab.picture import Picture
+from hybrid_lab.lab.picture import Picture, Program
 from hybrid_lab.lab.programs import Choice, Shown, choices
+
+_PRINTED = 5000
+"""Operators of the printed graph; of more, only the first ones are printed."""
 
 
 def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
@@ -34,7 +39,7 @@ def picture_of(net: Block, path: str, program: str = "") -> Picture | None:
     """
     found = programs_of(net, path)
     shown = None if isinstance(found, str) else chosen(found, program).show().program
-    return None if shown is None else Picture(shown, net, path)
+    return _picture(shown, net, path)
 
 
 def programs_of(net: Block, path: str) -> list[Choice] | str:
@@ -63,6 +68,13 @@ def chosen(found: list[Choice], program: str) -> Choice:
     return (own or calls[-1:] or found)[0]
 
 
+def _picture(program: Program | None, net: Block | None, path: str) -> Picture | None:
+    if program is None or net is None:
+        return None
+    with without_collecting():
+        return Picture(program, net, path)
+
+
 def _reply(
     path: str,
     found: list[Choice],
@@ -72,14 +84,14 @@ def _reply(
     failed: Location | None = None,
 ) -> GraphReply:
     """The reply with a picture, or with the reason why there is none."""
-    picture = Picture(shown.program, net, path) if shown.program is not None and net is not None else None
+    picture = _picture(shown.program, net, path)
     return {
         "path": path,
         "program": choice.entry["id"] if choice is not None else "",
         "programs": [item.entry for item in found],
         "boxes": picture.boxes if picture is not None else [],
         "nodes": picture.nodes if picture is not None else [],
-        "text": visible(repr(shown.program.graph), keep="\n") if shown.program is not None else "",
+        "text": visible_lines(format_graph(shown.program.graph, _PRINTED)) if shown.program is not None else "",
         "dot": dot(picture) if picture is not None else "",
         "summary": visible(shown.summary),
         "missing": visible(shown.missing),

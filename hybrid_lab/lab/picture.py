@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.diagnostics.words import count, visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -81,6 +81,7 @@ class Picture:
         self._unit_boxes: dict[Unit, Box] = {}
         self._item_of: dict[Node, Item] = {}
         self._source: dict[Value, Value] = program.hoisted
+        self._tensors: dict[tuple[object, object], Tensor] = {}
         self._locations: dict[Location, LocationData | None] = {}
         self._serial = 0
         nodes = program.graph.nodes
@@ -165,7 +166,7 @@ class Picture:
     def _unit_box(self, parent: Box, unit: Unit) -> Box:
         box = self._unit_boxes.get(unit)
         if box is None:
-            name, text = visible(unit.name), visible(unit.text, keep="\n\t")
+            name, text = visible(unit.name), visible_lines(unit.text)
             notes = [visible(note) for note in unit.notes]
             box = Box(unit.kind, name, parent, summary=visible(unit.summary), text=text, notes=notes)
             self._unit_boxes[unit] = box
@@ -245,7 +246,7 @@ class Picture:
         visible_outputs = node.outputs[: max(node.op.signature.visible, 1)]
         for value in node.outputs if self.program.marks else ():
             attributes |= self.program.marks.get(value, {})
-        outputs = [_tensor(value) for value in visible_outputs]
+        outputs = [self._tensor(value) for value in visible_outputs]
         item = self._add("operator", node.op.name, box, order, outputs)
         row = item.row
         row["op"], row["attributes"], row["block"] = row["label"], attributes, self._block_path(node.scope)
@@ -259,11 +260,11 @@ class Picture:
             if not readers and not returned:
                 return
             if len(readers) == 1 and not returned:
-                readers[0].row["badges"].append(_badge(value, role))
+                readers[0].row["badges"].append(self._badge(value, role))
                 return
         box = common_box([item.box for item in readers]) if role.inside and readers and not returned else self._top
         order = min((item.order for item in readers), default=0.0) - 0.5 if role.inside else -1.0
-        item = self._add(role.kind, role.label, box, order, [_tensor(value)])
+        item = self._add(role.kind, role.label, box, order, [self._tensor(value)])
         item.row["attributes"] = {"parameter": visible(role.path)} if role.path else {}
         item.row["attributes"] |= role.attributes
         self._item_of[value.node] = item
@@ -276,7 +277,7 @@ class Picture:
         reader.reads.append((source, value.index))
         outputs = source.row["outputs"]
         for index in range(len(outputs), value.index + 1):
-            outputs.append(_tensor(value.node.outputs[index]))
+            outputs.append(self._tensor(value.node.outputs[index]))
 
     def _outputs(self) -> None:
         last = float(len(self._operators))
@@ -284,7 +285,7 @@ class Picture:
             source = self._item_of.get(self._real(value).node)
             beside = role.inside and source is not None and source.operators
             box, order = (source.box, source.order + 0.5) if source is not None and beside else (self._top, last)
-            item = self._add("output", role.label, box, order, [_tensor(value)])
+            item = self._add("output", role.label, box, order, [self._tensor(value)])
             item.row["attributes"] = role.attributes
             self._connect(item, value)
 
@@ -307,6 +308,19 @@ class Picture:
         item = Item(row, box, order)
         box.members.append(item)
         return item
+
+    def _tensor(self, value: Value) -> Tensor:
+        key = value.shape, value.dtype
+        known = self._tensors.get(key)
+        if known is None:
+            known = self._tensors[key] = tensor(*key)
+        return known
+
+    def _badge(self, value: Value, role: Role) -> Badge:
+        kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
+        data = self._tensor(value)
+        name = _short(role.label)
+        return {"name": name, "path": visible(role.path), "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
     def _location(self, location: Location | None) -> LocationData | None:
         if location is None:
@@ -382,17 +396,6 @@ def _computes(node: Node) -> bool:
 
 def _below(scope: str, root: str) -> str:
     return scope[len(root) + 1 :] if root else scope
-
-
-def _tensor(value: Value) -> Tensor:
-    return tensor(value.shape, value.dtype)
-
-
-def _badge(value: Value, role: Role) -> Badge:
-    kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
-    data = _tensor(value)
-    name = _short(role.label)
-    return {"name": name, "path": visible(role.path), "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
 
 def _short(label: str) -> str:

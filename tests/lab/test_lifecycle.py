@@ -235,7 +235,7 @@ def test_deleting_the_variable_frees_the_model(page, namespace):
     net = namespace["net"] = make_net()
     page.ok("save", model="m1", file="", overwrite=False)
     page.ok("tree", model="m1")
-    page.ok("graph", model="m1", path="body", form="neutral")
+    page.ok("graph", model="m1", path="body", program="traced")
     page.ok("explain", model="m1")
     page.ok("reload", model="m1", file="", graphs="file")  # with an undo that is never taken
     gone = weakref.ref(net), weakref.ref(net.head), weakref.ref(net._graphs)
