@@ -80,7 +80,8 @@ def declaration(kind: type) -> str:
     """The check of a record, and the type that it returns."""
     name, parts = name_of(kind), fields(kind)
     is_tree = kind in _nested(parts.get("children"))
-    body = f"record({{\n{_lines(f'{key}: {check(part)}' for key, part in parts.items() if key != 'children')}\n}})"
+    lines = _lines(f"{key}: {check(part)}" for key, part in parts.items() if key != "children")
+    body = f"record({{\n{lines}\n}})" if lines else "record({})"
     if is_tree:
         body = f"tree(\n{_indented(body)}\n)"
     return f"export const {name} = {body};\nexport type {kind.__name__} = Checked<typeof {name}>;\n"

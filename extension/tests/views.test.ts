@@ -447,7 +447,8 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
       engine: '',
       subshells: true
     },
-    models: kernel && { models, busy: false, notes: [] }
+    models: kernel && { models, busy: false, notes: [] },
+    curves: null
   };
 }
 

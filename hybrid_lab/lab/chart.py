@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from hybrid_lab.lab.messages import Curve
+from hybrid_lab.lab.training_words import short
 
 COLORS = ("#2f7ed8", "#c76b15", "#2e9b57", "#a259d9")
 """Of the lines of one chart: each stands out from white and from a dark grey by 3 to 1."""
@@ -31,7 +32,7 @@ def grouped(curves: Iterable[Curve]) -> list[list[Curve]]:
     """Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`."""
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
-        word = re.split(r"[_/.\s-]+", curve["name"].strip())[-1].lower()
+        word = re.split(r"[_/.-]+", curve["name"].strip())[-1].lower()
         key = word if word and not curve["unit"] and " " not in curve["name"] else curve["name"]
         groups.setdefault(key, []).append(curve)
     return list(groups.values())
@@ -74,11 +75,11 @@ def _chart(curves: list[Curve], earlier: list[Curve]) -> str:
                 f'<path d="M{place} {_TOP}V{_TOP + up}" stroke="#d33" stroke-width="1.5" stroke-dasharray="3 2"/>'
             )
     parts.append("</svg>")
-    title = "".join(
-        f'<tspan fill="{color}" font-weight="bold">{html.escape(curve["name"])}</tspan> {html.escape(latest(curve))}  '
+    title = "  ".join(
+        f'<tspan fill="{color}" font-weight="bold">{html.escape(curve["name"])}</tspan> {html.escape(curve["latest"])}'
         for color, curve in zip(_colors(curves), curves, strict=True)
     )
-    label = html.escape("; ".join(described(curve) for curve in curves), quote=True)
+    label = html.escape("; ".join(curve["text"] for curve in curves), quote=True)
     return (
         f'<svg role="img" aria-label="{label}" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="system-ui,sans-serif" font-size="11" fill="currentColor" style="max-width:100%">'
@@ -118,22 +119,3 @@ def ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return [place * step for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def short(value: float) -> str:
-    """A number in few characters: `0.25`, `1.2e-05`, `940`."""
-    return f"{value:.3g}" if value else "0"
-
-
-def latest(curve: Curve) -> str:
-    """`0.125 ms`: the last value."""
-    text = "not finite" if curve["last"] is None else short(curve["last"])
-    return f"{text} {curve['unit']}".rstrip()
-
-
-def described(curve: Curve) -> str:
-    """A curve in words, for who does not see it."""
-    text = f"{curve['name']}: {latest(curve)} at step {curve['last_step']}"
-    if curve["lows"]:
-        text += f", smallest {short(min(curve['lows']))}, largest {short(max(curve['highs']))}"
-    return text if curve["bad"] is None else f"{text}, NaN or infinite first at step {curve['bad']}"

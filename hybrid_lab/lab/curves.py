@@ -8,6 +8,7 @@ from hybrid_lab.lab.messages import Curve, TrainingRun
 from hybrid_lab.lab.messages import Loop as LoopRow
 from hybrid_lab.lab.run import Loop, Run
 from hybrid_lab.lab.series import Series
+from hybrid_lab.lab.training_words import described, how_it_ended, latest, loop_text
 
 TRAINER_CURVES = ("learning rate", "gradient norm", "step time")
 """The curves that a Trainer gives, in the order in which they are shown."""
@@ -25,7 +26,7 @@ def _run(run: Run) -> TrainingRun:
         "number": run.number,
         "label": run.label,
         "state": run.state,
-        "reason": run.reason,
+        "ended": how_it_ended(run.state, run.reason),
         "seconds": run.seconds,
         "overhead": run.overhead,
         "note": run.note,
@@ -39,7 +40,7 @@ def _loop(loop: Loop) -> LoopRow:
     seconds, running = loop.seconds, loop.ended is None
     rate = loop.rate if running else loop.done / seconds if seconds > 0 else 0.0
     left = (loop.total - loop.done) / rate if running and loop.total is not None and rate > 0 else None
-    return {
+    row: LoopRow = {
         "title": loop.title,
         "unit": loop.unit,
         "depth": loop.depth,
@@ -49,21 +50,29 @@ def _loop(loop: Loop) -> LoopRow:
         "rate": rate or None,
         "left": None if left is None else max(0.0, left),
         "state": loop.state,
+        "text": "",
     }
+    row["text"] = loop_text(row)
+    return row
 
 
 def _curve(name: str, series: Series) -> Curve:
-    return {
+    last, unit = series.last if math.isfinite(series.last) else None, UNITS.get(name, "")
+    row: Curve = {
         "name": name,
-        "unit": UNITS.get(name, ""),
+        "unit": unit,
         "steps": list(series.steps),
         "means": _rounded(series.means),
         "lows": _rounded(series.lows),
         "highs": _rounded(series.highs),
-        "last": series.last if math.isfinite(series.last) else None,
+        "last": last,
         "last_step": series.last_step,
         "bad": series.bad,
+        "latest": latest(last, unit),
+        "text": "",
     }
+    row["text"] = described(row)
+    return row
 
 
 def _order(item: tuple[str, Series]) -> int:

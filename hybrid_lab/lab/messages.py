@@ -409,6 +409,7 @@ class Loop(TypedDict):
     rate: float | None
     left: float | None
     state: RunState
+    text: str
 
 
 class Curve(TypedDict):
@@ -423,6 +424,8 @@ class Curve(TypedDict):
     last: float | None
     last_step: int
     bad: int | None
+    latest: str
+    text: str
 
 
 class TrainingRun(TypedDict):
@@ -431,7 +434,7 @@ class TrainingRun(TypedDict):
     number: int
     label: str
     state: RunState
-    reason: str
+    ended: str
     seconds: float
     overhead: float
     note: str

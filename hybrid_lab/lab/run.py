@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE = 300
+SHARE = 600
 """Reading, measuring and drawing each take at most one part in so many of the time."""
 NAMES = 32
 """Most series of one run."""
@@ -36,7 +36,9 @@ ON_DEVICE, DRAW = 0.25, 0.5
 
 
 class Pace:
-    """When an action is due again: at least `least` seconds and SHARE times its own duration later."""
+    """When an action is due again: at least `least` seconds and SHARE times its own duration later. The first time does
+    not count, which imports and allocates.
+    """
 
     def __init__(self, least: float = 0.0):
         self.least = least
@@ -44,8 +46,8 @@ class Pace:
 
     def ended(self, started: float) -> float:
         """Note that the action took place since `started`; returns its seconds."""
-        now = perf_counter()
-        self.due = now + max(self.least, SHARE * (now - started))
+        now, is_first = perf_counter(), self.due == -math.inf
+        self.due = now + max(self.least, 0.0 if is_first else SHARE * (now - started))
         return now - started
 
 
@@ -220,7 +222,7 @@ class Run:
             inner = [each for each in self.loops if each.ended is not None and each.depth >= max(1, loop.depth)]
             self.loops = [each for each in self.loops if each not in dropped and each not in inner]
             self.loops.append(loop)
-            self.due = self._draw.due = -math.inf
+            self.due = self._draw.due = 0.0
         self.tick()
 
     def close(self, loop: Loop, state: RunState) -> None:

@@ -62,7 +62,7 @@ class TerminalBars:
                 self._bars[loop] = tqdm(
                     total=loop.total,
                     desc=loop.title or None,
-                    unit=f" {loop.unit}s",
+                    unit=f" {loop.unit}",
                     position=loop.depth,
                     leave=loop.depth == 0,
                 )

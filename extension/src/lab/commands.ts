@@ -17,6 +17,9 @@ export const COMMANDS = {
   lint: 'hybrid-lab:lint'
 } as const;
 
+/** Milliseconds that a kernel has for the list of its models when the panel opens; one that is busy answers later. */
+const PATIENCE = 1500;
+
 export interface CommandOptions {
   panel: HybridPanel;
   tracker: INotebookTracker;
@@ -31,6 +34,7 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
   const inPanel = (act: () => Promise<void>) => async (): Promise<void> => {
     if (!panel.isVisible) {
       app.shell.activateById(panel.id);
+      await Promise.race([panel.upToDate, new Promise(resolve => setTimeout(resolve, PATIENCE))]);
     }
     await act();
   };

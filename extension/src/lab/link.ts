@@ -6,7 +6,7 @@ import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 import { Channel, RequestError, asRequestError } from '../protocol/channel';
-import { HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
+import { CurvesReply, HelloReply, ModelsReply, PROTOCOL, TARGET } from '../protocol/messages';
 import { NOT_IMPORTED, mismatch } from '../protocol/versions';
 import { VERSION } from '../version';
 import type { KernelState } from '../view/panel-view';
@@ -55,7 +55,12 @@ export class KernelLink implements IDisposable {
 
   /** Everything the panel shows about the kernel. */
   get state(): KernelState {
-    const base = { key: `${this.session.path}|${this.generation}`, hello: this.hello, models: this.models };
+    const base = {
+      key: `${this.session.path}|${this.generation}`,
+      hello: this.hello,
+      models: this.models,
+      curves: this.curves
+    };
     const off = (text: string): KernelState => ({ ...base, text, kind: 'off', requester: null });
     if (!this.kernel) {
       return off('This notebook has no running kernel.');
@@ -110,7 +115,8 @@ export class KernelLink implements IDisposable {
       this.problem = mismatch(VERSION, hello);
       this.hello = hello;
       if (!this.problem) {
-        this.models = await channel.request('models', {});
+        await this.look(channel);
+        this.models ??= await channel.request('models', {});
         this.busy = this.models.busy; // after a page reload nobody else tells
       }
     } catch (caught) {
@@ -140,6 +146,36 @@ export class KernelLink implements IDisposable {
     }
   }
 
+  /**
+   * Note whether a viewer, such as the side panel, is seen. The kernel computes nothing for a page that nobody sees;
+   * when one comes into view, what was missed is asked for.
+   */
+  async setVisible(viewer: object, visible: boolean): Promise<void> {
+    const before = this.viewers.size > 0;
+    this.viewers[visible ? 'add' : 'delete'](viewer);
+    const { channel } = this;
+    if (channel && before !== this.viewers.size > 0) {
+      try {
+        await this.look(channel);
+      } catch {
+        // The status line tells what is wrong with the connection.
+      }
+    }
+  }
+
+  private async look(channel: Channel): Promise<void> {
+    const visible = this.viewers.size > 0;
+    const answers: Promise<unknown>[] = [channel.request('watch', { visible })];
+    if (visible) {
+      answers.push(
+        channel.request('models', {}).then(models => (this.models = models)),
+        channel.request('curves', {}).then(curves => (this.curves = curves))
+      );
+    }
+    await Promise.all(answers);
+    this._changed.emit();
+  }
+
   dispose(): void {
     if (this._isDisposed) {
       return;
@@ -165,6 +201,10 @@ export class KernelLink implements IDisposable {
       this.models = push;
       this._changed.emit();
     };
+    channel.onCurves = push => {
+      this.curves = push;
+      this._changed.emit();
+    };
     channel.onMalformed = message => {
       this.problem = message;
       this._changed.emit();
@@ -176,6 +216,7 @@ export class KernelLink implements IDisposable {
         this.comm = null;
         this.hello = null;
         this.models = null;
+        this.curves = null;
       }
       channel.close('The kernel closed the connection.');
       this._changed.emit();
@@ -250,6 +291,7 @@ export class KernelLink implements IDisposable {
     this.comm = null;
     this.hello = null;
     this.models = null;
+    this.curves = null;
     this.problem = null;
     this.isPython = true;
     this.mentioned = false;
@@ -272,6 +314,8 @@ export class KernelLink implements IDisposable {
   private comm: Kernel.IComm | null = null;
   private hello: HelloReply | null = null;
   private models: ModelsReply | null = null;
+  private curves: CurvesReply | null = null;
+  private readonly viewers = new Set<object>();
   private problem: string | null = null;
   private opening = false;
   private isPython = true;

@@ -52,6 +52,11 @@ export class HybridPanel extends Widget {
     }
   }
 
+  /** Resolves when the kernel has told what it did not tell while nobody saw the panel. */
+  get upToDate(): Promise<void> {
+    return this.looking;
+  }
+
   /** The notebook the panel shows. */
   get notebook(): NotebookPanel | null {
     return this.current;
@@ -68,15 +73,37 @@ export class HybridPanel extends Widget {
     this.node.querySelector<HTMLElement>('[role=treeitem][tabindex="0"], button:not(:disabled)')?.focus();
   }
 
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this.look();
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this.look();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.look();
+  }
+
+  /** Tell the connection whether somebody sees this panel. */
+  private look(): void {
+    this.looking = this.link?.setVisible(this, this.isVisible) ?? Promise.resolve();
+  }
+
   private follow(): void {
     const current = this.options.tracker.currentWidget;
     if (current === this.current) {
       return;
     }
     this.link?.changed.disconnect(this.onLink, this);
+    void this.link?.setVisible(this, false);
     this.current = current;
     this.link = current ? this.options.linkOf(current) : null;
     this.link?.changed.connect(this.onLink, this);
+    this.look();
     if (!current) {
       this.view.setCellFindings([]);
     }
@@ -91,7 +118,8 @@ export class HybridPanel extends Widget {
         kind: 'off',
         requester: null,
         hello: null,
-        models: null
+        models: null,
+        curves: null
       }
     );
     if (this.current) {
@@ -116,5 +144,6 @@ export class HybridPanel extends Widget {
 
   private current: NotebookPanel | null = null;
   private link: KernelLink | null = null;
+  private looking: Promise<void> = Promise.resolve();
   private timer: ReturnType<typeof setInterval> | undefined;
 }

@@ -2,6 +2,7 @@
 
 import { ProtocolError } from './check';
 import {
+  CurvesReply,
   ErrorBody,
   ModelsReply,
   PROTOCOL,
@@ -10,6 +11,7 @@ import {
   Reply,
   RequestType,
   Requests,
+  curvesReply,
   envelope,
   errorBody,
   modelsReply,
@@ -61,6 +63,8 @@ interface Pending {
 export class Channel implements Requester {
   /** Called with each `models` push. */
   onModels: (push: ModelsReply) => void = () => undefined;
+  /** Called with each `curves` push. */
+  onCurves: (push: CurvesReply) => void = () => undefined;
   /** Called with a sentence when the kernel sent something that is not in the protocol. */
   onMalformed: (message: string) => void = () => undefined;
 
@@ -122,6 +126,10 @@ export class Channel implements Requester {
       const message = envelope(data, '');
       if (message.type === 'models') {
         this.onModels(modelsReply(message.body, 'models'));
+        return;
+      }
+      if (message.type === 'curves') {
+        this.onCurves(curvesReply(message.body, 'curves'));
         return;
       }
       const pending = this.pending.get(message.id);

@@ -310,7 +310,8 @@ export const loop = record({
   seconds: number,
   rate: nullable(number),
   left: nullable(number),
-  state: oneOf('running', 'done', 'stopped', 'interrupted', 'failed')
+  state: oneOf('running', 'done', 'stopped', 'interrupted', 'failed'),
+  text: text
 });
 export type Loop = Checked<typeof loop>;
 
@@ -323,7 +324,9 @@ export const curve = record({
   highs: list(number),
   last: nullable(number),
   last_step: integer,
-  bad: nullable(integer)
+  bad: nullable(integer),
+  latest: text,
+  text: text
 });
 export type Curve = Checked<typeof curve>;
 
@@ -331,7 +334,7 @@ export const trainingRun = record({
   number: integer,
   label: text,
   state: oneOf('running', 'done', 'stopped', 'interrupted', 'failed'),
-  reason: text,
+  ended: text,
   seconds: number,
   overhead: number,
   note: text,
@@ -346,9 +349,7 @@ export const curvesReply = record({
 });
 export type CurvesReply = Checked<typeof curvesReply>;
 
-export const watchReply = record({
-
-});
+export const watchReply = record({});
 export type WatchReply = Checked<typeof watchReply>;
 
 export const fact = record({

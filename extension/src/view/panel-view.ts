@@ -2,8 +2,9 @@
 
 import type { Layout } from '../graphviz/layout';
 import { Requester, asRequestError } from '../protocol/channel';
-import type { Diagnostic, HelloReply, Location, Model, ModelsReply } from '../protocol/messages';
+import type { CurvesReply, Diagnostic, HelloReply, Location, Model, ModelsReply } from '../protocol/messages';
 import { ActionBar } from './action-bar';
+import { CurvesView } from './curves';
 import { button, h, replace } from './dom';
 import { FindingsList, ListedFinding, listed } from './findings-list';
 import { ModelView } from './model-view';
@@ -19,6 +20,8 @@ export interface KernelState {
   requester: Requester | null;
   hello: HelloReply | null;
   models: ModelsReply | null;
+  /** The training runs, or the one that changed last. */
+  curves: CurvesReply | null;
 }
 
 export interface PanelViewOptions {
@@ -54,6 +57,7 @@ export class PanelView {
       }
     });
     this.view = new ModelView({ layout: options.layout, onLocation: options.onLocation });
+    this.curves = new CurvesView();
     this.hint = h('div', { class: 'hl-hint' });
     this.looseFindings = new FindingsList();
     this.looseSection = h(
@@ -69,6 +73,7 @@ export class PanelView {
       this.notes,
       this.picker,
       this.actions.element,
+      this.curves.element,
       this.hint,
       this.view.element,
       this.looseSection
@@ -79,7 +84,8 @@ export class PanelView {
       kind: 'off',
       requester: null,
       hello: null,
-      models: null
+      models: null,
+      curves: null
     });
   }
 
@@ -96,6 +102,11 @@ export class PanelView {
       this.modelFindings = [];
       this.allNotes = [];
       this.actions.reset();
+      this.curves.clear();
+    }
+    if (state.curves && state.curves !== this.lastCurves) {
+      this.lastCurves = state.curves;
+      this.curves.update(state.curves.runs);
     }
     const { hello } = state;
     replace(
@@ -248,10 +259,12 @@ export class PanelView {
   private readonly notes: HTMLElement;
   private readonly picker: HTMLSelectElement;
   private readonly view: ModelView;
+  private readonly curves: CurvesView;
   private readonly hint: HTMLElement;
   private readonly looseFindings: FindingsList;
   private readonly looseSection: HTMLElement;
   private state: KernelState | null = null;
+  private lastCurves: CurvesReply | null = null;
   private lastPush: ModelsReply | null = null;
   private allNotes: string[] = [];
   private chosenId: string | null = null;

@@ -1,0 +1,233 @@
+// A line chart of one or a few curves: SVG of our own, a readout for pointer and arrow keys.
+
+import type { Curve } from '../protocol/messages';
+import { h, replace } from './dom';
+
+const WIDTH = 300;
+const HEIGHT = 150;
+const LEFT = 46;
+const RIGHT = 8;
+const TOP = 8;
+const BOTTOM = 18;
+
+/** One chart; its element stays the same while its curves grow. */
+export class LineChart {
+  readonly element: HTMLElement;
+
+  constructor() {
+    this.title = h('div', { class: 'hl-chart-title' });
+    this.readout = h('div', { class: 'hl-chart-readout', role: 'status' });
+    this.drawing = s('svg', {
+      class: 'hl-chart',
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      role: 'img',
+      tabindex: 0
+    });
+    this.drawing.addEventListener('pointermove', event => this.onPointer(event));
+    this.drawing.addEventListener('pointerleave', () => this.point(null));
+    this.drawing.addEventListener('blur', () => this.point(null));
+    this.drawing.addEventListener('keydown', event => this.onKey(event));
+    this.element = h('div', { class: 'hl-chart-part' }, this.title, this.drawing, this.readout);
+  }
+
+  /** `earlier`: curves of runs before, drawn as faint lines. */
+  show(curves: readonly Curve[], earlier: readonly Curve[]): void {
+    this.curves = curves;
+    this.range = rangeOf(curves);
+    replace(
+      this.title,
+      ...curves.flatMap((curve, index) => [
+        h('strong', { class: `hl-line-${index % 4}` }, curve.name),
+        h('span', {}, ` ${curve.latest}  `)
+      ])
+    );
+    this.drawing.setAttribute(
+      'aria-label',
+      `${curves.map(curve => curve.text).join('; ')}. Arrow keys read values.`
+    );
+    const inner = s('svg', {
+      x: LEFT,
+      y: TOP,
+      width: WIDTH - LEFT - RIGHT,
+      height: HEIGHT - TOP - BOTTOM,
+      viewBox: `${LEFT} ${TOP} ${WIDTH - LEFT - RIGHT} ${HEIGHT - TOP - BOTTOM}`
+    });
+    for (const curve of earlier) {
+      inner.append(s('path', { class: 'hl-line-earlier', d: this.path(curve) }));
+    }
+    curves.forEach((curve, index) => {
+      if (curve.highs.some((high, i) => high !== curve.lows[i])) {
+        inner.append(s('path', { class: `hl-band hl-line-${index % 4}`, d: this.band(curve) }));
+      }
+      inner.append(s('path', { class: `hl-line hl-line-${index % 4}`, d: this.path(curve) }));
+      if (curve.steps.length === 1) {
+        const [x, y] = this.place(curve, 0);
+        inner.append(s('circle', { class: `hl-dot hl-line-${index % 4}`, cx: x, cy: y, r: 2.5 }));
+      }
+      if (curve.bad !== null) {
+        const x = this.x(curve.bad);
+        inner.append(s('path', { class: 'hl-line-bad', d: `M${x} ${TOP}V${HEIGHT - BOTTOM}` }));
+      }
+    });
+    this.cursor = s('path', { class: 'hl-line-cursor' });
+    this.drawing.replaceChildren(this.axes(), inner, this.cursor);
+    this.point(this.pointed);
+  }
+
+  private axes(): SVGElement {
+    const { low, high, first, last } = this.range;
+    const bottom = HEIGHT - BOTTOM;
+    const label = (x: number, y: number, text: string, anchor: string): SVGElement => {
+      const element = s('text', { x, y, 'text-anchor': anchor });
+      element.textContent = text;
+      return element;
+    };
+    const marks = ticks(low, high);
+    return s(
+      'g',
+      { class: 'hl-axes' },
+      s('path', {
+        class: 'hl-grid',
+        d: marks.map(tick => `M${LEFT} ${this.y(tick)}H${WIDTH - RIGHT}`).join('')
+      }),
+      s('path', { d: `M${LEFT} ${TOP}V${bottom}H${WIDTH - RIGHT}` }),
+      ...marks.map(tick => label(LEFT - 4, this.y(tick) + 3.5, shortNumber(tick), 'end')),
+      label(LEFT, bottom + 13, `step ${first}`, 'start'),
+      label(WIDTH - RIGHT, bottom + 13, String(last), 'end')
+    );
+  }
+
+  private onPointer(event: PointerEvent): void {
+    const box = this.drawing.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / (box.width || 1)) * WIDTH;
+    const { first, last } = this.range;
+    this.point(first + ((x - LEFT) / (WIDTH - LEFT - RIGHT)) * (last - first));
+  }
+
+  private onKey(event: KeyboardEvent): void {
+    const steps = this.curves[0]?.steps ?? [];
+    const at = this.pointed === null ? steps.length : nearest(steps, this.pointed);
+    const target = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: steps.length - 1 }[event.key];
+    if (target !== undefined && steps.length > 0) {
+      event.preventDefault();
+      this.point(steps[Math.min(Math.max(target, 0), steps.length - 1)] ?? null);
+    }
+  }
+
+  /** Show the values at a step; null: none. */
+  private point(step: number | null): void {
+    this.pointed = step;
+    if (step === null) {
+      this.cursor?.setAttribute('d', '');
+      this.readout.textContent = '';
+      return;
+    }
+    const texts = this.curves.flatMap(curve => {
+      const i = nearest(curve.steps, step);
+      const [at, mean, low, high] = [curve.steps[i], curve.means[i], curve.lows[i], curve.highs[i]];
+      if (at === undefined || mean === undefined || low === undefined || high === undefined) {
+        return [];
+      }
+      this.cursor?.setAttribute('d', `M${this.x(at)} ${TOP}V${HEIGHT - BOTTOM}`);
+      const spread = low === high ? '' : ` (${shortNumber(low)} to ${shortNumber(high)})`;
+      return [`step ${at}: ${curve.name} ${shortNumber(mean)} ${curve.unit}`.trimEnd() + spread];
+    });
+    this.readout.textContent = texts.join(', ');
+  }
+
+  private x(step: number): number {
+    const { first, last } = this.range;
+    return tenth(LEFT + ((step - first) / (last - first)) * (WIDTH - LEFT - RIGHT));
+  }
+
+  private y(value: number): number {
+    const { low, high } = this.range;
+    return tenth(TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM));
+  }
+
+  private place(curve: Curve, index: number): [number, number] {
+    return [this.x(curve.steps[index] ?? 0), this.y(curve.means[index] ?? 0)];
+  }
+
+  private path(curve: Curve): string {
+    return curve.steps.map((_, i) => `${i === 0 ? 'M' : 'L'}${this.place(curve, i).join(' ')}`).join('');
+  }
+
+  private band(curve: Curve): string {
+    const edge = (values: readonly number[]): string[] =>
+      curve.steps.map((step, i) => `${this.x(step)} ${this.y(values[i] ?? 0)}`);
+    return `M${[...edge(curve.highs), ...edge(curve.lows).reverse()].join('L')}Z`;
+  }
+
+  private readonly title: HTMLElement;
+  private readonly readout: HTMLElement;
+  private readonly drawing: SVGElement;
+  private cursor: SVGElement | null = null;
+  private curves: readonly Curve[] = [];
+  private range = { low: 0, high: 1, first: 0, last: 1 };
+  private pointed: number | null = null;
+}
+
+/** Curves that share a chart: those whose names end with the same word, such as `loss` and `val_loss`. */
+export function grouped(curves: readonly Curve[]): Map<string, Curve[]> {
+  const groups = new Map<string, Curve[]>();
+  for (const curve of curves) {
+    const name = curve.name.trim();
+    const word = name.split(/[_/.-]+/).pop() ?? '';
+    const key = word === '' || curve.unit !== '' || name.includes(' ') ? name : word.toLowerCase();
+    groups.set(key, [...(groups.get(key) ?? []), curve]);
+  }
+  return groups;
+}
+
+/** Two to five round numbers within a range. */
+export function ticks(low: number, high: number): number[] {
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(factor => factor * power).find(size => size >= rough) ?? rough;
+  const first = Math.ceil(low / step);
+  const count = Math.min(Math.max(Math.floor(high / step) - first + 1, 0), 10);
+  return Array.from({ length: count }, (_, i) => (first + i) * step);
+}
+
+/** A number in few characters: `0.25`, `1.2e-5`, `940`. */
+export function shortNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) {
+    return Number(value.toPrecision(3)).toExponential();
+  }
+  return String(Number(value.toPrecision(3)));
+}
+
+function rangeOf(curves: readonly Curve[]): { low: number; high: number; first: number; last: number } {
+  const lowest = Math.min(...curves.flatMap(curve => curve.lows));
+  const highest = Math.max(...curves.flatMap(curve => curve.highs));
+  const [low, high] = Number.isFinite(lowest) ? [lowest, highest] : [0, 1];
+  const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
+  const first = Math.min(...curves.map(curve => curve.steps[0] ?? curve.last_step));
+  const last = Math.max(first + 1, ...curves.map(curve => curve.last_step));
+  return { low: low - room, high: high + room, first, last };
+}
+
+function nearest(steps: readonly number[], step: number): number {
+  let best = 0;
+  steps.forEach((candidate, i) => {
+    if (Math.abs(candidate - step) < Math.abs((steps[best] ?? 0) - step)) {
+      best = i;
+    }
+  });
+  return best;
+}
+
+function tenth(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+function s(tag: string, attributes: Record<string, string | number>, ...children: Node[]): SVGElement {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    element.setAttribute(name, String(value));
+  }
+  element.append(...children);
+  return element;
+}

@@ -1,0 +1,50 @@
+"""A training in the panel and below its cell, while it runs and afterwards."""
+
+import pytest
+from playwright.sync_api import expect
+
+TRAIN = """import time
+import hybrid_lab as mx
+from hybrid_lab import autograd, gluon, nd
+from hybrid_lab.gluon import nn
+
+net = nn.Dense(1, in_units=2)
+net.initialize()
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+x, y = nd.random.uniform(shape=(8, 2)), nd.random.uniform(shape=(8, 1))"""
+
+LOOP = """for step in mx.lab.progress(range(60), "train"):
+    with autograd.record():
+        loss = gluon.loss.L2Loss()(net(x), y)
+    loss.backward()
+    trainer.step(8)
+    mx.log(loss=loss)
+    time.sleep(0.05)"""
+
+
+@pytest.mark.parametrize("front_end", ["lab"])
+def test_curves_grow_while_the_cell_runs_and_stay(open_cells):
+    notebook = open_cells([TRAIN, LOOP, LOOP + "\n    1 / (20 - step)"])
+    panel = notebook.show_panel()
+    notebook.run_cell(0)
+    notebook.run_cell(1, wait=False)
+    training = panel.locator(".hl-training")
+    expect(training.locator("summary").first).to_have_text("Training in cell 2: running", timeout=30_000)
+    expect(training.locator("progress")).to_be_visible()
+    expect(training.locator(".hl-loop-text")).to_contain_text("left")
+    output = notebook.show_cell(1).locator(".jp-OutputArea")
+    expect(output).to_contain_text("left")  # the same, live, below the cell
+    expect(training.locator("summary").first).to_have_text("Training in cell 2: done", timeout=30_000)
+    expect(output.locator("svg[role=img]")).to_have_count(4)
+    expect(output).to_contain_text("60 steps in")
+
+    chart = training.locator("svg[role=img]").first
+    chart.focus()
+    notebook.page.keyboard.press("End")
+    expect(training.locator(".hl-chart-readout").first).to_contain_text("step 60: loss")
+
+    notebook.run_cell(2)
+    expect(training.locator("summary").first).to_have_text("Training in cell 3: failed: ZeroDivisionError")
+    expect(training.locator(".hl-loop-text")).to_contain_text("stopped after 20 of 60 steps")
+    expect(training.locator(".hl-line-earlier").first).to_be_attached()
+    expect(notebook.show_cell(2).locator(".jp-OutputArea")).to_contain_text("failed: ZeroDivisionError")
