@@ -192,7 +192,8 @@ class _Archive(_Unknown):
 
     def parts(self) -> Iterator[Part]:
         container = self.container
-        for name in container.names:
+        # What people look for first comes first: weights, then graphs and the rest, then examples.
+        for name in sorted(container.names, key=lambda name: (name != layout.WEIGHTS, name == layout.EXAMPLE_ARRAYS)):
             if container.holds_tensors(name):
                 digests = container.manifest["members"][name]["tensors"]
                 for tensor in digests:

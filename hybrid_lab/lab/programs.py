@@ -24,6 +24,7 @@ from hybrid_lab.insight.states import block_at, blocks_below
 from hybrid_lab.lab.messages import GraphProgram, Half
 from hybrid_lab.lab.picture import Program, Role
 from hybrid_lab.lab.units import Unit, Units, units_of
+from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.optimizer.fused import FusedUpdate
 
 
@@ -82,12 +83,14 @@ class _Maker:
 
     def _show_traced(self, neutral: NeutralGraph) -> Shown:
         latest = self.compilations[-1] if self.compilations else None
-        graph = with_shapes(neutral.graph, latest)
+        graph = with_shapes(neutral.graph, latest) if latest is not None else with_saved_shapes(neutral)
         states = {value.node.name for value in graph.states}
         inputs = self._inputs(neutral, graph, [("input", index) for index in range(len(graph.inputs))], states)
         summary = count(len(graph.operators), "operator") + (", from a file" if neutral.source == "file" else "")
         if graph is not neutral.graph and latest is not None:
             summary += f", shapes of {_label(latest)}"
+        elif graph is not neutral.graph and neutral.types is not None:
+            summary += f", shapes of {', '.join(str(tuple(shape)) for shape, _ in neutral.types)}"
         root = root_scope(self.net, self.path, graph)
         return Shown(Program(graph, inputs, _outputs(graph.outputs), root, Units(graph)), summary)
 
@@ -261,6 +264,24 @@ def with_shapes(graph: Graph, latest: Compilation | None) -> Graph:
         return infer(graph, shapes, {value: same.dtype for value, same in compiled_inputs.items()})
     except HybridLabError:  # another variant of the graph was compiled
         return graph
+
+
+def with_saved_shapes(neutral: NeutralGraph) -> Graph:
+    """A graph with the shapes that its inputs had at its trace, as an archive keeps them; unchanged if not all are
+    known.
+    """
+    types = list(neutral.types or ()) + [(each.partial_shape, each.dtype) for each in neutral.parameters]
+    if neutral.types is None or any(shape is None or None in shape for shape, _ in types):
+        return neutral.graph
+    pairs = list(zip(neutral.graph.inputs, types, strict=True))
+    try:
+        return infer(
+            neutral.graph,
+            {value: tuple(shape) for value, (shape, _) in pairs},
+            {value: dtype_of(dtype) for value, (_, dtype) in pairs},
+        )
+    except HybridLabError:  # a file whose graph and types do not fit
+        return neutral.graph
 
 
 def root_scope(net: Block, path: str, graph: Graph) -> str:

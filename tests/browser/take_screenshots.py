@@ -91,6 +91,7 @@ def take_kernels(notebook: NotebookPage) -> None:
         show(notebook, len(KERNELS) - 1, "start")
         page.screenshot(path=IMAGES / f"lab_kernels_{theme}.png")
 
+
 def show(notebook: NotebookPage, index: int, place: str) -> None:
     notebook.page.evaluate(
         "([index, place]) => window.jupyterapp.shell.currentWidget.content.scrollToItem(index, place)", [index, place]

@@ -192,7 +192,7 @@ export class DocumentView {
       this.load,
       targets.length > 0 && run,
       name,
-      targets.length > 0 ? h('span', {}, 'in ', notebook) : h('span', {}, 'in a notebook:'),
+      targets.length > 0 ? h('label', {}, 'in ', notebook) : h('span', {}, 'in a notebook:'),
       code
     );
   }
