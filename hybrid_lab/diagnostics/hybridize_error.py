@@ -15,7 +15,10 @@ class HybridizeError(HybridLabError):
 
     code, name: the rule's; reason: why; rewrite: what to write instead; location: the user's line; block: the path of
     the block that was traced; tensor: the tensor's name. The last three are None where unknown.
+    partial: the NeutralGraph of what ran before, where a trace raised it; for the lab's picture of it
     """
+
+    partial: Any = None
 
     def __init__(
         self,

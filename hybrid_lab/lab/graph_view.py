@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -16,9 +17,10 @@ from hybrid_lab.graph.printer import format_graph
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.dot import dot
-from hybrid_lab.lab.messages import GraphReply, Location
+from hybrid_lab.lab.messages import GraphReply
 from hybrid_lab.lab.picture import Picture, Program
-from hybrid_lab.lab.programs import Choice, Shown, choices
+from hybrid_lab.lab.places import location_data
+from hybrid_lab.lab.programs import FAILED, Choice, Shown, choices
 
 _PRINTED = 5000
 """Operators of the printed graph; of more, only the first ones are printed."""
@@ -50,22 +52,22 @@ def programs_of(net: Block, path: str) -> list[Choice] | str:
         hint = f": select one of its children, {', '.join(children[:4])}" if children else ""
         kind = class_name(block)
         return f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."
-    graphs = access.graphs(block).graphs()
-    if not graphs:
-        traced = neutral_without_inputs(block)
-        if isinstance(traced, str):
-            return traced
-        graphs = [traced]
-    return choices(net, path, graphs)
+    graphs, failure, missing = access.graphs(block).graphs(), access.graphs(block).failure, ""
+    if failure is not None:
+        missing = f"{block.name} does not hybridize: {str(failure).splitlines()[0]}"
+    elif not graphs:
+        graphs, failure, missing = _traced_now(block)
+    return choices(net, path, graphs, failure, missing) or missing
 
 
 def chosen(found: list[Choice], program: str) -> Choice:
-    """The choice with this id. Of none, and of a program that is gone: the latest compiled call's forward, else the
-    traced graph.
+    """The choice with this id. Of none, and of a program that is gone: what the last trace left where it failed, else
+    the latest compiled call's forward, else the traced graph.
     """
     own = [choice for choice in found if choice.entry["id"] == program]
+    failed = [choice for choice in found if choice.entry["id"] == FAILED]
     calls = [choice for choice in found if choice.entry["half"] in ("predict", "forward")]
-    return (own or calls[-1:] or found)[0]
+    return (own or failed or calls[-1:] or found)[0]
 
 
 def _picture(program: Program | None, net: Block | None, path: str) -> Picture | None:
@@ -81,7 +83,6 @@ def _reply(
     choice: Choice | None,
     shown: Shown,
     net: Block | None = None,
-    failed: Location | None = None,
 ) -> GraphReply:
     """The reply with a picture, or with the reason why there is none."""
     picture = _picture(shown.program, net, path)
@@ -96,14 +97,12 @@ def _reply(
         "summary": visible(shown.summary),
         "missing": visible(shown.missing),
         "variants": sum(item.entry["half"] == "traced" for item in found),
-        "failed": failed,
+        "failed": location_data(shown.failed),
     }
 
 
-def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
-    """A graph traced from the signature alone, without shapes, which nothing keeps; or the reason why there is none."""
-    if access.graphs(block).failure is not None:
-        return f"{block.name} does not hybridize: {str(access.graphs(block).failure).splitlines()[0]}"
+def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], HybridizeError | None, str]:
+    """(graphs, error, why there is none) of a trace from the signature alone, without shapes, which nothing keeps."""
     advice = "Call it once on data and its graph appears here."
     old_style = access.style(block) == "1.x"
     try:
@@ -112,8 +111,9 @@ def neutral_without_inputs(block: HybridBlock) -> NeutralGraph | str:
         required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]
         count = max(sum(item.name not in access.own_parameters(block) for item in required), 1)
         with silent():
-            return trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)
+            return [trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)], None, ""
     except HybridLabError as error:
-        return f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
+        failure = error if isinstance(error, HybridizeError) else None
+        return [], failure, f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
     except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
-        return f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"
+        return [], None, f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError
+from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -27,13 +29,20 @@ from hybrid_lab.lab.units import Unit, Units, units_of
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.optimizer.fused import FusedUpdate
 
+FAILED: Final = "failed"
+"""Id of the graph of a trace that failed."""
+
 
 class Shown(NamedTuple):
-    """A program ready to be drawn. summary : in one line; missing : why there is nothing to draw, or "" """
+    """A program ready to be drawn. summary : in one line; missing : why there is no graph, or ""
+
+    failed : where the trace of the graph ended
+    """
 
     program: Program | None
     summary: str = ""
     missing: str = ""
+    failed: Location | None = None
 
 
 @dataclass(frozen=True)
@@ -44,14 +53,18 @@ class Choice:
     show: Callable[[], Shown]
 
 
-def choices(net: Block, path: str, graphs: list[NeutralGraph]) -> list[Choice]:
+def choices(
+    net: Block, path: str, graphs: list[NeutralGraph], failure: HybridizeError | None, missing: str = ""
+) -> list[Choice]:
     """What can be drawn of the HybridBlock at `path`, whose traced graphs are `graphs`; the compiled in the order of
     their compiles, the update of each Trainer at the end.
+
+    failure : the error of its last trace; missing : why there are no graphs
     """
     block = block_at(net, path)
     assert isinstance(block, HybridBlock)
     maker = _Maker(net, path, block)
-    found = [*maker.traced(graphs), *maker.compiled(), *maker.updates()]
+    found = [*maker.traced(graphs), *maker.failed(failure, missing), *maker.compiled(), *maker.updates()]
     labels: dict[str, int] = {}
     for choice in found:  # as calls with weights on and off `grad_req`, which have equal shapes
         label = choice.entry["label"]
@@ -80,6 +93,20 @@ class _Maker:
             name = "traced" if number == 0 else f"traced{number + 1}"
             label = name if number == 0 else f"traced, variant {number + 1}{neutral.observation.describe()}"
             yield Choice(_entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
+
+    def failed(self, failure: HybridizeError | None, missing: str) -> Iterator[Choice]:
+        """What a trace had made when it failed."""
+        if failure is not None and failure.partial is not None:
+            where = f" at {failure.location.describe()}" if failure.location is not None else ""
+            entry = _entry(FAILED, f"traced, up to {failure.code}{where}", "traced")
+            yield Choice(entry, lambda: self._show_failed(failure, missing))
+
+    def _show_failed(self, failure: HybridizeError, missing: str) -> Shown:
+        shown = self._show_traced(failure.partial)
+        assert shown.program is not None
+        stopped = [(value, Role("output", "stopped here", inside=True)) for value, _ in shown.program.outputs]
+        program = replace(shown.program, outputs=stopped)
+        return Shown(program, f"{shown.summary} before {failure.code}", missing, failure.location)
 
     def _show_traced(self, neutral: NeutralGraph) -> Shown:
         latest = self.compilations[-1] if self.compilations else None

@@ -3,6 +3,7 @@
 import pytest
 
 import hybrid_lab as mx
+from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab.graph_view import graph_view, picture_of
 from tests.lab.pictures import boxes_around, check_picture, operators
@@ -118,3 +119,61 @@ def test_id_of_finds_what_an_executable_runs(monkeypatch):
         ids = {node["id"] for node in picture.nodes} | {box["id"] for box in picture.boxes}
         graph = net._graphs.compilations[-1].program.forward.graph
         assert all(picture.id_of(node) in ids for node in graph.operators)
+
+
+class Stopping(gluon.HybridBlock):
+    def __init__(self, **options):
+        super().__init__(**options)
+        with self.name_scope():
+            self.first = nn.Dense(3)
+            self.second = nn.Dense(4)
+
+    def hybrid_forward(self, F, x):
+        y = F.relu(self.first(x))
+        rows = y.shape[0]
+        return self.second(y) * rows
+
+
+class Outer(gluon.HybridBlock):
+    def __init__(self, **options):
+        super().__init__(**options)
+        with self.name_scope():
+            self.inner = Stopping()
+
+    def hybrid_forward(self, F, x):
+        return self.inner(F.exp(x))
+
+
+def test_a_failed_trace_is_drawn_up_to_the_line_that_failed():
+    net = Outer()
+    net.initialize()
+    net.hybridize()
+    before = graph_view(net, "")
+    with pytest.raises(mx.HybridizeError) as caught:
+        net(mx.nd.ones((2, 3)))
+    for reply, sentence in ((before, "has no graph yet"), (graph_view(net, ""), "does not hybridize")):
+        check_picture(reply)
+        assert [node["op"] for node in operators(reply)] == ["exp", "FullyConnected", "relu"]
+        assert reply["failed"]["line"] == caught.value.location.line and sentence in reply["missing"]
+        assert [item["id"] for item in reply["programs"]] == ["failed"] == [reply["program"]]
+        (end,) = (node for node in reply["nodes"] if node["kind"] == "output")
+        assert end["label"] == "stopped here" and boxes_around(reply, end)[0]["block"] == "inner"
+        weights = [badge["path"] for node in operators(reply) for badge in node["badges"]]
+        assert weights == ["inner.first.weight", "inner.first.bias"]
+
+
+def test_after_a_trace_that_worked_nothing_is_left_of_the_failed_one():
+    class Choosing(gluon.HybridBlock):
+        stop = True
+
+        def hybrid_forward(self, F, x):
+            return F.relu(x) * len(x) if self.stop else F.relu(x)
+
+    net = Choosing()
+    net.hybridize()
+    with pytest.raises(mx.HybridizeError):
+        net(mx.nd.ones((2, 3)))
+    assert graph_view(net, "")["failed"] is not None
+    net.stop = False
+    net(mx.nd.ones((2, 3)))
+    assert graph_view(net, "")["failed"] is None and graph_view(net, "")["program"] == "p0:forward"

@@ -12,9 +12,10 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import Passed
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
-from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import names, tracing
@@ -103,7 +104,7 @@ def trace_block(
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
     (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
-    Raises HybridizeError or NestingError; then no graph is kept anywhere.
+    Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)
@@ -128,6 +129,13 @@ def trace_block(
             if passed.changed:
                 raise _refused_change(block, spec, args)
             outputs, out_spec = flatten_outputs(result, block)
+    except HybridizeError as error:
+        if error.partial is None:
+            values = last_values(error.__traceback__)
+            read = [node.outputs[0] for node in reachable(values) if node.outputs[0] in trace.owners]
+            graph = Graph([*inputs, *read], values, draws=trace.draws, name=block.name)
+            error.partial = NeutralGraph(graph, spec, spec, tuple(trace.owners[value] for value in read))
+        raise
     finally:  # without a call: a Ctrl-C at the start of NameScope.__exit__ would leave the scope open for good
         del managers[depth:]
     values = [symbol.outputs[0] for symbol in outputs]
