@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
     from hybrid_lab import autograd, contrib, gluon
-    from hybrid_lab.insight import capture, compare, explain, profile, tune
+    from hybrid_lab.insight.capture import capture
+    from hybrid_lab.insight.compare import compare
+    from hybrid_lab.insight.explain import explain
+    from hybrid_lab.insight.profile import profile
+    from hybrid_lab.insight.tune import tune
+    from hybrid_lab.insight.watch import watch_nan
 
 _logger.install()
 _openblas.choose_kernels()
@@ -65,6 +70,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "use_compiled": ("hybrid_lab.formats.archive", "use_compiled"),
     "unload_ipython_extension": ("hybrid_lab.lab", "unload_ipython_extension"),
+    "watch_nan": ("hybrid_lab.insight", "watch_nan"),
     "view": ("hybrid_lab.lab", "view"),
 }
 

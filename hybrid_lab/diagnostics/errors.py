@@ -103,6 +103,33 @@ class AutogradError(HybridLabError, RuntimeError):
     """Gradients that cannot be computed, or would be wrong."""
 
 
+class NonFiniteError(HybridLabError, FloatingPointError):
+    """NaN or an infinity, in a model that `mx.watch_nan` watches.
+
+    block : path of the Block in the model, "" for the model itself; None where no Block of it is concerned
+    operator : name of the operator that made the value, "" where no operator did
+    part : "forward" or "backward"; location : the line that called the operator, or None
+    inputs : what the operator read, in words: shapes, ranges, zeros, NaN
+    """
+
+    def __init__(
+        self,
+        message: str,
+        block: str | None = None,
+        operator: str = "",
+        part: str = "forward",
+        location: Location | None = None,
+        inputs: Sequence[str] = (),
+    ) -> None:
+        place = [] if location is None else [f"  {location.describe()}", location.excerpt("  ")]
+        rows = [f"    {text}" for text in inputs]
+        super().__init__(
+            "\n".join(line for line in [message, *place, *(["  it read:"] if rows else []), *rows] if line)
+        )
+        self.block, self.operator, self.part, self.location = block, operator, part, location
+        self.inputs = tuple(inputs)
+
+
 class NestingError(HybridLabError, RecursionError):
     """Blocks that call one another deeper than Python's recursion limit lets a graph be traced."""
 

@@ -7,6 +7,7 @@ from hybrid_lab.insight.facets import Facets, facets
 from hybrid_lab.insight.profile import Profile, profile
 from hybrid_lab.insight.states import BlockState, block_state, walk
 from hybrid_lab.insight.tune import Tuning, tune
+from hybrid_lab.insight.watch import Watch, watch_nan
 
 __all__ = [
     "BlockState",
@@ -16,6 +17,7 @@ __all__ = [
     "Facets",
     "Profile",
     "Tuning",
+    "Watch",
     "block_state",
     "capture",
     "compare",
@@ -24,4 +26,5 @@ __all__ = [
     "profile",
     "tune",
     "walk",
+    "watch_nan",
 ]

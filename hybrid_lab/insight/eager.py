@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -34,11 +34,19 @@ class Operation:
     results: tuple[np.ndarray, ...]
 
 
+#: Gets each operator that an eager run called: its name, inputs and results, the path of the Block, the user's line.
+Hear = Callable[[str, Sequence[object], Sequence[NDArray], str, Location | None], object]
+
+
 @dataclass
 class _Listener:
-    """A profile function (sys.setprofile) that records the package's own calls, so that eager mode needs no hook."""
+    """A profile function (sys.setprofile) that records the package's own calls, so that eager mode needs no hook.
+
+    hear : gets each operator; None records it with a copy of its results in `found`
+    """
 
     top: Block
+    hear: Hear | None = None
     found: list[Operation] = field(default_factory=list)
     _scopes: list[tuple[Block, str]] = field(default_factory=list)
     _inside: int = 0
@@ -81,11 +89,15 @@ class _Listener:
         results = result if isinstance(result, (list, tuple)) else (result,)
         if not all(isinstance(item, NDArray) for item in results):
             return
+        scope = self._scopes[-1][1] if self._scopes else ""
+        if self.hear is not None:
+            self.hear(op.name, inputs, results, scope, capture())
+            return
         self.found.append(
             Operation(
                 op.name,
                 dict(getattr(op, "written", {})),
-                self._scopes[-1][1] if self._scopes else "",
+                scope,
                 capture(),
                 tuple(item for item in inputs if isinstance(item, (int, float))),
                 tuple(item.asnumpy().copy() for item in results),
@@ -99,12 +111,12 @@ _OPERATORS = frozenset(
 _CALLS = frozenset((Block.__call__.__code__, HybridBlock.__call__.__code__))
 
 
-def listen(block: Block, run: Callable[[], object]) -> tuple[Any, list[Operation]]:
-    """The result of `run()`, and the operators that it called, in order.
+def listen(block: Block, run: Callable[[], object], hear: Hear | None = None) -> tuple[Any, list[Operation]]:
+    """The result of `run()`, and the operators that it called, in order; with `hear`, that gets them instead.
 
     If a profiler written in C is active (cProfile), it stays active, and no operator is recorded.
     """
-    listener = _Listener(block)
+    listener = _Listener(block, hear)
     before = sys.getprofile()
     if before is not None and not callable(before):
         return run(), []

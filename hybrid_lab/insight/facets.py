@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import html
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
+from hybrid_lab.diagnostics.words import visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.heat_map import HeatMap, heat_map
@@ -24,8 +24,6 @@ _PRINTED = 1000
 """Values that are printed in full; of larger arrays the edges."""
 _OPEN = 200
 """Arrays of at most this many values are shown with their text open."""
-_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a text must not bring along: they are invisible, or change the order of what stands around them."""
 
 # Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.
 _PART = "display:inline-block;vertical-align:top;margin:4px 24px 4px 0"
@@ -166,8 +164,8 @@ def parameter_html(parameter: Parameter) -> str:
 
 
 def say(text: str) -> str:
-    """A text in HTML, without characters that are invisible or change the order of others."""
-    return html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text), quote=True)
+    """A text in HTML; characters that are invisible or change the order of others as escapes."""
+    return html.escape(visible(text, "\n\t"), quote=True)
 
 
 def _name(text: str) -> str:

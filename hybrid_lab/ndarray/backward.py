@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -16,6 +16,9 @@ from hybrid_lab.engines.memory import empty, is_tensor, to_device, to_host
 from hybrid_lab.ndarray import calls
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Entry, Leaf, Link, Mode, Node, Output, note, state
+
+watchers: list[Callable[[Sequence[NDArray]], object]] = []
+"""Functions that get the heads of each backward pass before it begins: for tools."""
 
 FEW = 4096
 """Arrays of ones with at most this many elements are cached; a backward starts from a copy."""
@@ -333,6 +336,8 @@ def _use_up(node: Node) -> None:
 
 def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_graph: bool, train_mode: bool) -> None:
     """Write (or add) the gradients of the heads into the `grad` of every leaf they depend on; zeros if none arrives."""
+    for watch in watchers:
+        watch(heads)
     link = heads[0].tape_link if len(heads) == 1 else None
     if head_grads is None and not retain_graph and type(link) is Output and _alone(link.node):
         return
@@ -409,6 +414,8 @@ def grad(
     train_mode: bool,
 ) -> list[NDArray]:
     """Gradients of the heads with respect to the variables, as new arrays; `grad` attributes stay as they are."""
+    for watch in watchers:
+        watch(heads)
     targets = []
     for variable in variables:
         if variable.tape_link is None:

@@ -174,6 +174,11 @@ class Node:
         self.order: float = next(_order)
 
 
+def now() -> float:
+    """A number between the orders of the steps recorded before and after."""
+    return next(_order)
+
+
 def link(array: object) -> Link:
     """The link that a step keeps for its input `array`: None for constants and for results without history."""
     own = getattr(array, "tape_link", None)
