@@ -42,7 +42,7 @@ def check(kind: object) -> str:
     """The expression that checks a received value of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is NotRequired:
-        return f"optional({check(inner[0])}, [])"
+        return f"optional({check(inner[0])}, {fallback(inner[0])})"
     if origin is Annotated:
         return "nodeId" if kind == messages.NodeId else check(inner[0])
     if origin is Literal:
@@ -58,6 +58,15 @@ def check(kind: object) -> str:
     if isinstance(kind, type) and is_typeddict(kind):
         return name_of(kind)
     return CHECKS[kind]  # type: ignore[index]
+
+
+def fallback(kind: object) -> str:
+    """The value of a field that an older kernel does not send."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return "null"
+    if get_origin(kind) in (list, dict):
+        return "[]" if get_origin(kind) is list else "{}"
+    return {str: "''", int: "0", bool: "false"}[kind]  # type: ignore[index]
 
 
 def records(kind: object, found: dict[type, None]) -> dict[type, None]:
@@ -104,7 +113,14 @@ def plain(kind: object) -> str:
 def request(kind: type) -> str:
     """The fields of a request, or of a record in one."""
     parts = fields(kind)
-    return "{\n" + "\n".join(f"  {key}: {plain(part)};" for key, part in parts.items()) + "\n}" if parts else ""
+    return "{\n" + "\n".join(map(_field, parts.items())) + "\n}" if parts else ""
+
+
+def _field(entry: tuple[str, object]) -> str:
+    key, kind = entry
+    if get_origin(kind) is NotRequired:
+        return f"  {key}?: {plain(get_args(kind)[0])};"
+    return f"  {key}: {plain(kind)};"
 
 
 def _lines(entries: Iterable[str]) -> str:

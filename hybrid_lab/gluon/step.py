@@ -12,7 +12,7 @@ import _signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hybrid_lab import forks
@@ -105,6 +105,8 @@ class StepBoundary:
     interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
+    listeners : called with the Trainer after each of its steps; the lab's autosave
+    epoch_listeners : called each time that a DataLoader gave its last batch
     observer : called with the Trainer after each of its steps, or None; the lab's curves of a training
     """
 
@@ -114,6 +116,8 @@ class StepBoundary:
         self.busy = False
         self.steps = 0
         self.observer: Callable[[Any], None] | None = None
+        self.listeners: list[Callable[[Any], None]] = []
+        self.epoch_listeners: list[Callable[[], None]] = []
         self._waiting: deque[_Work] = deque()
         self._steps_before_cell = 0
         self._last = float("-inf")
@@ -128,6 +132,12 @@ class StepBoundary:
         self._thread = threading.get_ident()
         if self._waiting:
             self._run_waiting()
+
+    def until_epoch_end(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches of a DataLoader; `epoch_listeners` are called when there are no more."""
+        yield from batches
+        for listener in self.epoch_listeners:
+            listener()
 
     def cell_started(self) -> None:
         """A cell starts. Waits until work of another thread, if any, is done."""

@@ -197,6 +197,8 @@ class Trainer:
         boundary.passed()
         if boundary.observer is not None:
             boundary.observer(self)
+        for listener in boundary.listeners:
+            listener(self)
 
     def _update_arrays(self, ignore_stale_grad: bool) -> None:
         steps = [self._arrays(number, ignore_stale_grad) for number in range(len(self._updaters))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -118,6 +118,17 @@ class ModelDifference(InsightReport):
     def same_graphs(self) -> bool:
         """Whether Blocks and graphs are alike, so that at most numbers differ."""
         return not any(block.kind != "same" or block.changes or block.operators for block in self.blocks)
+
+    def by_load(self) -> ModelDifference:
+        """The part that loading the second model into the first one changes: graphs, and values that are there."""
+        blocks = []
+        for block in self.blocks:
+            changes = [text for text in block.changes if text.startswith("graph: ")]
+            tensors = [
+                tensor for tensor in block.tensors if tensor.kind == "changed" and "without" not in tensor.second
+            ]
+            blocks.append(replace(block, changes=changes, tensors=tensors))
+        return replace(self, blocks=[block for block in blocks if block.differs], others=[], notes=[])
 
     def __len__(self) -> int:
         blocks = sum((block.kind != "same") + len(block.changes) for block in self.blocks)

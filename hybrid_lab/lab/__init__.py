@@ -11,14 +11,19 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from hybrid_lab.gluon.block import Block
+    from hybrid_lab.lab.autosaves import autosave as autosave
     from hybrid_lab.lab.loop import progress as progress
     from hybrid_lab.lab.widget import View
 
 
+_MODULES = {"autosave": "hybrid_lab.lab.autosaves", "progress": "hybrid_lab.lab.loop"}
+"""Public name -> the module that has it, which is imported when the name is first used."""
+
+
 def __getattr__(name: str) -> object:
-    if name != "progress":
+    if name not in _MODULES:
         raise AttributeError(f"module 'hybrid_lab.lab' has no attribute {name!r}")
-    return getattr(importlib.import_module("hybrid_lab.lab.loop"), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def view(net: Block, name: str | None = None) -> View:

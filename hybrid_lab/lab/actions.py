@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-import keyword
 import os
 import secrets
 import socket
 import time
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from hybrid_lab.diagnostics.errors import ArchiveError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
@@ -19,12 +17,23 @@ from hybrid_lab.formats import archive
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.insight.states import blocks_below, hybrid_blocks
-from hybrid_lab.lab import archives, files
+from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
+from hybrid_lab.lab import archives, files, history
+from hybrid_lab.lab.autosaves import autosave, running
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import GraphSource, ReloadReply, SaveReply, UndoReply
+from hybrid_lab.lab.messages import (
+    AutosaveUnit,
+    CompareReply,
+    Difference,
+    GraphSource,
+    ReloadReply,
+    SaveReply,
+    UndoReply,
+)
+from hybrid_lab.lab.quiet import quiet
 from hybrid_lab.lab.registry import LiveModel
 from hybrid_lab.lab.snapshot import Snapshot
+from hybrid_lab.lab.variables import why_no_variable
 
 _NOTES = {
     "idle": "",
@@ -33,22 +42,33 @@ _NOTES = {
 }
 
 
-IPYTHON_NAMES = frozenset({"In", "Out", "get_ipython", "exit", "quit", "open", "display"})
-"""Names that IPython binds in every namespace, besides those with an underscore."""
-
-
 def host() -> str:
     """The name of the machine that the kernel runs on."""
     return socket.gethostname()
 
 
-def save(entry: LiveModel, name: str, overwrite: bool) -> SaveReply:
-    """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError."""
-    path = files.checked_for_writing(name or entry.proposed_file, overwrite)
-    net, start = entry.block, time.perf_counter()
-    _, how = boundary.run(lambda: archive.save_cached_graphs(net, os.fspath(path)))
+def save(entry: LiveModel, name: str, overwrite: bool, at: str = "", replaces: str | None = None) -> SaveReply:
+    """Write the archive of a model beside the notebook; see `save` in docs/protocol.md. Raises RequestError.
+
+    at : path of the Block to save, "" for the model; replaces : the version of the file that may be overwritten
+    """
+    net = _block(entry, at)
+    path = files.checked_for_writing(name or _proposed(entry, at), overwrite)
+    if replaces is not None and replaces != history.version(path):
+        raise RequestError(
+            "exists", f"{path.name} was changed meanwhile by somebody else", "Look at it and save again."
+        )
+    start = time.perf_counter()
+
+    def write() -> tuple[Path | None, list[str]]:
+        with quiet() as warnings, history.replacing(path) as kept:
+            archive.save_cached_graphs(net, os.fspath(path))
+        return kept, warnings
+
+    (kept, warnings), how = boundary.run(write)
     seconds = time.perf_counter() - start
-    entry.file = path.name
+    if not at:
+        entry.file = path.name
     written = archive.inspect(path)
     return {
         "path": os.fspath(path),
@@ -59,41 +79,100 @@ def save(entry: LiveModel, name: str, overwrite: bool) -> SaveReply:
         "blocks": written["blocks"],
         "parameters": written["parameters"],
         "seconds": round(seconds, 4),
-        "note": _NOTES[how],
+        "note": "; ".join(filter(None, [_NOTES[how], *warnings])),
+        "kept": "" if kept is None else f"{history.FOLDER}/{kept.name}",
     }
 
 
-def reload(entry: LiveModel, name: str, graphs: GraphSource) -> ReloadReply:
-    """Load an archive into a model, and keep what an undo needs. Raises RequestError; then nothing changed."""
-    path = _existing(name or entry.proposed_file)
-    net, start = entry.block, time.perf_counter()
+def reload(entry: LiveModel, name: str, graphs: GraphSource, at: str = "") -> ReloadReply:
+    """Load an archive into a model, and keep what an undo needs. Raises RequestError; then nothing changed.
 
-    def apply() -> tuple[Snapshot, list[str]]:
+    at : path of the Block to load into, "" for the model
+    """
+    net = _block(entry, at)
+    path = files.existing(name or _proposed(entry, at))
+    start = time.perf_counter()
+
+    def apply() -> tuple[Snapshot, list[str], archive.ModelDifference, list[str]]:
         snapshot = Snapshot(net)
         try:
-            with as_request():
-                archive.load_cached_graphs(net, os.fspath(path), graphs=graphs)
+            with as_request(), quiet():
+                file = archive.Archive(path)
+                difference = archive.diff_sides(_side(entry, net, at, "before"), archive.FileSide(file, path.name))
+                report = archive.load_opened(net, file, graphs)
         except BaseException:
             snapshot.restore()  # an interrupt comes when all is loaded
             raise
-        return snapshot, snapshot.differences()
+        return snapshot, snapshot.differences(), difference.by_load(), report.notes
 
-    (snapshot, diff), _ = boundary.run(apply)
-    entry.undo_token, entry.undo, entry.file = secrets.token_hex(8), snapshot.restore, path.name
+    (snapshot, diff, difference, notes), _ = boundary.run(apply)
+    entry.undo_token, entry.undo = secrets.token_hex(8), snapshot.restore
+    if not at and path.parent.name != history.FOLDER:
+        entry.file = path.name
     parameters = len({id(p) for _, block in blocks_below(net) for p in access.own_parameters(block).values()})
+    changed = f"{len(diff)} of {count(parameters, 'parameter')} changed"
+    unchanged = "no parameter changed: file and model hold the same values"
+    from_file = ", and the file's graphs replace the code" if graphs == "file" else ""
     return {
         "path": os.fspath(path),
         "file": path.name,
         "host": host(),
-        "summary": f"{len(diff)} of {count(parameters, 'parameter')} changed"
-        if diff
-        else "no parameter changed: file and model hold the same values",
+        "summary": (changed if diff else unchanged) + from_file,
         "graphs": sum(len(access.graphs(block).graphs()) for _, block in hybrid_blocks(net)),
         "parameters": parameters,
         "diff": diff,
         "undo": entry.undo_token,
         "seconds": round(time.perf_counter() - start, 4),
+        "difference": _data(difference),
+        "notes": notes,
     }
+
+
+def compare(entry: LiveModel, name: str, at: str = "") -> CompareReply:
+    """What differs between an archive and a model; nothing changes. Raises RequestError."""
+    net = _block(entry, at)
+    path = files.existing(name or _proposed(entry, at))
+
+    def look() -> archive.ModelDifference:
+        with as_request(), quiet():
+            file = archive.FileSide(archive.Container.open(path), path.name)
+            return archive.diff_sides(file, _side(entry, net, at, "now"))
+
+    difference, _ = boundary.run(look)
+    return {"path": os.fspath(path), "file": path.name, "host": host(), "difference": _data(difference)}
+
+
+def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int) -> None:
+    """Save a model while it trains, or no longer. Raises RequestError."""
+    saver = running.get(entry.block)
+    if unit == "off":
+        if saver is not None:
+            saver.stop()
+        return
+    if unit == "step" and every < 1:
+        raise RequestError("bad-request", "the number of steps between two saves must be 1 or more")
+    path = files.checked_for_writing(name or f"{entry.name}.autosave.hlab", overwrite=True)
+    autosave(entry.block, path, every if unit == "step" else "epoch")
+
+
+def _block(entry: LiveModel, at: str) -> Block:
+    try:
+        return block_at(entry.block, at)
+    except KeyError:
+        raise RequestError("unknown-block", f"{entry.name} has no block {at!r}", "Refresh the tree.") from None
+
+
+def _proposed(entry: LiveModel, at: str) -> str:
+    """The name of the archive of a model, or of one of its Blocks."""
+    return f"{entry.name}.{at}.hlab" if at else entry.proposed_file
+
+
+def _side(entry: LiveModel, net: Block, at: str, when: str) -> archive.LiveSide:
+    return archive.LiveSide(net, f"{entry.name}{f'.{at}' if at else ''} {when}")
+
+
+def _data(difference: archive.ModelDifference) -> Difference:
+    return cast(Difference, difference.data())
 
 
 def undo(entry: LiveModel, token: str) -> UndoReply:
@@ -111,10 +190,10 @@ def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, o
     """Load an archive without its code, and bind it to a variable. Raises RequestError; nothing is bound then."""
     from hybrid_lab import gluon
 
-    why = _reserved(variable)
+    why = why_no_variable(variable)
     if why is not None:
         raise RequestError("bad-request", why, "Choose another name, such as net.")
-    path = _existing(name)
+    path = files.existing(name)
     if not replace and variable in namespace:
         raise RequestError(
             "name-taken", f"the variable {variable} exists already", "Choose another name, or replace it."
@@ -123,32 +202,6 @@ def open_archive(name: str, variable: str, replace: bool, namespace: dict[str, o
         net = gluon.load(os.fspath(path))
     namespace[variable] = net
     return net, path
-
-
-def _reserved(variable: str) -> str | None:
-    """The reason why a model cannot be bound to this name at all; None if it can."""
-    if not variable.isidentifier() or keyword.iskeyword(variable):
-        return f"{variable!r} is not a Python variable name: use letters, digits and underscores"
-    if variable.startswith("_"):
-        return f"{variable} starts with an underscore: IPython and the panel treat such names as hidden"
-    if unicodedata.normalize("NFKC", variable) != variable:
-        return f"{variable!r} cannot be typed as a variable: Python reads it as another name"
-    if hasattr(builtins, variable):
-        return f"{variable} is a builtin of Python, which a variable would hide from all code of the notebook"
-    if variable in IPYTHON_NAMES:
-        return f"{variable} is a name of IPython's own"
-    return None
-
-
-def _existing(name: str) -> Path:
-    path = files.checked(name)
-    if not path.exists():
-        raise RequestError(
-            "not-found",
-            f"there is no file {path.name} in {path.parent}",
-            "Save the model first, or choose another file.",
-        )
-    return path
 
 
 @contextlib.contextmanager
@@ -164,4 +217,6 @@ def as_request() -> Iterator[None]:
             [str(item) for item in error.differences],
         ) from error
     except ArchiveError as error:
-        raise RequestError("corrupt", str(error), "Load another copy of the file.") from error
+        other = error.reason.startswith("not a")
+        what = "Choose an archive (.hlab); the list of files has them." if other else "Load another copy of the file."
+        raise RequestError("corrupt", str(error), what) from error

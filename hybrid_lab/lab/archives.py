@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
-from hybrid_lab.lab import files
-from hybrid_lab.lab.messages import Archive, SavedGraph
+from hybrid_lab.lab import files, history
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages import Archive, HistoryReply, SavedGraph, Target
+from hybrid_lab.lab.variables import why_no_variable
 
 
 def graphs_in(path: Path) -> list[SavedGraph]:
@@ -23,32 +29,80 @@ def graphs_in(path: Path) -> list[SavedGraph]:
     return saved
 
 
-def listing() -> list[Archive]:
-    """The protocol's data of the archives beside the notebook, newest first; one that cannot be read says why."""
+def listing(namespace: Mapping[str, object] = MappingProxyType({})) -> list[Archive]:
+    """The protocol's data of the archives beside the notebook, newest first; one that cannot be read says why.
+
+    namespace : whose names are taken
+    """
     rows: list[Archive] = []
     for path in files.folder().glob("*.hlab"):
         try:
             if path.is_symlink() or not path.is_file() or path.name.startswith("."):
                 continue
-            state = path.stat()
+            row = facts(path)
         except OSError:  # it went away meanwhile
             continue
-        row: Archive = {
-            "file": path.name,
-            "bytes": state.st_size,
-            "modified": state.st_mtime,
-            "class": "",
-            "blocks": 0,
-            "graphs": 0,
-            "problem": "",
-        }
-        try:
-            contents = inspect(path)
-            row |= {"class": contents["class"], "blocks": contents["blocks"], "graphs": contents["graphs"]}
-        except (HybridLabError, OSError) as error:
-            row["problem"] = str(error).splitlines()[0]
-        except Exception as error:  # a damaged file may fail in any parser; the others are listed all the same
-            row["problem"] = f"{type(error).__name__}: {error}"
-        rows.append(row)
+        rows.append(row | {"variable": free_name(path.stem, namespace)})
     rows.sort(key=lambda row: row["modified"], reverse=True)
     return rows
+
+
+def facts(path: Path, name: str = "") -> Archive:
+    """Size, date and contents of a file; one that cannot be read says why. name : what to call it. Raises OSError"""
+    state = path.stat()
+    row: Archive = {
+        "file": name or path.name,
+        "bytes": state.st_size,
+        "modified": state.st_mtime,
+        "class": "",
+        "blocks": 0,
+        "graphs": 0,
+        "problem": "",
+    }
+    try:
+        contents = inspect(path)
+        row |= {"class": contents["class"], "blocks": contents["blocks"], "graphs": contents["graphs"]}
+    except (HybridLabError, OSError) as error:
+        row["problem"] = str(error).splitlines()[0]
+    except Exception as error:  # a damaged file may fail in any parser; the others are listed all the same
+        row["problem"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+def target(name: str) -> Target:
+    """What a save under this name would replace; `problem` says why it cannot be written."""
+    nothing: Target = {
+        "file": name, "path": "", "version": "", "bytes": 0, "modified": 0.0, "class": "", "blocks": 0, "graphs": 0,
+        "problem": "",
+    }  # fmt: skip
+    try:
+        path = files.checked_for_writing(name, overwrite=True)
+        nothing |= {"file": path.name, "path": str(path), "version": history.version(path)}
+        if nothing["version"]:
+            nothing |= facts(path)  # type: ignore[typeddict-item]  # all of its fields are fields of a Target
+        return nothing
+    except RequestError as error:
+        return nothing | {"problem": error.message}
+    except OSError as error:
+        return nothing | {"problem": error.strerror or str(error)}
+
+
+def earlier(name: str) -> HistoryReply:
+    """The earlier saves of a file, newest first."""
+    path = files.checked(name)
+    saves = []
+    for entry in history.entries(path):
+        with contextlib.suppress(OSError):  # it went away meanwhile
+            saves.append(facts(entry, f"{history.FOLDER}/{entry.name}"))
+    return {"folder": str(path.parent / history.FOLDER), "saves": saves}
+
+
+def free_name(stem: str, namespace: Mapping[str, object]) -> str:
+    """A variable for the model of a file, which is not taken: `net`, `net_2`."""
+    name = re.sub(r"\W", "_", stem, flags=re.ASCII).lstrip("_") or "net"
+    name = f"net_{name}" if name[0].isdigit() else name
+    number, free = 1, name
+    while free in namespace or why_no_variable(free) is not None:
+        number += 1
+        free = f"{name}_{number}"
+    return free

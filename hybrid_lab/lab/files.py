@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
 from pathlib import Path
 
 from hybrid_lab.formats.archive import why_no_archive
+from hybrid_lab.lab import history
 from hybrid_lab.lab.errors import RequestError
 
 LONGEST = 240
@@ -52,6 +54,35 @@ def checked(name: str) -> Path:
     return path
 
 
+def checked_for_reading(name: str) -> Path:
+    """The same for a file that is only read, which may be an earlier save: `.hybrid_lab_history/NAME`."""
+    folder_name, slash, rest = name.partition("/")
+    if folder_name != history.FOLDER or not slash:
+        return checked(name)
+    path = checked(rest)
+    inner = path.parent / history.FOLDER
+    if inner.is_symlink():
+        raise RequestError(
+            "bad-file-name", f"{history.FOLDER} is a link", "Give the name of a file beside the notebook."
+        )
+    entry = inner / path.name
+    if entry.is_symlink() or (entry.exists() and not entry.is_file()):
+        raise RequestError("bad-file-name", f"{name!r} is not a regular file", "Choose another one of the list.")
+    return entry
+
+
+def existing(name: str) -> Path:
+    """The same for a file that must be there. Raises RequestError `not-found` besides."""
+    path = checked_for_reading(name)
+    if not path.exists():
+        raise RequestError(
+            "not-found",
+            f"there is no file {path.name} in {path.parent}",
+            "Save the model first, or choose another file.",
+        )
+    return path
+
+
 def checked_for_writing(name: str, overwrite: bool) -> Path:
     """The same for a file that is to be written.
 
@@ -69,3 +100,25 @@ def checked_for_writing(name: str, overwrite: bool) -> Path:
         if not overwrite:
             raise RequestError("exists", f"{path.name} exists already", "Choose another name, or overwrite it.")
     return path
+
+
+def what_to_do(error: OSError) -> str:
+    """The next step after an error of the system."""
+    where = os.path.dirname(error.filename) if isinstance(error.filename, str) else ""
+    return _NEXT.get(error.errno or 0, _NEXT[0]).format(folder=where or os.curdir)
+
+
+_ELSEWHERE = "or save to another folder from a cell: net.save('/another/folder/net.hlab')."
+_NEXT = {
+    0: f"Try again, {_ELSEWHERE}",
+    errno.EACCES: f"Allow the kernel's user to write in {{folder}}, {_ELSEWHERE}",
+    errno.EPERM: f"The system does not let the kernel write in {{folder}}: change that, {_ELSEWHERE}",
+    errno.EROFS: f"{{folder}} is on a disk that can only be read: mount it for writing, {_ELSEWHERE}",
+    errno.ENOSPC: f"The disk is full: delete something, {_ELSEWHERE}",
+    errno.EDQUOT: f"Your share of the disk is used up: delete something, {_ELSEWHERE}",
+    errno.ENOENT: "The folder of the notebook may have been moved or deleted: run os.chdir('/an/existing/folder').",
+    errno.ENOTDIR: f"Remove or rename {{folder}}, {_ELSEWHERE}",
+    errno.EISDIR: "Choose a name that is no folder.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+}
+"""Number of an error -> what to do."""

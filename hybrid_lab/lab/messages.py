@@ -32,8 +32,10 @@ ErrorCode = Literal[
     "too-large",
     "failed",
 ]
+AutosaveUnit = Literal["off", "step", "epoch"]
 BadgeKind = Literal["parameter", "aux", "constant"]
 BoxKind = Literal["block", "kernel", "session", "prologue", "fold", "part"]
+ChangeKind = Literal["same", "added", "removed", "changed"]
 GraphSource = Literal["code", "file"]
 Half = Literal["traced", "predict", "forward", "backward", "update"]
 NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "output"]
@@ -104,6 +106,24 @@ class Diagnostic(Span):
     block: str
     location: Location | None
     fix: Fix | None
+
+
+class AutosaveState(TypedDict):
+    """The autosave of a model. `every` steps, or 0: each epoch."""
+
+    every: int
+    file: str
+    saves: int
+    last: float
+    seconds: float
+    problem: str
+
+
+class Saving(TypedDict):
+    """How a model is saved. `left_out`: why "Save every model" leaves it out unless asked, "" if it does not."""
+
+    left_out: str
+    autosave: AutosaveState | None
 
 
 class Model(_Class):
@@ -272,6 +292,7 @@ class ModelsReply(TypedDict):
     models: list[Model]
     busy: bool
     notes: list[str]
+    saving: NotRequired[dict[str, Saving]]
 
 
 class TreeReply(TypedDict):
@@ -341,6 +362,66 @@ class SaveReply(TypedDict):
     parameters: int
     seconds: float
     note: str
+    kept: NotRequired[str]
+
+
+class OperatorChange(TypedDict):
+    """An operator of two graphs, side by side."""
+
+    kind: ChangeKind
+    block: str
+    first: str
+    second: str
+    changes: list[str]
+    first_place: int | None
+    second_place: int | None
+    line: str
+
+
+class TensorChange(TypedDict):
+    """A parameter that differs."""
+
+    kind: ChangeKind
+    name: str
+    first: str
+    second: str
+    values: int
+    changed: int
+    largest: float | None
+    scale: float | None
+    text: str
+
+
+class BlockChange(TypedDict):
+    """A Block that differs, or whose operators or tensors do."""
+
+    kind: ChangeKind
+    path: str
+    class_name: str
+    changes: list[str]
+    operators: list[OperatorChange]
+    tensors: list[TensorChange]
+
+
+class Difference(TypedDict):
+    """What differs between two models."""
+
+    equal: bool
+    summary: str
+    first: str
+    second: str
+    blocks: list[BlockChange]
+    others: list[str]
+    notes: list[str]
+
+
+class CompareReply(TypedDict):
+    """What differs between a file and a model."""
+
+    path: str
+    file: str
+    host: str
+    difference: Difference
 
 
 class ReloadReply(TypedDict):
@@ -355,6 +436,8 @@ class ReloadReply(TypedDict):
     diff: list[str]
     undo: str
     seconds: float
+    difference: NotRequired[Difference | None]
+    notes: NotRequired[list[str]]
 
 
 class UndoReply(TypedDict):
@@ -380,6 +463,33 @@ class Archive(_Class):
     blocks: int
     graphs: int
     problem: str
+    variable: NotRequired[str]
+
+
+class Target(Archive):
+    """A file that a save would write. `version`: of the file that is there, "" if there is none."""
+
+    path: str
+    version: str
+
+
+class TargetsReply(TypedDict):
+    """What is there under these names."""
+
+    targets: list[Target]
+
+
+class HistoryReply(TypedDict):
+    """Earlier saves of a file, newest first; `file` of each is the name to compare with or to reload from."""
+
+    folder: str
+    saves: list[Archive]
+
+
+class AutosaveReply(TypedDict):
+    """How a model is saved by itself; null: it is not."""
+
+    autosave: AutosaveState | None
 
 
 class ArchivesReply(TypedDict):
@@ -601,6 +711,8 @@ class SaveRequest(ModelRequest):
 
     file: str
     overwrite: bool
+    path: NotRequired[str]
+    replaces: NotRequired[str]
 
 
 class ReloadRequest(ModelRequest):
@@ -608,6 +720,34 @@ class ReloadRequest(ModelRequest):
 
     file: str
     graphs: GraphSource
+    path: NotRequired[str]
+
+
+class CompareRequest(ModelRequest):
+    """The file to compare a model, or the Block at a path of it, with."""
+
+    file: str
+    path: NotRequired[str]
+
+
+class TargetsRequest(TypedDict):
+    """Names of files that are to be written."""
+
+    files: list[str]
+
+
+class HistoryRequest(TypedDict):
+    """The file whose earlier saves are asked for."""
+
+    file: str
+
+
+class AutosaveRequest(ModelRequest):
+    """`unit` "off" ends it; "step": after every so many; "epoch": each time that a DataLoader ends after a step."""
+
+    file: str
+    unit: AutosaveUnit
+    every: int
 
 
 class UndoRequest(ModelRequest):
@@ -658,7 +798,11 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "lint": (LintRequest, LintReply),
     "save": (SaveRequest, SaveReply),
     "reload": (ReloadRequest, ReloadReply),
+    "compare": (CompareRequest, CompareReply),
     "undo": (UndoRequest, UndoReply),
+    "targets": (TargetsRequest, TargetsReply),
+    "history": (HistoryRequest, HistoryReply),
+    "autosave": (AutosaveRequest, AutosaveReply),
     "open": (OpenRequest, OpenReply),
     "archives": (EmptyRequest, ArchivesReply),
     "asset": (AssetRequest, AssetReply),

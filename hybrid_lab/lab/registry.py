@@ -12,9 +12,11 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
+from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import Model
+from hybrid_lab.lab.messages import Model, Saving
 from hybrid_lab.lab.tree import count_parameters
 
 
@@ -153,7 +155,7 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         operators = sum(len(graph.operators) for graph in graphs)
         seconds = sum(item.seconds for item in compiled)
         summary = f"{count(len(graphs), 'graph')}, {count(operators, 'operator')}, "
-        summary += f"{compiled[-1].where}, {seconds:.1f} s"
+        summary += f"{compiled[-1].where}, compiled in {seconds:.1f} s"
     return {
         "id": entry.id,
         "name": entry.name,
@@ -171,3 +173,19 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "revision": entry.revision,
         "summary": summary,
     }
+
+
+def saving_data(entry: LiveModel) -> Saving:
+    """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
+    return {"left_out": _left_out(entry.block), "autosave": autosave_data(entry.block)}
+
+
+def _left_out(net: Block) -> str:
+    if isinstance(net, Loss):
+        return "a loss function"
+    for _, _, block, before in walk(net):
+        if before is None and isinstance(block, HybridBlock):
+            cache = access.graphs(block)
+            if cache.graphs() or cache.called is not None:
+                return ""
+    return "no graph yet"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NotRequired, cast, get_args, get_origin, get_type_hints
 
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import PROTOCOL, REQUESTS, HelloRequest, LongText
@@ -66,11 +66,12 @@ def check_fields(record: type, body: dict[str, object], prefix: str = "") -> dic
     if unknown:
         name = (prefix + str(unknown[0])[:100]).encode("ascii", "backslashreplace").decode()
         raise RequestError("bad-request", f"there is no field {name}")
-    missing = [key for key in fields if key not in body]
+    missing = [key for key, kind in fields.items() if key not in body and get_origin(kind) is not NotRequired]
     if missing:
         raise RequestError("bad-request", f"the field {prefix}{missing[0]} is missing")
     for key, kind in fields.items():
-        check(kind, prefix + key, body[key])
+        if key in body:
+            check(get_args(kind)[0] if get_origin(kind) is NotRequired else kind, prefix + key, body[key])
     return body
 
 

@@ -14,11 +14,12 @@ from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files, messages
+from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import failures, findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.registry import LiveModel, Registry, model_data
+from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.tree import block_tree
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 #: Requests that may take seconds -> what the front end shows meanwhile.
-_SLOW = {"save": "saving", "reload": "loading", "open": "loading"}
+_SLOW = {"save": "saving", "reload": "loading", "open": "loading", "compare": "comparing"}
 _NOTES_KEPT = 20
 
 
@@ -65,7 +66,8 @@ class Session:
         except HybridLabError as error:
             raise RequestError("failed", str(error)) from error
         except OSError as error:
-            raise RequestError("failed", f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")) from error
+            message = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+            raise RequestError("failed", message, files.what_to_do(error)) from error
 
     def note(self, notes: list[str]) -> None:
         """Keep sentences for the user until the next `models`."""
@@ -91,8 +93,10 @@ class Session:
         """The body of `models`, reply and push."""
         with self._lock:
             notes, self._notes = self._notes, []
-        rows = [model_data(entry, len(self.findings(entry))) for entry in self.registry.refresh()]
-        return {"models": rows, "busy": self._busy(), "notes": notes}
+        entries = self.registry.refresh()
+        rows = [model_data(entry, len(self.findings(entry))) for entry in entries]
+        saving = {entry.id: saving_data(entry) for entry in entries}
+        return {"models": rows, "busy": self._busy(), "notes": notes, "saving": saving}
 
     def _on_models(self, body: messages.EmptyRequest) -> messages.ModelsReply:
         return self.models()
@@ -137,7 +141,16 @@ class Session:
         return {"cells": lint_cells(body["cells"], body["only"])}
 
     def _on_archives(self, body: messages.EmptyRequest) -> messages.ArchivesReply:
-        return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing()}
+        return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing(self._namespace())}
+
+    def _on_targets(self, body: messages.TargetsRequest) -> messages.TargetsReply:
+        return {"targets": [archives.target(name) for name in body["files"][:1000]]}
+
+    def _on_history(self, body: messages.HistoryRequest) -> messages.HistoryReply:
+        return archives.earlier(body["file"])
+
+    def _on_compare(self, body: messages.CompareRequest) -> messages.CompareReply:
+        return actions.compare(self.registry.get(body["model"]), body["file"], body.get("path", ""))
 
     def _on_curves(self, body: messages.EmptyRequest) -> messages.CurvesReply:
         return {"runs": [run_data(run) for run in runs.all()]}
@@ -152,16 +165,23 @@ class Session:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def _on_save(self, body: messages.SaveRequest) -> messages.SaveReply:
-        reply = actions.save(self.registry.get(body["model"]), body["file"], body["overwrite"])
+        entry = self.registry.get(body["model"])
+        reply = actions.save(entry, body["file"], body["overwrite"], body.get("path", ""), body.get("replaces"))
         self._changed()
         return reply
 
     def _on_reload(self, body: messages.ReloadRequest) -> messages.ReloadReply:
         entry = self.registry.get(body["model"])
-        reply = actions.reload(entry, body["file"], body["graphs"])
+        reply = actions.reload(entry, body["file"], body["graphs"], body.get("path", ""))
         entry.revision += 1
         self._changed()
         return reply
+
+    def _on_autosave(self, body: messages.AutosaveRequest) -> messages.AutosaveReply:
+        entry = self.registry.get(body["model"])
+        actions.set_autosave(entry, body["file"], body["unit"], body["every"])
+        self._changed()
+        return {"autosave": autosave_data(entry.block)}
 
     def _on_undo(self, body: messages.UndoRequest) -> messages.UndoReply:
         entry = self.registry.get(body["model"])

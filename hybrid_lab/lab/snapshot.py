@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab import autograd
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -49,11 +50,15 @@ class Snapshot:
         """Restore values, and graphs that came from a file; returns a sentence about it."""
         with autograd.pause():
             changed = sum([_put_back(values) for values in self._values.values()])
+        graphs = 0
         for reference, pinned in self._pinned:
             block = reference()
             if block is not None and access.graphs(block).pinned != pinned:
                 access.graphs(block).pin(list(pinned.values()))
-        return f"{changed} parameter{'s' if changed != 1 else ''} restored"
+                graphs += 1
+        if changed or not graphs:
+            return f"{count(changed, 'parameter')} restored" if changed else "the reload had changed nothing"
+        return f"the graphs of {count(graphs, 'Block')} are as they were; no parameter had changed"
 
     def differences(self) -> list[str]:
         """One line per parameter that is no longer what it was."""

@@ -21,7 +21,23 @@ from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.static_html import block_html
 from hybrid_lab.lab.svg import clean_svg
 
-ALLOWED = frozenset({"tree", "graph", "findings", "explain", "save", "reload", "undo", "archives", "asset"})
+ALLOWED = frozenset(
+    {
+        "tree",
+        "graph",
+        "findings",
+        "explain",
+        "save",
+        "reload",
+        "compare",
+        "undo",
+        "history",
+        "targets",
+        "autosave",
+        "archives",
+        "asset",
+    }
+)
 """The requests of this channel, all about the widget's own model."""
 
 

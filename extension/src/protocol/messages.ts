@@ -49,10 +49,27 @@ export const model = record({
 });
 export type Model = Checked<typeof model>;
 
+export const autosaveState = record({
+  every: integer,
+  file: text,
+  saves: integer,
+  last: number,
+  seconds: number,
+  problem: text
+});
+export type AutosaveState = Checked<typeof autosaveState>;
+
+export const saving = record({
+  left_out: text,
+  autosave: nullable(autosaveState)
+});
+export type Saving = Checked<typeof saving>;
+
 export const modelsReply = record({
   models: list(model),
   busy: flag,
-  notes: list(text)
+  notes: list(text),
+  saving: optional(dictionary(saving), {})
 });
 export type ModelsReply = Checked<typeof modelsReply>;
 
@@ -248,9 +265,56 @@ export const saveReply = record({
   blocks: integer,
   parameters: integer,
   seconds: number,
-  note: text
+  note: text,
+  kept: optional(text, '')
 });
 export type SaveReply = Checked<typeof saveReply>;
+
+export const operatorChange = record({
+  kind: oneOf('same', 'added', 'removed', 'changed'),
+  block: text,
+  first: text,
+  second: text,
+  changes: list(text),
+  first_place: nullable(integer),
+  second_place: nullable(integer),
+  line: text
+});
+export type OperatorChange = Checked<typeof operatorChange>;
+
+export const tensorChange = record({
+  kind: oneOf('same', 'added', 'removed', 'changed'),
+  name: text,
+  first: text,
+  second: text,
+  values: integer,
+  changed: integer,
+  largest: nullable(number),
+  scale: nullable(number),
+  text: text
+});
+export type TensorChange = Checked<typeof tensorChange>;
+
+export const blockChange = record({
+  kind: oneOf('same', 'added', 'removed', 'changed'),
+  path: text,
+  class_name: text,
+  changes: list(text),
+  operators: list(operatorChange),
+  tensors: list(tensorChange)
+});
+export type BlockChange = Checked<typeof blockChange>;
+
+export const difference = record({
+  equal: flag,
+  summary: text,
+  first: text,
+  second: text,
+  blocks: list(blockChange),
+  others: list(text),
+  notes: list(text)
+});
+export type Difference = Checked<typeof difference>;
 
 export const reloadReply = record({
   path: text,
@@ -261,21 +325,43 @@ export const reloadReply = record({
   parameters: integer,
   diff: list(text),
   undo: text,
-  seconds: number
+  seconds: number,
+  difference: optional(nullable(difference), null),
+  notes: optional(list(text), [])
 });
 export type ReloadReply = Checked<typeof reloadReply>;
+
+export const compareReply = record({
+  path: text,
+  file: text,
+  host: text,
+  difference: difference
+});
+export type CompareReply = Checked<typeof compareReply>;
 
 export const undoReply = record({
   summary: text
 });
 export type UndoReply = Checked<typeof undoReply>;
 
-export const openReply = record({
-  model: model,
+export const target = record({
+  class: text,
+  file: text,
+  bytes: integer,
+  modified: number,
+  blocks: integer,
+  graphs: integer,
+  problem: text,
+  variable: optional(text, ''),
   path: text,
-  summary: text
+  version: text
 });
-export type OpenReply = Checked<typeof openReply>;
+export type Target = Checked<typeof target>;
+
+export const targetsReply = record({
+  targets: list(target)
+});
+export type TargetsReply = Checked<typeof targetsReply>;
 
 export const archive = record({
   class: text,
@@ -284,9 +370,28 @@ export const archive = record({
   modified: number,
   blocks: integer,
   graphs: integer,
-  problem: text
+  problem: text,
+  variable: optional(text, '')
 });
 export type Archive = Checked<typeof archive>;
+
+export const historyReply = record({
+  folder: text,
+  saves: list(archive)
+});
+export type HistoryReply = Checked<typeof historyReply>;
+
+export const autosaveReply = record({
+  autosave: nullable(autosaveState)
+});
+export type AutosaveReply = Checked<typeof autosaveReply>;
+
+export const openReply = record({
+  model: model,
+  path: text,
+  summary: text
+});
+export type OpenReply = Checked<typeof openReply>;
 
 export const archivesReply = record({
   folder: text,
@@ -462,7 +567,11 @@ export const REPLIES = {
   lint: lintReply,
   save: saveReply,
   reload: reloadReply,
+  compare: compareReply,
   undo: undoReply,
+  targets: targetsReply,
+  history: historyReply,
+  autosave: autosaveReply,
   open: openReply,
   archives: archivesReply,
   asset: assetReply,
@@ -518,15 +627,35 @@ export interface Requests {
     model: string;
     file: string;
     overwrite: boolean;
+    path?: string;
+    replaces?: string;
   };
   reload: {
     model: string;
     file: string;
     graphs: 'code' | 'file';
+    path?: string;
+  };
+  compare: {
+    model: string;
+    file: string;
+    path?: string;
   };
   undo: {
     model: string;
     undo: string;
+  };
+  targets: {
+    files: string[];
+  };
+  history: {
+    file: string;
+  };
+  autosave: {
+    model: string;
+    file: string;
+    unit: 'off' | 'step' | 'epoch';
+    every: number;
   };
   open: {
     file: string;

@@ -1,23 +1,33 @@
 """The .hlab archive: a model with every HybridBlock graph, its weights and its training state in one file."""
 
+from hybrid_lab.insight.difference import ModelDifference
+
+from .archive import Archive
 from .compiled import add_binaries, use_compiled
 from .container import Container, why_no_archive
-from .difference import diff
-from .load import load_cached_graphs
+from .difference import diff, diff_sides
+from .load import load_cached_graphs, load_opened
 from .open import load, structure
 from .report import LoadReport, TrainerStates
 from .save import save_cached_graphs
+from .sides import FileSide, LiveSide
 from .summary import inspect, verify
 
 __all__ = [
+    "Archive",
     "Container",
+    "FileSide",
+    "LiveSide",
     "LoadReport",
+    "ModelDifference",
     "TrainerStates",
     "add_binaries",
     "diff",
+    "diff_sides",
     "inspect",
     "load",
     "load_cached_graphs",
+    "load_opened",
     "save_cached_graphs",
     "structure",
     "use_compiled",

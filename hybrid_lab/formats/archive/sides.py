@@ -17,11 +17,13 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.insight.graph_diff import GraphSide
 from hybrid_lab.insight.silent import silent
+from hybrid_lab.insight.states import hybrid_blocks
+from hybrid_lab.ndarray.random_state import state as random_state
 
 from . import graphs, layout, tree
 from .archive import Archive
 from .container import Container
-from .traces import live_graph, passing
+from .traces import live_graph
 from .tree import BlockRecord, Tree
 
 if TYPE_CHECKING:
@@ -104,10 +106,16 @@ class LiveSide:
         there = access.graphs(block).graphs()
         if there or not other:
             return [self._graph(neutral) for neutral in there]
-        with silent(), passing(self.net):
-            traced = [
-                live_graph(block, each.in_spec, each.observation, each.types, each.data, each.named) for each in other
-            ]
+        without = [block for _, block in hybrid_blocks(self.net) if not access.graphs(block).graphs()]
+        try:
+            with silent(), random_state.preserved():
+                traced = [
+                    live_graph(block, each.in_spec, each.observation, each.types, each.data, each.named)
+                    for each in other
+                ]
+        finally:
+            for inner in without:
+                access.graphs(inner).clear()
         return [self._graph(neutral) for neutral in traced if neutral is not None]
 
     def _graph(self, neutral: NeutralGraph) -> SideGraph:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from ..step import boundary
 from .batchify import as_batch, default_batchify_fn
 from .dataset import ArrayDataset, Samples
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -61,9 +62,8 @@ class DataLoader:
         return len(self._batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._workers:
-            return map(self._make, self._batch_sampler)
-        return self._prefetched()
+        batches = self._prefetched() if self._workers else map(self._make, self._batch_sampler)
+        return boundary.until_epoch_end(batches) if boundary.epoch_listeners else batches
 
     def _make(self, indices: Sequence[int]) -> Any:
         if self._batchify is None and type(self._dataset) is ArrayDataset:
