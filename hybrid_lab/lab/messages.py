@@ -6,7 +6,7 @@ end's `extension/src/protocol/messages.ts` from them: the types, and a check for
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 TARGET = "hybrid_lab"
 """Name of the comm target."""

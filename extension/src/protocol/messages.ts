@@ -11,6 +11,7 @@ import {
   nullable,
   number,
   oneOf,
+  optional,
   record,
   text,
   tree
