@@ -7,7 +7,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.insight.explain import Explanation, _choice
+from hybrid_lab.insight.explain import Explanation, engine_choice
 
 
 class Twice(gluon.HybridBlock):
@@ -96,4 +96,4 @@ def test_explain_gives_the_reason_of_the_engine():
     from hybrid_lab.engines import Report
 
     report = Report("torch", choice="torch: recorded, 3.6 GFLOP of convolutions")
-    assert _choice("torch", None, report) == "torch: recorded, 3.6 GFLOP of convolutions"
+    assert engine_choice("torch", None, report) == "torch: recorded, 3.6 GFLOP of convolutions"
