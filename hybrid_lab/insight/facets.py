@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.words import visible
+from hybrid_lab.diagnostics.words import visible_lines
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.heat_map import HeatMap, heat_map
@@ -165,7 +165,7 @@ def parameter_html(parameter: Parameter) -> str:
 
 def say(text: str) -> str:
     """A text in HTML; characters that are invisible or change the order of others as escapes."""
-    return html.escape(visible(text, "\n\t"), quote=True)
+    return html.escape(visible_lines(text), quote=True)
 
 
 def _name(text: str) -> str:
