@@ -308,7 +308,7 @@ def explain(net: Block, *inputs: object) -> Explanation:
             error = str(caught)
     rows, recipes, on_triton = [], {}, []
     for path, _, block, before in walk(net):
-        state = block_state(block)
+        state = block_state(block, inner=path != "")
         output = ", ".join(format_type(shape, dtype) for shape, dtype in access.last_outputs(block))
         row = BlockRow(path, block.name, class_name(block), state.state, state.why, before, output)
         if before is None and isinstance(block, HybridBlock):

@@ -61,8 +61,8 @@ def class_name(block: Block) -> str:
     return getattr(block, "archived_class", None) or type(block).__name__
 
 
-def block_state(block: Block) -> BlockState:
-    """The state of a Block: what runs when it is called, and why."""
+def block_state(block: Block, inner: bool = True) -> BlockState:
+    """The state of a Block: what runs when it is called, and why. inner : whether it stands in the tree of another"""
     if not isinstance(block, HybridBlock):
         return BlockState(
             "plain",
@@ -80,6 +80,8 @@ def block_state(block: Block) -> BlockState:
         return BlockState("failed", f"{error.code}: {error.message}{where}")
     if graphs.programs:
         return BlockState("active", "")
+    if graphs.variants and not inner:
+        return BlockState("waiting", "has a graph, which its next call compiles")
     if graphs.variants:
         hooked = "; its forward hooks do not run in calls" if has_hooks(block) else ""
         return BlockState("inlined", f"runs inside the graph of the Block that calls it{hooked}")

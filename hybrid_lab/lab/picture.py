@@ -320,7 +320,7 @@ class Picture:
         kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
         data = self._tensor(value)
         name = _short(role.label)
-        return {"name": name, "path": visible(role.path), "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
+        return {"name": name, "path": role.path, "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
     def _location(self, location: Location | None) -> LocationData | None:
         if location is None:

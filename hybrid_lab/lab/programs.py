@@ -298,7 +298,7 @@ def with_saved_shapes(neutral: NeutralGraph) -> Graph:
     known.
     """
     types = list(neutral.types or ()) + [(each.partial_shape, each.dtype) for each in neutral.parameters]
-    if neutral.types is None or any(shape is None or None in shape for shape, _ in types):
+    if len(types) != len(neutral.graph.inputs) or any(shape is None or None in shape for shape, _ in types):
         return neutral.graph
     pairs = list(zip(neutral.graph.inputs, types, strict=True))
     try:

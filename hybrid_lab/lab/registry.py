@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable
 
 from hybrid_lab.diagnostics.finding import Finding
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -159,8 +159,8 @@ def model_data(entry: LiveModel, findings: int) -> Model:
     return {
         "id": entry.id,
         "name": entry.name,
-        "block": net.name,
-        "class": class_name(net),
+        "block": visible(net.name),
+        "class": visible(class_name(net)),
         "hybrid": isinstance(net, HybridBlock),
         "hybridized": any(access.is_active(block) for block in hybrid),
         "blocks": len(blocks_below(net)),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hybrid_lab.diagnostics.words import visible
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -44,17 +45,17 @@ class _Tree:
         own = tuple(access.own_parameters(block).items())
         # A Block that came before is not entered again.
         children = () if before is not None else tuple(access.children(block).items())
-        state = block_state(block)
+        state = block_state(block, inner=path != "")
         graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
         return {
             "path": path,
-            "attr": attr,
-            "name": block.name,
-            "class": class_name(block),
+            "attr": visible(attr),
+            "name": visible(block.name),
+            "class": visible(class_name(block)),
             "hybrid": graphs is not None,
             "state": state.state,
-            "why": state.why,
-            "repr": short_repr(block),
+            "why": visible(state.why),
+            "repr": visible(short_repr(block)),
             "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
             "parameter_count": count_parameters(block),
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
@@ -90,7 +91,7 @@ def parameter_row(key: str, parameter: Parameter, shared: bool) -> ParameterRow:
     """The protocol's data of one parameter, known to its Block as `key`."""
     shape = parameter.partial_shape
     return {
-        "name": key,
+        "name": visible(key),
         "shape": None if shape is None else list(shape),
         "dtype": dtype_name(parameter.dtype),
         "grad_req": parameter.grad_req,

@@ -75,3 +75,15 @@ def test_a_very_deep_model_is_no_problem():
         net._children["0"] = inner  # as it is, without the walk to all ancestors
         net = inner
     assert sum(1 for _ in walk(top)) == 3001
+
+
+def test_a_block_that_stands_alone_is_not_inlined():
+    inner, outer = Net(), gluon.nn.HybridSequential()
+    outer.add(inner)
+    outer.initialize()
+    outer.hybridize()
+    outer(mx.nd.ones((2, 4)))
+    assert block_state(inner).state == "inlined"
+    alone = block_state(inner, inner=False)
+    assert (alone.state, alone.why) == ("waiting", "has a graph, which its next call compiles")
+    assert "inlined" not in str(mx.explain(inner)).splitlines()[1] and "inlined" in str(mx.explain(outer))
