@@ -86,6 +86,7 @@ _provided.register({
     "compose_creation": ("hybrid_lab.symbol.nd_calls", "compose_creation"),
     "compose_foreach": ("hybrid_lab.symbol.nd_calls", "compose_foreach"),
     "compose_while_loop": ("hybrid_lab.symbol.nd_calls", "compose_while_loop"),
+    "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),

@@ -10,12 +10,17 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import is_complete
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import Symbol
 
 if TYPE_CHECKING:
-    from graphviz import Digraph
+    from graphviz import Digraph, Source
 
-__all__ = ["plot_network", "print_summary"]
+    from hybrid_lab.gluon.block import Block
+
+__all__ = ["plot_graph", "plot_network", "print_summary"]
+
+graph_dot: Provided[[Block, str, str, int | None], str] = Provided("graph_dot")
 
 _COLORS = {
     "input": "#8dd3c7",
@@ -121,6 +126,25 @@ def plot_network(
                 label = _edge_label(value, shape is not None, dtype)
                 dot.edge(names[node], names[value.node], dir="back", arrowtail="open", label=label)
     return dot
+
+
+def plot_graph(
+    net: Block, path: str = "", program: str = "", depth: int | None = None, save_format: str = "svg"
+) -> Source:
+    """A Block's graph as the lab draws it, as a `graphviz.Source`: nested Blocks, kernels and sessions are frames.
+    `.source` is its DOT text, `.render()` needs Graphviz's `dot` program.
+
+    path : of the Block in `net`, "features.0"; "" for `net` itself
+    program : what to draw: "traced", "p0:forward", "p0:backward" ...; "" for the latest compiled call, else the traced
+        graph
+    depth : how many levels of frames are open; by default as many as Graphviz can lay out
+    save_format : of the file that `.render()` writes
+
+    Raises HybridLabError where there is no graph yet, with the reason.
+    """
+    from graphviz import Source
+
+    return Source(graph_dot(net, path, program, depth), format=save_format)
 
 
 def _unique_names(graph: Graph) -> dict[Node, str]:

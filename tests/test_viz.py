@@ -47,3 +47,29 @@ def test_a_digraph_without_weights(net):
     assert 'n_pool0_fwd -> n_conv0_relu_fwd [label="4x6x6"' in source
     assert "weight" not in source
     assert "n_conv0_weight" in viz.plot_network(net(sym.var("data")), hide_weights=False).source
+
+
+def test_a_block_s_graph_with_frames(net):
+    net.hybridize(engine="numpy")
+    net(nd.ones((1, 3, 8, 8)))
+    source = viz.plot_graph(net).source
+    assert source.count("subgraph cluster_") == 4 and 'label="0: Conv2D"' in source
+    assert '[label="float32[1,4,6,6]"]' in source and "fillcolor" in source
+    closed = viz.plot_graph(net, program="traced", depth=0).source
+    assert "cluster" not in closed and 'shape=box3d, label="2: Dense"' in closed
+    inner = viz.plot_graph(net, "0").source
+    assert "Pooling" not in inner and "Convolution" in inner
+    with pytest.raises(HybridLabError, match=r"no Block '7.a': '7' is not there"):
+        viz.plot_graph(net, "7.a")
+
+
+def test_a_graph_too_large_for_graphviz_is_closed():
+    class Chain(nn.HybridSequential):
+        def hybrid_forward(self, F, x):
+            for _ in range(5000):
+                x = F.relu(x)
+            return x
+
+    source = viz.plot_graph(Chain()).source
+    assert source.count("box3d") == 34 and source.count("->") == 35
+    assert viz.plot_graph(Chain(), depth=1).source.count("->") == 5001

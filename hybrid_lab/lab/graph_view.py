@@ -44,6 +44,20 @@ def picture_of(net: Block, path: str, program: str = "") -> Picture | None:
     return _picture(shown, net, path)
 
 
+def graph_dot(net: Block, path: str = "", program: str = "", depth: int | None = None) -> str:
+    """The picture in the DOT language, with colours; the arguments are those of `viz.plot_graph`.
+
+    Raises HybridLabError where there is nothing to draw.
+    """
+    try:
+        picture = picture_of(net, path, program)
+    except KeyError as error:
+        raise HybridLabError(f"{net.name} has no Block {path!r}: {error.args[0]!r} is not there") from None
+    if picture is None:
+        raise HybridLabError(graph_view(net, path, program)["missing"])
+    return dot(picture, depth, colors=True)
+
+
 def programs_of(net: Block, path: str) -> list[Choice] | str:
     """What can be drawn of a Block, the traced graph first; or why there is nothing."""
     block = block_at(net, path)

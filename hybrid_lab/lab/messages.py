@@ -307,7 +307,8 @@ class GraphReply(TypedDict):
 
     program : id of the program that is shown; programs : all that can be shown, the traced graph first
     boxes, nodes : the whole picture, with the inside of closed boxes; both in the order of execution
-    text : the graph as printed; dot : a static picture in the DOT language, "" of a graph too large for one
+    text : the graph as printed; of a large one the first operators
+    dot : a static picture in the DOT language; of a large graph with few levels of boxes open
     missing : why there is no graph and what to do, else ""
     failed : of a graph whose trace failed, the line at which it ends
     """
