@@ -169,7 +169,8 @@ export const saved: SaveReply = {
   blocks: 3,
   parameters: 4,
   seconds: 0.12,
-  note: ''
+  note: '',
+  kept: ''
 };
 
 type Answer = { [T in RequestType]?: (body: Requests[T]) => Reply<T> };

@@ -335,7 +335,7 @@ function actionBar(kernel: TableKernel, shown: Model = model()): ActionBar {
   return bar;
 }
 
-test('Save all shows the absolute path and the host', async () => {
+test('Save shows the absolute path and the host', async () => {
   const kernel = new TableKernel({ save: () => saved });
   const bar = actionBar(kernel);
   await bar.save();
@@ -358,12 +358,15 @@ test('an existing file is replaced only after a yes', async () => {
   await settle();
   click(buttonOf(bar.element, 'Cancel'));
   await refused;
-  assert.equal(kernel.asked.length, 1);
+  assert.deepEqual(
+    kernel.asked.map(each => each.type),
+    ['save', 'targets']
+  );
   const accepted = bar.save();
   await settle();
   click(buttonOf(bar.element, 'Replace it'));
   await accepted;
-  assert.equal((kernel.asked[2]?.body as { overwrite: boolean }).overwrite, true);
+  assert.equal((kernel.asked.at(-1)?.body as { overwrite: boolean }).overwrite, true);
 });
 
 test('a file that differs lists everything, and can win', async () => {
@@ -381,7 +384,9 @@ test('a file that differs lists everything, and can win', async () => {
         parameters: 2,
         diff: [],
         undo: 'u1',
-        seconds: 0
+        seconds: 0,
+        difference: null,
+        notes: []
       };
     },
     undo: () => ({ summary: 'net is back.' })
@@ -397,7 +402,7 @@ test('a file that differs lists everything, and can win', async () => {
   await reload;
   assert.equal(buttonOf(bar.element, 'Undo').disabled, false);
   await bar.undo();
-  assert.deepEqual(kernel.asked[2], { type: 'undo', body: { model: 'm1', undo: 'u1' } });
+  assert.deepEqual(kernel.asked.at(-1), { type: 'undo', body: { model: 'm1', undo: 'u1' } });
   assert.match(bar.element.textContent ?? '', /net is back/);
 });
 
@@ -410,11 +415,11 @@ test('a failed save is an alert with the next step', async () => {
   const bar = actionBar(kernel);
   await bar.save();
   assert.match(bar.element.querySelector('[role=alert]')?.textContent ?? '', /not a file name\.Give a name/);
-  assert.equal(buttonOf(bar.element, 'Save all').disabled, false);
+  assert.equal(buttonOf(bar.element, 'Save net').disabled, false);
 });
 
 test('Open without code lists archives and binds a variable', async () => {
-  const archive = { bytes: 10, modified: 0, class: 'Net', blocks: 3, graphs: 1, problem: '' };
+  const archive = { bytes: 10, modified: 0, class: 'Net', blocks: 3, graphs: 1, problem: '', variable: '' };
   const kernel = new TableKernel({
     archives: () => ({ folder: '/p', host: 'h', archives: [{ ...archive, file: 'my net.hlab' }] }),
     open: body => ({ model: model({ name: body.name }), path: '/p/my net.hlab', summary: '1 graph.' })
@@ -447,7 +452,7 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
       engine: '',
       subshells: true
     },
-    models: kernel && { models, busy: false, notes: [] },
+    models: kernel && { models, busy: false, notes: [], saving: {} },
     curves: null
   };
 }
@@ -493,7 +498,7 @@ test('without a kernel, without hybrid_lab, without a model: the panel says what
   view.update(panelState(new TableKernel({}), []));
   assert.match(view.element.querySelector('.hl-hint')?.textContent ?? '', /No model in this kernel yet/);
   assert.equal(buttonOf(view.element, 'Open without code').disabled, false);
-  assert.equal(buttonOf(view.element, 'Save all').disabled, true);
+  assert.equal(buttonOf(view.element, 'Save').disabled, true);
 });
 
 test('a finding of linter and trace at one place is listed once', async () => {

@@ -230,7 +230,7 @@ def test_save_change_reload_undo(open_cells):
     archive = notebook.server.folder / f"{notebook.front_end}_net.hlab"
     panel.get_by_label(re.compile("file name")).fill(archive.name)
 
-    notebook.click("Save all")
+    notebook.click("Save net")
     notebook.result(str(archive))
     assert archive.exists()
     assert "graphs/body.json" in zipfile.ZipFile(archive).namelist()
@@ -240,7 +240,7 @@ def test_save_change_reload_undo(open_cells):
     notebook.result("Undo takes them back")
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), before))") == "True"
     notebook.click("Undo")
-    expect(panel.get_by_role("button", name="Save all", exact=True)).to_be_enabled(timeout=15_000)
+    expect(panel.get_by_role("button", name="Save net", exact=True)).to_be_enabled(timeout=15_000)
     expect(panel.get_by_role("button", name="Undo", exact=True)).to_be_disabled()
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), changed))") == "True"
 
@@ -257,7 +257,7 @@ def test_a_name_with_a_folder_is_refused(open_cells):
     notebook.run_all()
     expect(notebook.row("head")).to_be_visible()
     panel.get_by_label(re.compile("file name")).fill("../outside.hlab")
-    notebook.click("Save all")
+    notebook.click("Save net")
     expect(panel.get_by_role("alert")).to_contain_text("outside.hlab")
     assert not (notebook.server.folder.parent / "outside.hlab").exists()
 
@@ -283,7 +283,7 @@ for step in range(60):
     panel.get_by_label(re.compile("file name")).fill(name)
     notebook.run_cell(4, wait=False)
     notebook.page.wait_for_timeout(1500)
-    notebook.click("Save all")
+    notebook.click("Save net")
     notebook.result("Saved net")
     assert notebook.is_running(4), "the save came only after the training"
     notebook.wait_run()
@@ -331,7 +331,7 @@ def test_open_without_code_after_a_restart(open_cells):
     expect(notebook.row("head")).to_be_visible()
     name = f"{notebook.front_end}_open.hlab"
     panel.get_by_label(re.compile("file name")).fill(name)
-    notebook.click("Save all")
+    notebook.click("Save net")
     notebook.result(name)
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
     notebook.wait_idle()

@@ -46,11 +46,11 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
     execute: () => app.shell.activateById(panel.id)
   });
   app.commands.addCommand(COMMANDS.saveAll, {
-    label: 'Save All Hybrid Graphs',
-    caption: 'Save every graph and all parameters of every model in this kernel',
+    label: 'Save Every Model…',
+    caption: 'List the models of this kernel with their files, then save all graphs and parameters',
     icon: labIcon,
     isEnabled: hasNotebook,
-    execute: inPanel(() => actions.save(panel.view.models))
+    execute: inPanel(() => actions.saveEvery(panel.view.models))
   });
   app.commands.addCommand(COMMANDS.reloadAll, {
     label: 'Reload All Hybrid Graphs',

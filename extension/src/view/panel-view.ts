@@ -54,9 +54,14 @@ export class PanelView {
           this.chosenId = model.id;
         }
         void this.refresh();
-      }
+      },
+      onShowInGraph: block => this.view.select(block)
     });
-    this.view = new ModelView({ layout: options.layout, onLocation: options.onLocation });
+    this.view = new ModelView({
+      layout: options.layout,
+      onLocation: options.onLocation,
+      onSelect: path => this.actions.setBlock(path)
+    });
     this.curves = new CurvesView();
     this.hint = h('div', { class: 'hl-hint' });
     this.looseFindings = new FindingsList();
@@ -172,6 +177,7 @@ export class PanelView {
 
   private showChosen(): void {
     const chosen = this.models.find(model => model.id === this.chosenId) ?? null;
+    this.actions.setModels(this.models, this.state?.models?.saving ?? {});
     this.actions.setModel(chosen);
     this.view.element.hidden = chosen === null;
     this.looseSection.hidden = chosen !== null;

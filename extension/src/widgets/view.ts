@@ -53,6 +53,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const view = new ModelView({
     layout,
     onSelect: path => {
+      actions.setBlock(path);
       model.set('selected', path);
       model.save_changes();
     },
@@ -70,7 +71,11 @@ function render({ model, el }: RenderProps<Traits>): () => void {
       // The traits follow by themselves; this only makes it quicker.
     }
   };
-  const actions = new ActionBar({ withOpen: false, onChanged: () => void refresh() });
+  const actions = new ActionBar({
+    withOpen: false,
+    onChanged: () => void refresh(),
+    onShowInGraph: block => view.select(block)
+  });
 
   const showFindings = (): void => {
     const findings = read(

@@ -1,0 +1,101 @@
+// The setting of a model's autosave, and how its last save went.
+
+import { Requester, asRequestError } from '../protocol/channel';
+import type { AutosaveState, Model } from '../protocol/messages';
+import { h, replace, uniqueId } from './dom';
+import { agoText, plural } from './words';
+
+const DEFAULT_STEPS = 100;
+
+export class AutosavePart {
+  readonly element: HTMLDetailsElement;
+  /** A save that failed is an alert that is seen whether the setting is unfolded or not. */
+  readonly alert: HTMLElement;
+
+  constructor(private readonly onChanged: () => void) {
+    const unitId = uniqueId('autosave');
+    this.unit = h(
+      'select',
+      { class: 'hl-input', id: unitId, onchange: () => void this.set() },
+      h('option', { value: 'off' }, 'off'),
+      h('option', { value: 'step' }, 'every … steps'),
+      h('option', { value: 'epoch' }, 'each epoch')
+    );
+    this.every = h('input', {
+      class: 'hl-input',
+      type: 'number',
+      min: 1,
+      value: DEFAULT_STEPS,
+      'aria-label': 'Steps between two saves',
+      onchange: () => void this.set()
+    });
+    this.status = h('p', { class: 'hl-summary', role: 'status' });
+    this.alert = h('div', { class: 'hl-alert', role: 'alert' });
+    this.alert.hidden = true;
+    this.element = h(
+      'details',
+      { class: 'hl-more' },
+      h('summary', {}, 'Autosave while training'),
+      h('div', { class: 'hl-autosave' }, h('label', { for: unitId }, 'Save'), this.unit, this.every),
+      this.status
+    );
+  }
+
+  /** Show a model's setting; undefined: the kernel does not say, as in a widget or of an older version. */
+  show(requester: Requester | null, model: Model | null, state: AutosaveState | null | undefined): void {
+    this.requester = requester;
+    this.element.hidden = !requester || !model || state === undefined;
+    const isOther = model?.id !== this.model?.id;
+    this.model = model;
+    const isEditing = this.element.contains(document.activeElement) && !isOther;
+    if (!isEditing) {
+      this.unit.value = !state ? 'off' : state.every > 0 ? 'step' : 'epoch';
+      this.every.value = String(state && state.every > 0 ? state.every : DEFAULT_STEPS);
+    }
+    this.every.hidden = this.unit.value !== 'step';
+    this.status.textContent = state ? words(state) : '';
+    const problem = state?.problem ?? '';
+    if (this.alert.hidden !== (problem === '') || this.alert.textContent !== alertText(model, problem)) {
+      this.alert.hidden = problem === '';
+      replace(this.alert, alertText(model, problem));
+    }
+  }
+
+  private async set(): Promise<void> {
+    const { requester, model } = this;
+    this.every.hidden = this.unit.value !== 'step';
+    if (!requester || !model) {
+      return;
+    }
+    const unit = this.unit.value === 'step' ? 'step' : this.unit.value === 'epoch' ? 'epoch' : 'off';
+    const every = Math.max(1, Math.round(Number(this.every.value)) || DEFAULT_STEPS);
+    try {
+      const { autosave } = await requester.request('autosave', { model: model.id, file: '', unit, every });
+      this.status.textContent = autosave ? words(autosave) : 'Not saved by itself.';
+      this.onChanged();
+    } catch (error) {
+      const { message, next } = asRequestError(error);
+      this.status.textContent = `${message}. ${next}`;
+    }
+  }
+
+  private readonly unit: HTMLSelectElement;
+  private readonly every: HTMLInputElement;
+  private readonly status: HTMLElement;
+  private requester: Requester | null = null;
+  private model: Model | null = null;
+}
+
+function words(state: AutosaveState): string {
+  if (state.saves === 0) {
+    return `Goes to ${state.file}; nothing was saved yet.`;
+  }
+  const ago = agoText(state.last, Date.now() / 1000);
+  return `${plural(state.saves, 'save')} to ${state.file}, the last ${ago}; it took ${state.seconds.toFixed(2)} s.`;
+}
+
+function alertText(model: Model | null, problem: string): string {
+  return problem === ''
+    ? ''
+    : `The autosave of ${model?.name ?? 'the model'} failed: ${problem}. The training goes on.`;
+}

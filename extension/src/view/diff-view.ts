@@ -1,0 +1,140 @@
+// What differs between two models: a list by Block, each with its operators side by side and its tensors.
+
+import type { BlockChange, Difference, OperatorChange, TensorChange } from '../protocol/messages';
+import { Child, button, h } from './dom';
+import { plural } from './words';
+
+/** An operator that differs, as the picture of a graph finds its node: the `place`-th operator of the Block. */
+export interface GraphMark {
+  block: string;
+  place: number;
+  kind: OperatorChange['kind'];
+}
+
+export interface DiffOptions {
+  /** Show a Block in the graph, with the operators that differ marked. Without it there are no buttons for it. */
+  onShow?: (block: string, marks: GraphMark[]) => void;
+  /** Which side is the model on the page, whose operators can be shown. */
+  side?: 'first' | 'second';
+}
+
+/** Blocks that are drawn; the rest is counted. */
+const LIMIT = 300;
+/** Blocks that are open at first. */
+const OPENED = 8;
+
+const SYMBOLS: Record<OperatorChange['kind'], string> = { added: '+', removed: '−', changed: '~', same: '' };
+
+export function diffView(difference: Difference, options: DiffOptions = {}): HTMLElement {
+  const { first, second, blocks } = difference;
+  const shown = blocks.slice(0, LIMIT);
+  return h(
+    'div',
+    { class: 'hl-diff', role: 'group', 'aria-label': `Differences of ${first} and ${second}` },
+    h(
+      'p',
+      { class: 'hl-diff-summary' },
+      difference.equal ? 'Nothing differs.' : sentence(difference.summary)
+    ),
+    h('p', { class: 'hl-summary' }, h('span', {}, first), ' → ', h('span', {}, second)),
+    ...shown.map((block, i) => blockView(block, difference, options, i < OPENED)),
+    blocks.length > LIMIT && h('p', { class: 'hl-empty' }, `and ${blocks.length - LIMIT} more Blocks`),
+    lines(difference.others),
+    lines(difference.notes.map(note => `Note: ${note}`))
+  );
+}
+
+function blockView(
+  block: BlockChange,
+  difference: Difference,
+  options: DiffOptions,
+  open: boolean
+): HTMLElement {
+  const operators = block.operators.filter(row => row.kind !== 'same').length;
+  const parts = [
+    operators > 0 && plural(operators, 'operator'),
+    block.tensors.length > 0 && plural(block.tensors.length, 'tensor')
+  ].filter((part): part is string => part !== false);
+  const place = block.path || 'the model itself';
+  return h(
+    'details',
+    { class: 'hl-diff-block', open },
+    h(
+      'summary',
+      {},
+      mark(block.kind),
+      h('span', { class: 'hl-diff-path' }, place),
+      ` ${block.class_name}${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`
+    ),
+    lines(block.changes),
+    operators > 0 && operatorTable(block, difference),
+    showButton(block, options),
+    block.tensors.length > 0 && h('ul', { class: 'hl-diff-tensors' }, ...block.tensors.map(tensorRow))
+  );
+}
+
+function operatorTable(block: BlockChange, { first, second }: Difference): HTMLElement {
+  return h(
+    'table',
+    { class: 'hl-diff-operators' },
+    h('caption', { class: 'hl-visually-hidden' }, `Operators of ${block.path || 'the model itself'}`),
+    h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, first), h('th', { scope: 'col' }, second))),
+    h('tbody', {}, ...block.operators.map(operatorRow))
+  );
+}
+
+function operatorRow(row: OperatorChange): HTMLElement {
+  const changes = lines(row.changes);
+  if (row.kind === 'same') {
+    return h('tr', { class: 'hl-diff-same' }, cell(row.first), cell(row.second));
+  }
+  const old = row.kind === 'added' ? cell('') : cell(row.first, row.kind);
+  const now = row.kind === 'removed' ? cell('') : cell(row.second, row.kind, changes);
+  return h('tr', { title: row.line }, old, now);
+}
+
+function cell(text: string, kind: OperatorChange['kind'] = 'same', ...more: Child[]): HTMLElement {
+  return h(
+    'td',
+    kind === 'same' ? {} : { class: `hl-diff-${kind}` },
+    kind !== 'same' && mark(kind),
+    h('code', {}, text),
+    ...more
+  );
+}
+
+function tensorRow(tensor: TensorChange): HTMLElement {
+  return h(
+    'li',
+    { class: `hl-diff-${tensor.kind}` },
+    mark(tensor.kind),
+    h('code', {}, tensor.name),
+    ` ${tensor.text}`
+  );
+}
+
+/** The kind in a word, so that nobody has to see the colour. */
+function mark(kind: OperatorChange['kind']): Child {
+  return kind === 'same' ? null : h('span', { class: `hl-mark hl-mark-${kind}` }, `${SYMBOLS[kind]} ${kind}`);
+}
+
+function showButton(block: BlockChange, { onShow, side = 'second' }: DiffOptions): Child {
+  const marks = block.operators.flatMap(row => {
+    const place = side === 'first' ? row.first_place : row.second_place;
+    return row.kind === 'same' || place === null ? [] : [{ block: row.block, place, kind: row.kind }];
+  });
+  if (!onShow || marks.length === 0) {
+    return null;
+  }
+  return button('Show in graph', () => onShow(block.path, marks), {
+    title: `Show ${block.path || 'the model itself'} in the graph`
+  });
+}
+
+function lines(texts: readonly string[]): Child {
+  return texts.length > 0 && h('ul', { class: 'hl-diff-lines' }, ...texts.map(text => h('li', {}, text)));
+}
+
+function sentence(text: string): string {
+  return text === '' ? '' : `${text[0]?.toUpperCase() ?? ''}${text.slice(1)}.`;
+}

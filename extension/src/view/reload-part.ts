@@ -1,0 +1,95 @@
+// Reload and Compare: what a file would change, or has changed, as a difference by Block.
+
+import { Requester, asRequestError } from '../protocol/channel';
+import type { Model, Progress, ReloadReply } from '../protocol/messages';
+import { ActionResults, failure } from './action-results';
+import { DiffOptions, diffView } from './diff-view';
+import { Child, button, h } from './dom';
+import { SaveTarget, nameOf } from './save-part';
+import { plural } from './words';
+
+type OnProgress = (progress: Progress) => void;
+
+/** Load the file into the model. Where the graphs differ, the difference is shown before anything is replaced. */
+export async function reload(
+  requester: Requester,
+  { model, path, file }: SaveTarget,
+  results: ActionResults,
+  options: DiffOptions,
+  onProgress: OnProgress
+): Promise<ReloadReply | null> {
+  const body = { model: model.id, file, graphs: 'code' as 'code' | 'file', ...(path ? { path } : {}) };
+  try {
+    return await requester.request('reload', body, { onProgress });
+  } catch (caught) {
+    const error = asRequestError(caught);
+    if (error.code !== 'differs') {
+      throw error;
+    }
+    const question = failure(error);
+    try {
+      const found = await requester.request('compare', { model: model.id, file, ...(path ? { path } : {}) });
+      question.push(diffView(found.difference, options));
+    } catch {
+      // The list of differences is there; the picture of them is extra.
+    }
+    if (!(await results.confirm(question, "Use the file's graphs"))) {
+      return null;
+    }
+    return requester.request('reload', { ...body, graphs: 'file' }, { onProgress });
+  }
+}
+
+/** What a reload changed, with a way back. */
+export function reloaded(
+  { model, path }: SaveTarget,
+  reply: ReloadReply,
+  options: DiffOptions,
+  onUndo: () => void
+): HTMLElement {
+  const { difference } = reply;
+  const changes = Math.max(reply.diff.length, difference?.blocks.length ?? 0);
+  return h(
+    'div',
+    { class: 'hl-result' },
+    h('p', {}, reply.summary || `Loaded ${plural(reply.graphs, 'graph')} into ${nameOf(model, path)}.`),
+    h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`),
+    ...reply.notes.map(note => h('p', {}, note)),
+    changes === 0
+      ? h('p', {}, 'Nothing changed.')
+      : h(
+          'details',
+          { open: true },
+          h('summary', {}, `${plural(Math.max(reply.diff.length, 1), 'change')} (Undo takes them back)`),
+          difference
+            ? diffView(difference, { ...options, side: 'first' })
+            : h('ul', {}, ...reply.diff.map(line => h('li', {}, line)))
+        ),
+    changes > 0 && reply.undo !== '' && button('Undo this reload', onUndo)
+  );
+}
+
+/** What differs between a file and the model; nothing is changed. */
+export async function compare(
+  requester: Requester,
+  { model, path, file }: SaveTarget,
+  options: DiffOptions,
+  onProgress: OnProgress
+): Promise<Child[]> {
+  const body = { model: model.id, file, ...(path ? { path } : {}) };
+  const reply = await requester.request('compare', body, { onProgress });
+  return [
+    h(
+      'div',
+      { class: 'hl-result' },
+      diffView(reply.difference, options),
+      h('p', { class: 'hl-path' }, h('code', {}, reply.path), ` on ${reply.host}`)
+    )
+  ];
+}
+
+/** A Model with the token of its last reload. */
+export interface Undoable {
+  model: Model;
+  token: string;
+}
