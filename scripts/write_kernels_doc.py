@@ -11,7 +11,7 @@ from pathlib import Path
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon
 from hybrid_lab.engines.triton.plan.plans import kernels_of
-from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.write.source import KernelSource
 from hybrid_lab.gluon import nn, rnn
 
@@ -90,9 +90,8 @@ def sources(net: gluon.HybridBlock, *shapes: tuple[int, ...], train: bool = Fals
     special = net._graphs.compilations[-1].program.special
     if not train:
         return [kernels_of(special.forward)[2]]
-    outputs = len(special.forward.outputs) - sum(kind == "saved" for kind, _ in special.sources)
-    pair = training_pair(special.forward, special.backward, special.sources, outputs)
-    return [kernels_of(graph)[2] for graph in (pair.forward, pair.backward)]
+    split = with_less_saved(special.split)
+    return [kernels_of(graph)[2] for graph in (split.forward, split.backward)]
 
 
 def convolution() -> gluon.HybridBlock:

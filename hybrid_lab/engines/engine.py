@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.specialized import Split
 
 if TYPE_CHECKING:
     import torch
@@ -189,22 +190,14 @@ class Engine(ABC):
         Raises EngineError naming the operator, its block and its source line.
         """
 
-    def training_graphs(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
-    ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
-        """The graphs of a recorded call as this engine wants them, which may keep other values: see graph.split."""
-        return forward, backward, tuple(sources)
+    def training_graphs(self, split: Split) -> Split:
+        """The graphs of a recorded call as this engine wants them, which may save other values."""
+        return split
 
-    def compile_training(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
-    ) -> Training:
-        """Compile the two graphs of a recorded call together.
-
-        sources : where each input of `backward` comes from (Specialized.sources)
-        num_outputs : how many of the forward's outputs are the caller's; the others are saved values
-        options : as `compile` takes them; raises what it raises
-        """
-        return SeparateTraining(self.compile(forward, **options), self.compile(backward, **options), num_outputs)
+    def compile_training(self, split: Split, **options: bool) -> Training:
+        """Compile both graphs of a recorded call. options : as `compile` takes them; raises what it raises"""
+        first, second = self.compile(split.forward, **options), self.compile(split.backward, **options)
+        return SeparateTraining(first, second, split.num_outputs)
 
     def trim(self) -> None:  # noqa: B027 - an engine without pools has nothing to give back
         """Give back memory that no program uses at the moment; called after programs have been dropped."""

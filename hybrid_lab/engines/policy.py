@@ -18,6 +18,7 @@ from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.torch_kernels.rules import refusal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.specialized import Split
 
 #: Torch runs a recorded call with at least so many multiply-adds (two FLOP each) of convolutions, products and
 #: recurrences, or with at least so many bytes that other operators write. LeNet with 64 images (0.4 billion): 15 ms a
@@ -126,11 +127,9 @@ class PolicyEngine(Engine):
         executable.report.choice = f"{name}: {reason}"
         return executable
 
-    def compile_training(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
-    ) -> Training:
-        name, reason = choose([forward, backward], self.engines, options.get("strict", False))
-        training = self.engines[name].compile_training(forward, backward, sources, num_outputs, **options)
+    def compile_training(self, split: Split, **options: bool) -> Training:
+        name, reason = choose([split.forward, split.backward], self.engines, options.get("strict", False))
+        training = self.engines[name].compile_training(split, **options)
         for executable in (training.forward, training.backward):
             executable.report.choice = f"{name}: {reason}"
         return training

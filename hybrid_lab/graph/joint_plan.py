@@ -12,13 +12,12 @@ is alive at one moment of a training step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.packing import pack, peak
 from hybrid_lab.graph.plan import MemoryPlan
+from hybrid_lab.graph.specialized import Split
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,13 @@ class JointPlan:
         return f"{head}; {self.kept_bytes:,} bytes kept between them\n{self.forward}\n{self.backward}"
 
 
-def plan_jointly(
-    forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, contiguous: bool = False
-) -> JointPlan:
-    """Plan both graphs of a Split.
-
-    sources : where each input of `backward` comes from, as Split has it
-    num_outputs : how many of the forward's outputs are the caller's; the others are kept
-    contiguous : as for `plan`
-    """
+def plan_jointly(split: Split, contiguous: bool = False) -> JointPlan:
+    """Plan both graphs of a recorded call. contiguous : as for `plan`"""
+    forward, backward, num_outputs = split.forward, split.backward, split.num_outputs
     start = len(forward.operators) + 1
     links = [
         (value, forward.outputs[num_outputs + index])
-        for value, (kind, index) in zip(backward.inputs, sources, strict=True)
+        for value, (kind, index) in zip(backward.inputs, split.sources, strict=True)
         if kind == "saved"
     ]
     steps = {node: start + index for index, node in enumerate(backward.operators)}

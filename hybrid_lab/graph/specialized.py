@@ -1,4 +1,6 @@
-"""Specialized: the graphs that one kind of call runs. `hoist` makes it for predictions, `specialize` completes it."""
+"""Split: the forward and the backward of a recorded call. Specialized: the graphs that one kind of call runs; `hoist`
+makes it for predictions, `specialize` completes it.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,44 @@ Source = tuple[str, int]
 
 
 @dataclass(frozen=True)
+class Split:
+    """The graphs of a recorded call.
+
+    forward : its outputs are those of the call, then the saved values for the backward
+    backward : the gradients. Random nodes that are computed again keep their draws: run it with the forward's rng
+    sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the call, ("saved", i) for
+        saved value i of `forward`, ("head", i) for a gradient handed in
+    """
+
+    forward: Graph
+    backward: Graph
+    sources: tuple[Source, ...]
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs of the forward are the caller's; the others are saved values, one for each such source."""
+        return len(self.forward.outputs) - sum(kind == "saved" for kind, _ in self.sources)
+
+    @property
+    def saves(self) -> bool:
+        """Whether the backward reads saved values."""
+        return self.num_outputs < len(self.forward.outputs)
+
+    @property
+    def saved_bytes(self) -> int:
+        """What the forward keeps for the backward, besides its own inputs and outputs."""
+        return sum(value.nbytes for value in self.forward.outputs[self.num_outputs :])
+
+    def __str__(self) -> str:
+        origins = ", ".join(f"{kind} {index}" for kind, index in self.sources)
+        return f"{self.forward}\n\n{self.backward}\n  inputs: {origins}; {self.saved_bytes:,} bytes are kept"
+
+
+@dataclass(frozen=True)
 class Specialized:
     """The graphs of one kind of call.
 
-    forward : its outputs are those of the neutral graph, then the saved values for the backward
-    backward : the gradients; None for a call that records nothing. Random nodes that are computed again keep their
-        draws: run it with the forward's rng
-    sources : where each input of `backward` comes from: ("input", i) and ("output", i) of the neutral graph,
-        ("saved", i) for saved value i of `forward`, ("head", i) for a gradient handed in
+    forward, backward, sources : as of a Split; backward is None for a call that records nothing
     wrt : indices of the graph's inputs whose gradients `backward` returns, in this order
     prologue : for inference, the values that depend on parameters alone and that `forward` reads, or None; run it when
         one of the inputs numbered in `prologue_sources` has changed, and hand its outputs to `forward`
@@ -56,6 +88,11 @@ class Specialized:
     needs_numbers: tuple[str, ...] = ()
     guards: tuple[int, int] | None = None
     cutter: Cutter | None = field(default=None, repr=False)
+
+    @property
+    def split(self) -> Split | None:
+        """The graphs of a recorded call; None for another one."""
+        return None if self.backward is None else Split(self.forward, self.backward, self.sources)
 
     @property
     def inputs(self) -> tuple[Value, ...]:

@@ -8,7 +8,6 @@ backward    d = head_grad0 * (z * 2.0);  returns _dot_rhs_grad(d, x): z * 2.0 is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -16,28 +15,9 @@ from hybrid_lab.graph.differentiate import depends_on
 from hybrid_lab.graph.flow import INFINITE, FlowNetwork
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.specialized import Source
+from hybrid_lab.graph.specialized import Source, Split
 from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.sizes import Binding
-
-
-@dataclass(frozen=True)
-class Split:
-    """A joint graph in two parts; the fields are those of Specialized."""
-
-    forward: Graph
-    backward: Graph
-    sources: tuple[Source, ...]
-
-    def __str__(self) -> str:
-        origins = ", ".join(f"{kind} {index}" for kind, index in self.sources)
-        return f"{self.forward}\n\n{self.backward}\n  inputs: {origins}; {self.saved_bytes:,} bytes are kept"
-
-    @property
-    def saved_bytes(self) -> int:
-        """What the forward keeps for the backward, besides its own inputs and outputs."""
-        count = sum(kind == "saved" for kind, _ in self.sources)
-        return sum(value.nbytes for value in self.forward.outputs[len(self.forward.outputs) - count :])
 
 
 def split(joint: Graph, num_inputs: int, num_outputs: int) -> Split:

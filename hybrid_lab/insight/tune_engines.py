@@ -186,7 +186,8 @@ def _compiled(
         hoisted = prologue([arrays[index] for index in special.prologue_sources])
     operands = inputs_from(special.forward_sources, input=arrays, hoisted=hoisted)
     rng = (0, 0)
-    if special.backward is None:
+    split = special.split
+    if split is None:
         executable = engine.compile(special.forward, **options)
         executable.pack(operands)
 
@@ -195,16 +196,14 @@ def _compiled(
             executable.release()
 
         return lambda: (executable.run(operands, rng), ()), release
-    saved = sum(kind == "saved" for kind, _ in special.sources)
-    outputs = len(special.forward.outputs) - saved
-    training = engine.compile_training(special.forward, special.backward, special.sources, outputs, **options)
+    training = engine.compile_training(split, **options)
     random = np.random.default_rng(1)
-    types = [(value.shape, value.dtype) for value in special.forward.outputs[:outputs]]
+    types = [(value.shape, value.dtype) for value in split.forward.outputs[: split.num_outputs]]
     heads = [random.uniform(0.5, 1, shape).astype(dtype) for shape, dtype in types]
 
     def call() -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         results, state = training.begin(operands, rng)
-        values = inputs_from(special.sources, input=arrays, output=results, saved=state.saved, head=heads)
+        values = inputs_from(split.sources, input=arrays, output=results, saved=state.saved, head=heads)
         return results, training.finish(state, values, rng)
 
     return call, training.release

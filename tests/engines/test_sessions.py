@@ -125,7 +125,7 @@ def held(monkeypatch):
 
 def trained(parts, **options):
     """The training, and a function that runs its backward behind a forward on these arrays."""
-    training = ALWAYS.compile_training(parts.forward, parts.backward, parts.sources, 1, **options)
+    training = ALWAYS.compile_training(parts.split, **options)
 
     def finish(arrays, results, kept):
         given = {"input": arrays, "output": results, "saved": kept.saved, "head": uniform((len(arrays[0]),), seed=3)}

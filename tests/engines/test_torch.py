@@ -306,7 +306,7 @@ def test_where_gradients_of_convolutions_are_products(monkeypatch, shapes, attri
         monkeypatch.setattr(images, name, lambda *given, n=name, r=rule: (used.add(n), r(*given))[1])
     arrays = uniform(*shapes)
     engine = TorchEngine()
-    training = engine.compile_training(parts.forward, parts.backward, parts.sources, 1)
+    training = engine.compile_training(parts.split)
     results, kept = training.begin(arrays, (0, 0))
     given = {"input": arrays, "output": results, "saved": kept.saved, "head": uniform(results[0].shape, seed=5)}
     operands = [given[kind][index] for kind, index in parts.sources]

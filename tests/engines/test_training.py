@@ -32,11 +32,9 @@ class Case:
         wrt = [index for index, value in enumerate(graph.inputs) if value.node.op.role != "aux"]
         self.parts: Specialized = specialize(graph, [a.shape for a in arrays], [a.dtype for a in arrays], True, wrt)
         self.arrays, self.num_outputs = arrays, len(graph.outputs)
-        assert self.parts.backward is not None
+        assert self.parts.backward is not None and self.parts.split is not None
         runner = engines.get(engine)
-        self.training: Training = runner.compile_training(
-            self.parts.forward, self.parts.backward, self.parts.sources, self.num_outputs, static_alloc=static_alloc
-        )
+        self.training: Training = runner.compile_training(self.parts.split, static_alloc=static_alloc)
         self.separate = SeparateTraining(
             runner.compile(self.parts.forward), runner.compile(self.parts.backward), self.num_outputs
         )

@@ -17,7 +17,7 @@ from hybrid_lab.engines.triton.build.targets import target_of
 from hybrid_lab.engines.triton.kernels import launches_of
 from hybrid_lab.engines.triton.plan import plans
 from hybrid_lab.engines.triton.plan.plans import kernels_of
-from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run.steps import KernelOperator
 from hybrid_lab.engines.triton.write import source as sources_room
 from hybrid_lab.engines.triton.write.reuse import Writing, choice, shown, writing
@@ -76,10 +76,10 @@ class Batches:
         else:
             given = [*shapes, *self.call.shapes[self.call.num_data :]]
             parts = specialize_call(self.call.specializations, self.call.graph, given, *self.call.rest)
-        if parts.backward is None:
+        if parts.split is None:
             return [kernels_of(parts.forward)[1]]
-        pair = training_pair(parts.forward, parts.backward, parts.sources, len(self.call.graph.outputs))
-        graphs = [pair.forward, pair.backward]
+        split = with_less_saved(parts.split)
+        graphs = [split.forward, split.backward]
         found = [kernels_of(graph)[1] for graph in graphs]
         assert not any(graph.symbolic is not None and graph.symbolic.needs_numbers for graph in graphs)
         return found

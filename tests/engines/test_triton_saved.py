@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon, nd  # noqa: E402
 from hybrid_lab.engines.triton.plan.saved import without_views  # noqa: E402
-from hybrid_lab.engines.triton.plan.training import training_pair  # noqa: E402
+from hybrid_lab.engines.triton.plan.training import with_less_saved  # noqa: E402
 from hybrid_lab.engines.triton.run import availability  # noqa: E402
 from hybrid_lab.engines.triton.run.view_step import ViewStep  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
@@ -17,7 +17,7 @@ from hybrid_lab.graph.builder import make_node  # noqa: E402
 from hybrid_lab.graph.graph import Graph  # noqa: E402
 from hybrid_lab.graph.node import input_node  # noqa: E402
 from hybrid_lab.graph.specializations import specialize_call  # noqa: E402
-from hybrid_lab.graph.split import Split  # noqa: E402
+from hybrid_lab.graph.specialized import Split  # noqa: E402
 from hybrid_lab.ops.framework.operator import get as operator  # noqa: E402
 from tests.triton_device import use_triton  # noqa: E402
 
@@ -83,13 +83,13 @@ def graph_pair(*views):
 def test_what_would_keep_more_stays():
     """One turned third of an array takes a third of its memory."""
     pair = graph_pair(lambda e: op("transpose", op("slice_axis", e, axis=1, begin=0, end=2)))
-    assert without_views(pair, 1) is pair
+    assert without_views(pair) is pair
 
 
 def test_two_halves_and_a_whole_one():
     halves = [lambda e, at=at: op("transpose", op("slice_axis", e, axis=1, begin=at, end=at + 3)) for at in (0, 3)]
     for views in (halves, [halves[0], lambda e: e], [halves[0], lambda e: op("reshape", e, shape=(24,))]):
-        found = without_views(graph_pair(*views), 1)
+        found = without_views(graph_pair(*views))
         assert len(found.forward.outputs) == 2 and found.forward.outputs[1].node.op.name == "exp"
         assert found.sources == (("saved", 0),) and len(found.backward.inputs) == 1
         assert [value.shape for value in found.backward.outputs] == [
@@ -103,7 +103,7 @@ def test_what_an_effect_writes_over_is_not_read_later():
     saved = input_node("saved0", "saved", shape=kept.shape, dtype=kept.dtype)
     forward = Graph([x, state], [op("exp", x), kept], [(state, op("broadcast_add", state, x))])
     pair = Split(forward, Graph([saved], [op("square", saved)]), (("saved", 0),))
-    assert without_views(pair, 1) is pair
+    assert without_views(pair) is pair
 
 
 def test_it_is_found_out_once_for_all_batches(monkeypatch):
@@ -111,7 +111,7 @@ def test_it_is_found_out_once_for_all_batches(monkeypatch):
     net.initialize()
     monkeypatch.setattr(
         "hybrid_lab.engines.triton.plan.training.without_views",
-        lambda pair, count: counted.append(pair) or without_views(pair, count),
+        lambda split: counted.append(split) or without_views(split),
     )
     specializations, x = {}, input_node("data")
     w = input_node("w", "param")
@@ -120,7 +120,7 @@ def test_it_is_found_out_once_for_all_batches(monkeypatch):
     graph = Graph([x, w], [op("batch_dot", left, right, transpose_b=True)])
     for batch in (5, 8, 2):
         special = specialize_call(specializations, graph, [(batch, 7, 6), (6, 6)], ["float32"] * 2, True, [0, 1], 1)
-        pair = training_pair(special.forward, special.backward, special.sources, 1)
+        pair = with_less_saved(special.split)
         assert pair.forward.outputs[1].shape == (batch, 7, 6)
     assert len(counted) == 1
 

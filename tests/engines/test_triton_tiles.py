@@ -240,7 +240,8 @@ def run(
     count, gradients = len(case.graph.outputs), list[Any]()
     forward, backward, sources = parts.forward, parts.backward, parts.sources
     if trained:
-        forward, backward, sources = engine.training_graphs(forward, backward, sources, count)
+        split = engine.training_graphs(parts.split)
+        forward, backward, sources = split.forward, split.backward, split.sources
     programs = [engine.compile(forward)]
     results = programs[0]([case.arrays[index] for _, index in parts.forward_sources], RNG)
     if backward is not None:

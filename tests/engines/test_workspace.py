@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,9 +39,8 @@ def parts_of(graph: Graph, shapes: list[tuple[int, ...]], dtype: str = "float32"
 
 
 def training_of(parts: Specialized, engine: str = "torch", **options: bool) -> Training:
-    count = len(parts.forward.outputs) - sum(kind == "saved" for kind, _ in parts.sources)
-    assert parts.backward is not None
-    return engines.get(engine).compile_training(parts.forward, parts.backward, parts.sources, count, **options)
+    assert parts.split is not None
+    return engines.get(engine).compile_training(parts.split, **options)
 
 
 def step(training: Training, parts: Specialized, arrays, last: bool = True) -> list[np.ndarray]:
@@ -176,8 +177,7 @@ def test_layers_among_other_operators():
 def test_what_stays_as_it_is(dtype, attributes):
     graph, shapes = lstm(dtype, **attributes)
     parts = parts_of(graph, shapes, dtype)
-    count = len(graph.outputs)
-    assert rewritten(parts.forward, parts.backward, parts.sources, count) is None
+    assert rewritten(parts.split) is None
 
 
 def test_a_processor_without_the_primitive(monkeypatch):
@@ -198,10 +198,10 @@ def test_a_processor_without_the_primitive(monkeypatch):
 
 def test_saved_values_that_somebody_else_reads_stay_as_they_are():
     graph, shapes = lstm()
-    parts = parts_of(graph, shapes)
-    twice = Graph(parts.forward.inputs, (*parts.forward.outputs, parts.forward.outputs[-1]))
-    assert rewritten(twice, parts.backward, parts.sources, 3) is None
-    assert rewritten(parts.forward, parts.backward, parts.sources, 3) is not None
+    split = parts_of(graph, shapes).split
+    twice = Graph(split.forward.inputs, (split.forward.outputs[-1], *split.forward.outputs))
+    assert rewritten(replace(split, forward=twice)) is None
+    assert rewritten(split) is not None
 
 
 def test_a_layer_trains_alike_in_torch_and_numpy():

@@ -13,8 +13,8 @@ def planned(function, *shapes: tuple[int, ...]) -> JointPlan:
     graph = graph_of(function, *shapes, roles="data" + " param" * (len(shapes) - 1))
     wrt = range(1, len(shapes))
     parts = specialize(graph, shapes, ["float32"] * len(shapes), True, wrt)
-    assert parts.backward is not None
-    found = plan_jointly(parts.forward, parts.backward, parts.sources, len(graph.outputs))
+    assert parts.split is not None and parts.split.num_outputs == len(graph.outputs)
+    found = plan_jointly(parts.split)
     assert not overlaps([*found.forward.blocks, *found.backward.blocks])
     return found
 

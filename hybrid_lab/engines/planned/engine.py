@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
 
 from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Training
 from hybrid_lab.engines.planned import arena
@@ -12,6 +11,7 @@ from hybrid_lab.engines.planned.build import build
 from hybrid_lab.engines.planned.training import JointTraining
 from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.specialized import Split
 
 
 class PlannedEngine(Engine):
@@ -29,18 +29,16 @@ class PlannedEngine(Engine):
     ) -> Executable:
         return self._executable(graph, static_alloc, strict)
 
-    def compile_training(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
-    ) -> Training:
+    def compile_training(self, split: Split, **options: bool) -> Training:
         static_alloc, strict = options.get("static_alloc", False), options.get("strict", False)
-        joint = any(kind == "saved" for kind, _ in sources)
+        joint = split.saves
         # The session of a large backward takes longest: it is made while the forward is compiled and runs. With
         # `strict` the caller wants to hear now of what is turned down.
-        second = self._executable(backward, static_alloc, strict, joint, background=not strict)
-        first = self._executable(forward, static_alloc, strict, joint)
+        second = self._executable(split.backward, static_alloc, strict, joint, background=not strict)
+        first = self._executable(split.forward, static_alloc, strict, joint)
         if joint:
-            return JointTraining(first, second, sources, num_outputs, static_alloc)
-        return SeparateTraining(first, second, num_outputs)
+            return JointTraining(first, second, split.sources, static_alloc)
+        return SeparateTraining(first, second, split.num_outputs)
 
     def _executable(
         self, graph: Graph, static_alloc: bool, strict: bool, later: bool = False, background: bool = False

@@ -16,6 +16,7 @@ from hybrid_lab.graph.dump import dump, dump_text
 from hybrid_lab.graph.joint_plan import plan_jointly
 from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.plan import MemoryPlan
+from hybrid_lab.graph.specialized import Source, Split
 
 
 class Begin(Writer):
@@ -77,17 +78,17 @@ class JointTraining(Training):
         self,
         forward: Executable,
         backward: Executable,
-        sources: Sequence[tuple[str, int]],
-        num_outputs: int,
+        sources: tuple[Source, ...],
         static_alloc: bool,
         begin: type[Begin] = Begin,
         finish: type[Finish] = Finish,
     ):
         started = time.perf_counter()
         self.forward, self.backward = forward, backward
-        joint = dump("plan", plan_jointly(forward.graph, backward.graph, sources, num_outputs, begin.contiguous))
+        split = Split(forward.graph, backward.graph, sources)
+        joint = dump("plan", plan_jointly(split, begin.contiguous))
         self.plan = joint
-        writer = begin(joint.forward, static_alloc, num_outputs, len(forward.graph.outputs) - num_outputs)
+        writer = begin(joint.forward, static_alloc, split.num_outputs, len(split.forward.outputs) - split.num_outputs)
         run, text = writer.finish()
         self.begin: Any = run
         between = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from hybrid_lab.graph.lower import lower_random
 from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.partition import Region, partition
 from hybrid_lab.graph.simplify import simplify
+from hybrid_lab.graph.specialized import Split
 
 
 def _refusal(node: Node) -> str | None:
@@ -78,15 +79,13 @@ class TorchEngine(PlannedEngine):
             refuse(wrong, f"{len(wrong)} of {len(graph.operators)} operators cannot run in torch")
         return contracted(self.name, graph, {region: TorchOperator(region) for region in regions}, refused)
 
-    def compile_training(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
-    ) -> Training:
+    def compile_training(self, split: Split, **options: bool) -> Training:
         """As every engine; LSTMs run in oneDNN where nobody else reads what they keep."""
-        plain = super().compile_training(forward, backward, sources, num_outputs, **options)
-        found = rewritten(forward, backward, sources, num_outputs)
+        plain = super().compile_training(split, **options)
+        found = rewritten(split)
         if found is None:
             return plain
-        inner = super().compile_training(found.forward, found.backward, found.sources, num_outputs, **options)
+        inner = super().compile_training(found.split, **options)
         return WorkspaceTraining(plain, inner, found)
 
 

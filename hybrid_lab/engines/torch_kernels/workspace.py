@@ -19,6 +19,7 @@ from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_o
 from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.rnn.rnn import RNN, RNNGrad
@@ -192,10 +193,11 @@ class _Pair:
         return (*first, *self.inputs[:spaces], *heads, *self.inputs[spaces:])
 
 
-def _pairs(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int) -> Iterator[_Pair]:
+def _pairs(split: Split) -> Iterator[_Pair]:
+    forward, backward = split.forward, split.backward
     saved = {
-        value: forward.outputs[num_outputs + index]
-        for value, (kind, index) in zip(backward.inputs, sources, strict=True)
+        value: forward.outputs[split.num_outputs + index]
+        for value, (kind, index) in zip(backward.inputs, split.sources, strict=True)
         if kind == "saved"
     }
     before, after, roots = forward.users(), backward.users(), forward.roots
@@ -222,16 +224,14 @@ def _pairs(forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], 
 
 
 class Rewritten:
-    """The two graphs of a recorded call with oneDNN's LSTMs.
+    """The two graphs of a recorded call with oneDNN's LSTMs, as `split`.
 
-    sources : where the inputs of the backward come from
     inputs : their places among the inputs of the backward as it was; None where there they are not
     kept : where each saved value of the graphs as they were is among the saved ones; None where it is gone
     """
 
-    def __init__(
-        self, pairs: Sequence[_Pair], forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], first: int
-    ):
+    def __init__(self, pairs: Sequence[_Pair], split: Split):
+        forward, backward, first = split.forward, split.backward, split.num_outputs
         layers = {pair.layer: pair for pair in pairs}
         gradients = {pair.gradient: pair for pair in pairs}
         gone = {value for pair in pairs for value in pair.kept}
@@ -257,30 +257,27 @@ class Rewritten:
         staying = [index for index, lost in enumerate(old) if not lost]
         self.kept = [None if lost else staying.index(index) for index, lost in enumerate(old)]
         outputs = [*changed.outputs[:first], *(changed.outputs[first + index] for index in staying), *made]
-        self.forward = Graph(changed.inputs, outputs, changed.effects, changed.draws, changed.name)
+        new_forward = Graph(changed.inputs, outputs, changed.effects, changed.draws, changed.name)
 
         read = {value for pair in pairs for value in pair.read}
         rest = [index for index, value in enumerate(backward.inputs) if value not in read]
         order = {pair.layer: pair.inputs for pair in pairs}
         fresh = [value for node in forward.nodes if node in order for value in order[node]]
         inputs = [*(backward.inputs[index] for index in rest), *fresh]
-        self.backward = Graph(inputs, turned.outputs, turned.effects, turned.draws, turned.name)
+        new_backward = Graph(inputs, turned.outputs, turned.effects, turned.draws, turned.name)
         self.inputs: list[int | None] = [*rest, *[None] * len(fresh)]
-        places = (
-            (kind, self.kept[number] if kind == "saved" else number) for kind, number in map(sources.__getitem__, rest)
-        )
-        self.sources: list[tuple[str, int]] = [(kind, number or 0) for kind, number in places]
-        self.sources += [("saved", len(staying) + place) for place in range(len(fresh))]
+        sources = [split.sources[index] for index in rest]
+        sources = [(kind, (self.kept[number] or 0) if kind == "saved" else number) for kind, number in sources]
+        sources += [("saved", len(staying) + place) for place in range(len(fresh))]
+        self.split = Split(new_forward, new_backward, tuple(sources))
 
 
-def rewritten(
-    forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
-) -> Rewritten | None:
+def rewritten(split: Split) -> Rewritten | None:
     """The graphs with oneDNN's LSTMs, or None where there is none that can be one."""
-    if not any(node.op.name == "RNN" for node in forward.nodes):
+    if not any(node.op.name == "RNN" for node in split.forward.nodes):
         return None
-    pairs = list(_pairs(forward, backward, sources, num_outputs))
-    return Rewritten(pairs, forward, backward, sources, num_outputs) if pairs else None
+    pairs = list(_pairs(split))
+    return Rewritten(pairs, split) if pairs else None
 
 
 class _Inner(Kept):
@@ -324,6 +321,6 @@ class WorkspaceTraining(Training):
             return self._inner.finish(inner, operands, rng, last, out)  # which says so
         given = [
             inner.saved[number] if place is None else operands[place]
-            for place, (_, number) in zip(found.inputs, found.sources, strict=True)
+            for place, (_, number) in zip(found.inputs, found.split.sources, strict=True)
         ]
         return self._inner.finish(inner, given, rng, last, out)

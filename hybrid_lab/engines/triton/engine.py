@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
@@ -16,7 +15,7 @@ from hybrid_lab.engines.regions import refuse, reported
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.plan.plans import kernels_of
-from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.engines.triton.run import availability
 from hybrid_lab.engines.triton.run.arena import POOL
 from hybrid_lab.engines.triton.run.capture import CapturedRun, CapturedTraining
@@ -29,6 +28,7 @@ from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
 from hybrid_lab.graph.printer import format_origin
+from hybrid_lab.graph.specialized import Split
 from hybrid_lab.logger import logger
 
 
@@ -70,32 +70,27 @@ class TritonEngine(Engine):
         report.seconds = time.perf_counter() - started
         return executable
 
-    def training_graphs(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int
-    ) -> tuple[Graph, Graph, tuple[tuple[str, int], ...]]:
+    def training_graphs(self, split: Split) -> Split:
         """With fewer bytes saved between them: see plan/training.py."""
-        split = training_pair(forward, backward, sources, num_outputs)
-        return split.forward, split.backward, split.sources
+        return with_less_saved(split)
 
-    def compile_training(
-        self, forward: Graph, backward: Graph, sources: Sequence[tuple[str, int]], num_outputs: int, **options: bool
-    ) -> Training:
+    def compile_training(self, split: Split, **options: bool) -> Training:
         """As every engine: one arena for both, and their kernels are compiled together."""
         started = time.perf_counter()
         static_alloc, strict, tf32 = (options.get(name, False) for name in ("static_alloc", "strict", "tf32"))
-        parts = [self._steps(graph, strict, tf32) for graph in (forward, backward)]
+        parts = [self._steps(graph, strict, tf32) for graph in (split.forward, split.backward)]
         _prepare(*(steps for steps, _ in parts))
         first, second = (
             DeviceExecutable(steps, Later(steps, report, static_alloc, DeviceWriter), report) for steps, report in parts
         )
         first.report.seconds = time.perf_counter() - started
-        if any(kind == "saved" for kind, _ in sources):
-            joint = JointTraining(first, second, sources, num_outputs, static_alloc, DeviceBegin, DeviceFinish)
-            return CapturedTraining(joint, sources) if options.get("static_shape") else joint
+        if split.saves:
+            joint = JointTraining(first, second, split.sources, static_alloc, DeviceBegin, DeviceFinish)
+            return CapturedTraining(joint, split.sources) if options.get("static_shape") else joint
         if options.get("static_shape"):
             for executable in (first, second):
                 executable.run = CapturedRun(executable)
-        return SeparateTraining(first, second, num_outputs)
+        return SeparateTraining(first, second, split.num_outputs)
 
     def trim(self) -> None:
         arena.trim()

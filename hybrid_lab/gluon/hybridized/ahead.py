@@ -10,7 +10,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError, ShapeError
-from hybrid_lab.engines.triton.plan.training import training_pair
+from hybrid_lab.engines.triton.plan.training import with_less_saved
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.graph.graph import Graph
@@ -52,11 +52,10 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
         special = specialize(*call, bound=True, precision=invoking.precision)
     else:  # as a call does, so that kernels have the same text
         special = specialize_call({}, *call, invoking.precision)
-    forward, backward = special.forward, special.backward
-    if backward is not None:
-        pair = training_pair(forward, backward, special.sources, len(neutral.graph.outputs))
-        forward, backward = pair.forward, pair.backward
-    parts = {"parameters": special.prologue, "forward": forward, "backward": backward}
+    parts = {"parameters": special.prologue, "forward": special.forward}
+    if special.split is not None:
+        split = with_less_saved(special.split)
+        parts |= {"forward": split.forward, "backward": split.backward}
     graphs = {name: graph for name, graph in parts.items() if graph is not None}
     trained = [item for item in parameters if item.grad_req != "null"]
     return graphs | update_graphs(trained) if train else graphs

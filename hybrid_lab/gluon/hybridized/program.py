@@ -127,22 +127,22 @@ class Program:
         if flags.get("strict"):
             options["strict"] = True
         options |= {name: True for name in engine.own_options if flags.get(name)}
-        count = len(self.neutral.graph.outputs)
-        if special.backward is not None:
-            graphs = engine.training_graphs(special.forward, special.backward, special.sources, count)
-            special = replace(special, forward=graphs[0], backward=graphs[1], sources=graphs[2])
+        split = special.split
+        if split is not None:
+            split = engine.training_graphs(split)
+            special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)
         self.special = special
         self.together: Training | None = None
         self.large_gradients = False
         self.backward: Executable | None = None
-        if special.backward is None:
+        if split is None:
             self.forward = engine.compile(special.forward, **options)
         else:
-            compiled = engine.compile_training(special.forward, special.backward, special.sources, count, **options)
+            compiled = engine.compile_training(split, **options)
             self.forward, self.backward = compiled.forward, compiled.backward
             # Small graphs that keep nothing in between are faster apart.
             self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
-            if self.large_gradients or any(kind == "saved" for kind, _ in special.sources):
+            if self.large_gradients or split.saves:
                 self.together = compiled
         self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None

@@ -29,7 +29,7 @@ from hybrid_lab.engines.triton.write.special.attention import LINEAR, MOST_WIDTH
 from hybrid_lab.engines.triton.write.special.attention_grad import MOST_EXACT, chained_products
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
-from hybrid_lab.graph.split import Split
+from hybrid_lab.graph.specialized import Split
 from hybrid_lab.graph.symbolic import stand_in
 from hybrid_lab.ops.framework.dtypes import NARROW
 from hybrid_lab.ops.framework.operator import get
@@ -38,7 +38,7 @@ from hybrid_lab.ops.framework.operator import get
 _PRODUCTS = ("dot", "matmul", "gemm")
 
 
-def without_weights(split: Split, num_outputs: int) -> Split | None:
+def without_weights(split: Split) -> Split | None:
     """The graphs of a recorded call without saved weights of attention; None if that changes nothing."""
     names = [node.op.name for node in split.forward.operators]
     if "softmax" not in names or sum(part in name for name in names for part in _PRODUCTS) < 2:
@@ -47,7 +47,7 @@ def without_weights(split: Split, num_outputs: int) -> Split | None:
     for node in split.forward.operators:
         if (attention := attention_at(node)) is not None:
             with suppress(_Impossible):
-                split = _Rewriting(split, num_outputs, attention).rewritten()
+                split = _Rewriting(split, attention).rewritten()
     return None if split is before else split
 
 
@@ -65,7 +65,6 @@ class _Rewriting:
     """
 
     split: Split
-    num_outputs: int
     attention: Attention
     inputs: dict[Value, Value] = field(default_factory=dict)
     new: dict[Value, Value] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class _Rewriting:
         """The split in which this attention's weights are computed again. Raises _Impossible."""
         backward, attention = self.split.backward, self.attention
         for value, source in zip(backward.inputs, self.split.sources, strict=True):
-            if (there := forward_value(self.split, source, self.num_outputs)) is not None:
+            if (there := forward_value(self.split, source)) is not None:
                 self.inputs[there] = value
         self.check()
         inner = attention.nodes - {attention.mixed}
@@ -92,14 +91,14 @@ class _Rewriting:
         if sum(value.nbytes for value in self.new) >= sum(value.nbytes for value in saved):
             raise _Impossible
         rewritten = backward.substitute({**again, **replaced})
-        return self.checked(with_saved(self.split, self.num_outputs, rewritten, set(again), self.new))
+        return self.checked(with_saved(self.split, rewritten, set(again), self.new))
 
     def check(self) -> None:
         """Whether nobody but the backward reads a part of the attention, and its kernels can hold it."""
         attention, forward = self.attention, self.split.forward
         users, first, second = forward.users(), contraction_of(attention.scores), contraction_of(attention.mixed)
         assert first is not None and second is not None
-        outside = {*forward.outputs[: self.num_outputs], *(new for _, new in forward.effects)}
+        outside = {*forward.outputs[: self.split.num_outputs], *(new for _, new in forward.effects)}
         for node in attention.nodes - {attention.mixed}:
             if any(reader not in attention.nodes for value in node.outputs for reader in users.get(value, ())):
                 raise _Impossible

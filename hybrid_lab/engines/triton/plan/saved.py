@@ -13,34 +13,34 @@ from collections.abc import Collection, Mapping
 
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value, input_node
-from hybrid_lab.graph.split import Split
+from hybrid_lab.graph.specialized import Source, Split
 
-Source = tuple[str, int]
 #: The order in which a backward takes its inputs.
 _ORDER = ("input", "output", "saved", "head")
 #: A larger value is saved in the place of its views if it has at most so many times their bytes.
 WORTH = 2
 
 
-def forward_value(split: Split, source: Source, num_outputs: int) -> Value | None:
+def forward_value(split: Split, source: Source) -> Value | None:
     """The value of the forward that a source names; None for gradients handed in."""
     kind, index = source
     if kind == "head":
         return None
     if kind == "input":
         return split.forward.inputs[index] if index < len(split.forward.inputs) else None
-    return split.forward.outputs[index + (num_outputs if kind == "saved" else 0)]
+    return split.forward.outputs[index + (split.num_outputs if kind == "saved" else 0)]
 
 
 def with_saved(
-    split: Split, num_outputs: int, backward: Graph, dropped: Collection[Value], added: Mapping[Value, Value]
+    split: Split, backward: Graph, dropped: Collection[Value], added: Mapping[Value, Value]
 ) -> Split:
     """The split with another backward, which takes other values from the forward.
 
-    num_outputs : how many outputs of the forward are the caller's; backward : with its inputs in any order
+    backward : with its inputs in any order
     dropped : inputs of the old backward that the new one does not have; added : value of the forward -> new input
     """
-    forward, outputs = split.forward, list(split.forward.outputs[:num_outputs])
+    forward, num_outputs = split.forward, split.num_outputs
+    outputs = list(forward.outputs[:num_outputs])
     sources: dict[Value, Source] = {}
     for value, (kind, index) in zip(split.backward.inputs, split.sources, strict=True):
         if value in dropped:
@@ -65,14 +65,14 @@ def with_saved(
     )
 
 
-def without_views(split: Split, num_outputs: int) -> Split:
-    """The same graphs without copies of views. num_outputs : how many outputs of the forward are the caller's"""
+def without_views(split: Split) -> Split:
+    """The same graphs without copies of views."""
     forward, backward = split.forward, split.backward
     updated = {target for target, _ in forward.effects}
     known: dict[Value, Value] = {}  # value of the forward -> input of the backward
     views: dict[Value, list[tuple[Value, Value]]] = {}  # base -> (input of the backward, the view of the base)
     for value, source in zip(backward.inputs, split.sources, strict=True):
-        saved = forward_value(split, source, num_outputs)
+        saved = forward_value(split, source)
         if saved is None:
             continue
         base = _base(saved) if source[0] == "saved" else saved
@@ -93,7 +93,7 @@ def without_views(split: Split, num_outputs: int) -> Split:
             name = base.node.name if base.is_input else "kept"
             known[base] = added[base] = input_node(name, "saved", shape=base.shape, dtype=base.dtype)
         new.update({value: _viewed(view, base, known[base]) for value, view in inputs})
-    return with_saved(split, num_outputs, backward.substitute(new), set(new), added)
+    return with_saved(split, backward.substitute(new), set(new), added)
 
 
 def _is_view(node: Node) -> bool:

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hybrid_lab.engines.triton.plan.recompute import without_weights
-from hybrid_lab.engines.triton.plan.saved import Source, without_views
-from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.split import Split
+from hybrid_lab.engines.triton.plan.saved import without_views
+from hybrid_lab.graph.specialized import Split
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 
-def training_pair(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:
+def with_less_saved(split: Split) -> Split:
     """The graphs with less saved between them: no weights of an attention, and no views.
 
-    num_outputs : how many outputs of the forward are the caller's
     If the graphs are bound from symbolic ones, the symbolic graphs are rewritten, once.
     """
-    symbolic, other, binding = forward.symbolic, backward.symbolic, forward.binding
-    if symbolic is None or other is None or binding is None:
-        return _rewritten(forward, backward, sources, num_outputs)
-    key = ("training", other, tuple(sources), num_outputs)
-    if key not in symbolic.cache:
+    forward, backward, binding = split.forward.symbolic, split.backward.symbolic, split.forward.binding
+    if forward is None or backward is None or binding is None:
+        return _rewritten(split)
+    key = "training", backward, split.sources
+    if key not in forward.cache:
         try:
-            symbolic.cache[key] = _rewritten(symbolic, other, sources, num_outputs), binding.guards.count
+            forward.cache[key] = _rewritten(Split(forward, backward, split.sources)), binding.guards.count
         except NeedsNumber as need:
-            symbolic.cache[key] = None
-            symbolic.needs_numbers.append(f"{need}; each batch compiles anew")
-    known: tuple[Split, tuple[int, int]] | None = symbolic.cache[key]
+            forward.cache[key] = None
+            forward.needs_numbers.append(f"{need}; each batch compiles anew")
+    known: tuple[Split, tuple[int, int]] | None = forward.cache[key]
     if known is None or not binding.satisfies(known[1]):
-        return _rewritten(forward, backward, sources, num_outputs)
-    split = known[0]
-    return Split(split.forward.bind(binding), split.backward.bind(binding), split.sources)
+        return _rewritten(split)
+    symbolic = known[0]
+    return Split(symbolic.forward.bind(binding), symbolic.backward.bind(binding), symbolic.sources)
 
 
-def _rewritten(forward: Graph, backward: Graph, sources: Sequence[Source], num_outputs: int) -> Split:
-    split = Split(forward, backward, tuple(sources))
-    return without_views(without_weights(split, num_outputs) or split, num_outputs)
+def _rewritten(split: Split) -> Split:
+    return without_views(without_weights(split) or split)
