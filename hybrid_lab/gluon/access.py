@@ -10,6 +10,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab.gluon.looks import looks
+from hybrid_lab.gluon.looks import looks_count as looks_count
+
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
 def children(block: Block) -> OrderedDict[str, Block]:
     """The children of a Block by attribute name, in order; the dict itself."""
     return block._children
+
+
+def parents(block: Block) -> list[Block]:
+    """The Blocks that hold this one as a child."""
+    found = (reference() for reference in block._parents)
+    return [each for each in found if each is not None and any(child is block for child in each._children.values())]
 
 
 def own_parameters(block: Block) -> dict[str, Parameter]:
@@ -60,6 +69,7 @@ def is_active(block: HybridBlock) -> bool:
 def set_active(block: HybridBlock, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
+    looks.happened()
 
 
 def flags(block: HybridBlock) -> dict[str, Any]:

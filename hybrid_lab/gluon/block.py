@@ -21,6 +21,7 @@ from hybrid_lab.provided import Provided
 
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays
+from .looks import looks
 from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -185,6 +186,7 @@ class Block:
                 parent = reference()
                 if parent is not None and any(child is block for child in parent._children.values()):
                     pending.append(parent)
+        looks.happened()
 
     def _clear_cached_op(self) -> None:
         """Drop cached graphs; only a HybridBlock has some."""
@@ -392,7 +394,9 @@ class Block:
             types = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
         else:
             return
-        self.__dict__["_last_outputs"] = types
+        if self._last_outputs != types:
+            self.__dict__["_last_outputs"] = types
+            looks.happened()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses define it."""

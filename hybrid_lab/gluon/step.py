@@ -105,9 +105,8 @@ class StepBoundary:
     interrupts : holds interrupts back while a Trainer changes parameters and while work from other threads runs
     busy : a cell is running; outside of cells work runs at once
     steps : how many boundaries were passed
-    listeners : called with the Trainer after each of its steps; the lab's autosave
+    listeners : called with the Trainer after each of its steps; the lab's autosave and curves
     epoch_listeners : called each time that a DataLoader gave its last batch
-    observer : called with the Trainer after each of its steps, or None; the lab's curves of a training
     """
 
     def __init__(self) -> None:
@@ -115,7 +114,6 @@ class StepBoundary:
         self.interrupts = Interrupts()
         self.busy = False
         self.steps = 0
-        self.observer: Callable[[Any], None] | None = None
         self.listeners: list[Callable[[Any], None]] = []
         self.epoch_listeners: list[Callable[[], None]] = []
         self._waiting: deque[_Work] = deque()
@@ -138,6 +136,11 @@ class StepBoundary:
         yield from batches
         for listener in self.epoch_listeners:
             listener()
+
+    def listen(self, listener: Callable[[Any], None], wanted: bool) -> None:
+        """Call `listener` with the Trainer after each step from now on, or no longer."""
+        others = [each for each in self.listeners if each is not listener]
+        self.listeners = [*others, listener] if wanted else others
 
     def cell_started(self) -> None:
         """A cell starts. Waits until work of another thread, if any, is done."""

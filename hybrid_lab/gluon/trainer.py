@@ -195,8 +195,6 @@ class Trainer:
         with boundary.lock, boundary.interrupts:
             self._update_arrays(ignore_stale_grad)
         boundary.passed()
-        if boundary.observer is not None:
-            boundary.observer(self)
         for listener in boundary.listeners:
             listener(self)
 

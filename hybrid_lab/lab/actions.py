@@ -19,7 +19,7 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
 from hybrid_lab.lab import archives, files, history
-from hybrid_lab.lab.autosaves import autosave, running
+from hybrid_lab.lab.autosaves import autosave, autosave_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import (
     AutosaveUnit,
@@ -144,7 +144,7 @@ def compare(entry: LiveModel, name: str, at: str = "") -> CompareReply:
 
 def set_autosave(entry: LiveModel, name: str, unit: AutosaveUnit, every: int) -> None:
     """Save a model while it trains, or no longer. Raises RequestError."""
-    saver = running.get(entry.block)
+    saver = autosave_of(entry.block)
     if unit == "off":
         if saver is not None:
             saver.stop()

@@ -41,17 +41,25 @@ class Autosave:
 
     def __repr__(self) -> str:
         when = "each epoch" if self.every is None else f"every {count(self.every, 'step')}"
-        if self not in running.values():
+        if self not in running:
             return f"<autosave to {self.path}: stopped after {count(self.saves, 'save')}>"
         problem = f"; the last one failed: {self.problem}" if self.problem else ""
         return f"<autosave {when} to {self.path}: {count(self.saves, 'save')}{problem}>"
 
     def stop(self) -> None:
         """Save no more."""
-        net = self._net()
-        if net is not None and running.get(net) is self:
-            del running[net]
+        if self in running:
+            running.remove(self)
             _listen()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its model was deleted."""
+        return self._net() is None
+
+    def is_of(self, net: Block) -> bool:
+        """Whether it is of this model."""
+        return self._net() is net
 
     def stepped(self, trainer: Trainer) -> None:
         """A Trainer made a step: save if it is time, and if the Trainer trains this model."""
@@ -93,8 +101,8 @@ class Autosave:
         self.seconds = time.perf_counter() - start
 
 
-running: weakref.WeakKeyDictionary[Block, Autosave] = weakref.WeakKeyDictionary()
-"""The autosave of each model that has one."""
+running: list[Autosave] = []
+"""One for each model that has an autosave. No dictionary: the class of a Block may define __eq__ and no __hash__."""
 
 
 def autosave(
@@ -119,30 +127,36 @@ def autosave(
     reason = why_no_archive(file) if os.path.lexists(file) else None
     if reason is not None:
         raise HybridLabError(f"{file} exists and is not an intact archive ({reason}); give another path")
-    saver = running[net] = Autosave(net, file, every if isinstance(every, int) else None, trainer)
+    saver = Autosave(net, file, every if isinstance(every, int) else None, trainer)
+    running[:] = [each for each in running if not (each.is_of(net) or each.is_gone)] + [saver]
     _listen()
     return saver
 
 
 def _listen() -> None:
     """Be told of steps and epochs while there is an autosave."""
-    boundary.listeners = [_stepped] if running else []
+    boundary.listen(_stepped, bool(running))
     boundary.epoch_listeners = [_epoch_ended] if running else []
 
 
 def _stepped(trainer: Trainer) -> None:
-    for saver in list(running.values()):
+    for saver in list(running):
         saver.stepped(trainer)
 
 
 def _epoch_ended() -> None:
-    for saver in list(running.values()):
+    for saver in list(running):
         saver.epoch_ended()
+
+
+def autosave_of(net: Block) -> Autosave | None:
+    """The autosave of a model."""
+    return next((saver for saver in running if saver.is_of(net)), None)
 
 
 def autosave_data(net: Block) -> AutosaveState | None:
     """The protocol's data of a model's autosave."""
-    saver = running.get(net)
+    saver = autosave_of(net)
     if saver is None:
         return None
     return {

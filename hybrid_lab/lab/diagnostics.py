@@ -9,8 +9,8 @@ from typing import cast
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
-from hybrid_lab.insight.states import blocks_below, hybrid_blocks
 from hybrid_lab.lab.messages import CellSource, Diagnostic, Edit
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
@@ -59,12 +59,17 @@ def lint_cells(cells: list[CellSource], only: list[str]) -> dict[str, list[Diagn
     }
 
 
-def lint_key(net: Block, name: str) -> Hashable:
-    """A key that changes whenever the findings in the model's classes may change; traces and calls do not change it."""
-    blocks = blocks_below(net)
-    kinds = {type(block) for _, block in blocks}
-    tree = tuple((path, id(type(block)), access.structure_version(block)) for path, block in blocks)
-    return name, tree, tuple(code_of(kind) for kind in sorted(kinds, key=id))
+def kinds_of(blocks: list[tuple[str, Block]]) -> list[type]:
+    """The classes of these Blocks."""
+    return sorted({type(block) for _, block in blocks}, key=id)
+
+
+def lint_key(kinds: list[type], net: Block, name: str) -> Hashable:
+    """A key that changes whenever the findings in the model's classes may change; traces and calls do not change it.
+
+    kinds : `kinds_of` its Blocks
+    """
+    return name, access.structure_version(net), tuple(code_of(kind) for kind in kinds)
 
 
 def lint_model(net: Block, name: str) -> list[Finding]:
@@ -76,11 +81,11 @@ def lint_model(net: Block, name: str) -> list[Finding]:
         return []
 
 
-def failures(net: Block, name: str) -> list[Finding]:
+def failures(blocks: list[tuple[str, Block]], name: str) -> list[Finding]:
     """The findings of failed traces of a model's Blocks, with Block paths that start with `name`, as in lint."""
     findings = []
-    for path, block in hybrid_blocks(net):
-        failure = access.graphs(block).failure
+    for path, block in blocks:
+        failure = access.graphs(block).failure if isinstance(block, HybridBlock) else None
         if failure is not None:
             # A trace names the Block by its own name where lint has the path in the model.
             inside = (failure.block or block.name).removeprefix(block.name)

@@ -218,7 +218,8 @@ class Lab:
             self._redefinitions = Redefinitions()
         if self._registry is None:
             self._registry = Registry(self._namespace) if self._session is None else self._session.registry
-        models = [(entry.name, block) for entry in self._registry.refresh() if (block := entry.reference()) is not None]
+        entries = self._registry.refresh(look=False)
+        models = [(entry.name, block) for entry in entries if (block := entry.reference()) is not None]
         self._tell(drop_stale() + self._redefinitions.notes(self.shell.user_ns, models))
 
     def _tell(self, notes: list[str]) -> None:

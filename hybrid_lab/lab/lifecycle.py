@@ -28,7 +28,7 @@ def drop_stale(values: bool = True) -> list[str]:
     reads: dict[type, Reads] = {}
     recoded: list[HybridBlock] = []
     changed: list[tuple[HybridBlock, list[str]]] = []
-    for cache in list(cached_graph.traced):
+    for cache in list(cached_graph.watched):
         block, kind = cache.block, type(cache.block)
         if cache.code is None or access.graphs(block) is not cache:  # one that something else than calls uses
             continue
@@ -60,6 +60,8 @@ class Redefinitions:
 
     def __init__(self) -> None:
         self._told: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
+        #: id of a model -> the model, the version of its structure, the classes of its Blocks
+        self._kinds: dict[int, tuple[weakref.ref[Block], int, weakref.WeakSet[type]]] = {}
 
     def notes(self, namespace: dict[str, object], models: Iterable[tuple[str, Block]]) -> list[str]:
         """Drop the graphs of Blocks whose class was defined again; returns notes for the user.
@@ -68,9 +70,10 @@ class Redefinitions:
         """
         outdated: dict[type, list[tuple[str, str, Block]]] = {}
         for name, net in models:
+            if not any(self._is_outdated(kind, namespace) for kind in self._kinds_of(net)):
+                continue
             for path, block in blocks_below(net):
-                current = _current(type(block), namespace)
-                if current is not None and not self._is_told(type(block), current):
+                if self._is_outdated(type(block), namespace):
                     outdated.setdefault(type(block), []).append((name, f"{name}.{path}" if path else name, block))
         notes = []
         for kind, places in outdated.items():
@@ -85,9 +88,20 @@ class Redefinitions:
             notes.append(_note(kind, places))
         return notes
 
-    def _is_told(self, kind: type, current: type) -> bool:
+    def _is_outdated(self, kind: type, namespace: dict[str, object]) -> bool:
+        """Whether the class was defined again since it was reported."""
+        current = _current(kind, namespace)
         told = self._told.get(kind)
-        return told is not None and told() is current
+        return current is not None and (told is None or told() is not current)
+
+    def _kinds_of(self, net: Block) -> Iterable[type]:
+        """The classes of a model's Blocks, found again only when its structure changed."""
+        version, known = access.structure_version(net), self._kinds.get(id(net))
+        if known is None or known[0]() is not net or known[1] != version:
+            kinds: weakref.WeakSet[type] = weakref.WeakSet(type(block) for _, block in blocks_below(net))
+            self._kinds = {key: item for key, item in self._kinds.items() if item[0]() is not None}
+            known = self._kinds[id(net)] = weakref.ref(net), version, kinds
+        return known[2]
 
 
 def _note(kind: type, places: list[tuple[str, str, Block]]) -> str:

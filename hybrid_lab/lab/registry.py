@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypedDict, TypeVar
 
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.diagnostics.words import count, visible
@@ -13,11 +14,13 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
-from hybrid_lab.insight.states import blocks_below, class_name, hybrid_blocks, walk
+from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import Model, Saving
-from hybrid_lab.lab.tree import count_parameters
+from hybrid_lab.lab.tree import count_all
+
+T = TypeVar("T")
 
 
 class LiveModel:
@@ -26,6 +29,7 @@ class LiveModel:
     id : stable while the kernel lives; name : the variable's name, else the Block's; revision : grows when tree, graphs
     or findings change; shown : a view of it is open; file : the archive that it was last saved to or loaded from
     undo, undo_token : of the last reload; lint, lint_key : findings and what they were made from (see diagnostics)
+    looked_at : the name and `looks_count` at which the fingerprint was taken
     """
 
     def __init__(self, identity: str, block: Block, name: str):
@@ -34,6 +38,9 @@ class LiveModel:
         self.name = name
         self.revision = 0
         self.fingerprint: Hashable = None
+        self.looked_at: Hashable = None
+        self._facts: dict[str, tuple[int, Any]] = {}
+        self._blocks: tuple[int, list[tuple[str, weakref.ref[Block]]]] = -1, []
         self.shown = False
         self.undo_token = ""
         self.undo: Callable[[], str] | None = None
@@ -51,6 +58,22 @@ class LiveModel:
             )
         return block
 
+    def blocks(self) -> list[tuple[str, Block]]:
+        """`blocks_below` the model, which is walked through only when its structure changed."""
+        net = self.block
+        version, known = access.structure_version(net), self._blocks
+        if known[0] != version:
+            known = self._blocks = version, [(path, weakref.ref(block)) for path, block in blocks_below(net)]
+        return [(path, block) for path, reference in known[1] if (block := reference()) is not None]
+
+    def fact(self, name: str, find: Callable[[list[tuple[str, Block]]], T]) -> T:
+        """Something about all Blocks of the model that is found again only when the revision has grown."""
+        known = self._facts.get(name)
+        if known is None or known[0] != self.revision:
+            known = self._facts[name] = self.revision, find(self.blocks())
+        found: T = known[1]
+        return found
+
     @property
     def proposed_file(self) -> str:
         """The archive name that Save proposes."""
@@ -66,8 +89,11 @@ class Registry:
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
 
-    def refresh(self) -> list[LiveModel]:
-        """The current models, in the order in which they appeared; known Blocks keep their ids."""
+    def refresh(self, look: bool = True) -> list[LiveModel]:
+        """The current models, in the order in which they appeared; known Blocks keep their ids.
+
+        look : bring their revisions up to date
+        """
         with self._lock:
             tops = self._tops()
             entries: dict[str, LiveModel] = {}
@@ -77,12 +103,12 @@ class Registry:
                 if block is not None and (id(block) in tops or entry.shown):
                     known.add(id(block))
                     entries[entry.id] = entry
-                    self._update(entry, block, tops.get(id(block), (entry.name, block))[0])
+                    self._update(entry, block, tops.get(id(block), (entry.name, block))[0], look)
             for key, (name, block) in tops.items():
                 if key not in known:
                     entry_of_new = LiveModel(f"m{next(self._numbers)}", block, name)
                     entries[entry_of_new.id] = entry_of_new
-                    self._update(entry_of_new, block, name)
+                    self._update(entry_of_new, block, name, look)
             self._entries = entries
             return list(entries.values())
 
@@ -94,15 +120,20 @@ class Registry:
             if issubclass(type(item), Block) and not name.startswith("_"):
                 assert isinstance(item, Block)
                 named.setdefault(id(item), (name, item))
-        inner = {id(inner_block) for _, block in named.values() for path, _, inner_block, _ in walk(block) if path}
+        inner = {key for key, (_, block) in named.items() if _is_below(block, named)}
         # Blocks in a circle have no top: the first one is taken.
         tops = {key: pair for key, pair in named.items() if key not in inner}
         return tops or dict(itertools.islice(named.items(), 1))
 
-    def _update(self, entry: LiveModel, block: Block, name: str) -> None:
-        state = (name, fingerprint(block))
-        if state != entry.fingerprint:
-            entry.name, entry.fingerprint, entry.revision = name, state, entry.revision + 1
+    def _update(self, entry: LiveModel, block: Block, name: str, look: bool = True) -> None:
+        """Note the name; with `look`, raise the revision if the model's fingerprint or name changed."""
+        looked_at = name, access.looks_count()
+        if look and looked_at != entry.looked_at:
+            state = (name, fingerprint(entry.blocks()))
+            if state != entry.fingerprint:
+                entry.fingerprint, entry.revision = state, entry.revision + 1
+            entry.looked_at = looked_at
+        entry.name = name
 
     def show(self, block: Block, name: str | None = None) -> LiveModel:
         """The entry of a Block that a view shows, whether it is bound to a variable or not."""
@@ -129,24 +160,66 @@ class Registry:
         return entry
 
 
-def fingerprint(net: Block) -> Hashable:
-    """A key that changes with the tree, the graphs or the states of a model; weights do not count."""
-    rows = []
-    for path, block in blocks_below(net):
-        row: tuple[object, ...] = (path, id(block), access.structure_version(block), access.last_outputs(block))
+def _is_below(block: Block, named: Mapping[int, object]) -> bool:
+    """Whether a Block is part of one of these (by id), which may be itself where Blocks form a circle."""
+    pending, seen = [block], set()
+    while pending:
+        child = pending.pop()
+        for parent in access.parents(child):
+            if id(parent) in named:
+                return True
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                pending.append(parent)
+    return False
+
+
+def fingerprint(blocks: list[tuple[str, Block]]) -> Hashable:
+    """A key that changes with the tree, the graphs or the states of a model's Blocks; weights do not count."""
+    rows: list[object] = []
+    for path, block in blocks:
+        rows += (path, id(block), access.structure_version(block), access.last_outputs(block))
         if isinstance(block, HybridBlock):
             cache = access.graphs(block)
-            last = id(cache.compilations[-1]) if cache.compilations else 0
-            row += (access.is_active(block), len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
-        parameters = tuple(access.own_parameters(block).values())
-        rows.append(row + tuple((item.partial_shape, item.grad_req) for item in parameters))
+            compilations = cache.compilations
+            last = id(compilations[-1]) if compilations else 0
+            rows += (access.is_active(block), len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
+        for parameter in tuple(access.own_parameters(block).values()):
+            rows += (parameter.partial_shape, parameter.grad_req)
     return tuple(rows)
+
+
+class _Facts(TypedDict):
+    """What the protocol's Model says of all Blocks of a model together."""
+
+    hybridized: bool
+    blocks: int
+    graphs: int
+    parameters: int | None
+    engine: str
+    summary: str
 
 
 def model_data(entry: LiveModel, findings: int) -> Model:
     """The protocol's Model."""
     net = entry.block
-    hybrid = [block for _, block in hybrid_blocks(net)]
+    facts = entry.fact("model", _facts)
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "block": visible(net.name),
+        "class": visible(class_name(net)),
+        "hybrid": isinstance(net, HybridBlock),
+        "findings": findings,
+        "file": entry.proposed_file,
+        "undo": entry.undo_token,
+        "revision": entry.revision,
+        **facts,
+    }
+
+
+def _facts(blocks: list[tuple[str, Block]]) -> _Facts:
+    hybrid = [block for _, block in blocks if isinstance(block, HybridBlock)]
     caches = [access.graphs(block) for block in hybrid]
     compiled = [item for cache in caches for item in tuple(cache.compilations)]
     summary = ""
@@ -157,34 +230,25 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         summary = f"{count(len(graphs), 'graph')}, {count(operators, 'operator')}, "
         summary += f"{compiled[-1].where}, compiled in {seconds:.1f} s"
     return {
-        "id": entry.id,
-        "name": entry.name,
-        "block": visible(net.name),
-        "class": visible(class_name(net)),
-        "hybrid": isinstance(net, HybridBlock),
         "hybridized": any(access.is_active(block) for block in hybrid),
-        "blocks": len(blocks_below(net)),
+        "blocks": len(blocks),
         "graphs": sum(len(cache.graphs()) for cache in caches),
-        "findings": findings,
-        "parameters": count_parameters(net),
+        "parameters": count_all(block for _, block in blocks),
         "engine": compiled[-1].engine if compiled else "",
-        "file": entry.proposed_file,
-        "undo": entry.undo_token,
-        "revision": entry.revision,
         "summary": summary,
     }
 
 
 def saving_data(entry: LiveModel) -> Saving:
     """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
-    return {"left_out": _left_out(entry.block), "autosave": autosave_data(entry.block)}
+    return {"left_out": entry.fact("left out", _left_out), "autosave": autosave_data(entry.block)}
 
 
-def _left_out(net: Block) -> str:
-    if isinstance(net, Loss):
+def _left_out(blocks: list[tuple[str, Block]]) -> str:
+    if isinstance(blocks[0][1], Loss):
         return "a loss function"
-    for _, _, block, before in walk(net):
-        if before is None and isinstance(block, HybridBlock):
+    for _, block in blocks:
+        if isinstance(block, HybridBlock):
             cache = access.graphs(block)
             if cache.graphs() or cache.called is not None:
                 return ""

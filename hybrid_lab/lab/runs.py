@@ -47,16 +47,13 @@ class Runs:
                 if run is None:
                     run = self.current = Run(next(self._numbers), _cell())
                     run.views = [*views_of(lambda: list(self.kept)), *self.pushes]
-            boundary.observer = _stepped
+            boundary.listen(_stepped, True)
         return run
 
     def watch(self, watched: bool) -> None:
         """A page shows the curves from now on, or no longer."""
         self.watched = watched
-        if watched:
-            boundary.observer = _stepped
-        elif self.current is None:
-            boundary.observer = None
+        boundary.listen(_stepped, watched or self.current is not None)
 
     def all(self) -> list[Run]:
         """The kept runs and the current one, oldest first."""
@@ -66,8 +63,7 @@ class Runs:
     def finish(self, error: BaseException | None = None) -> None:
         """The cell ended, with this error."""
         run, self.current = self.current, None
-        if not self.watched:
-            boundary.observer = None
+        boundary.listen(_stepped, self.watched)
         if run is None:
             return
         if run.series:
@@ -97,7 +93,7 @@ def _stepped(trainer: Trainer) -> None:
     except TypeError:
         raise  # a value of mx.log that is no number
     except Exception as error:  # a fault of this package must not end a training
-        boundary.observer = None
+        boundary.listen(_stepped, False)
         logger.debug("a training step could not be recorded", exc_info=error)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -107,8 +107,12 @@ def parameter_size(parameter: Parameter) -> int | None:
 
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
-    blocks = [inner for _, inner in blocks_below(block)]
-    parameters = {id(item): item for inner in blocks for item in tuple(access.own_parameters(inner).values())}
+    return count_all(inner for _, inner in blocks_below(block))
+
+
+def count_all(blocks: Iterable[Block]) -> int | None:
+    """Elements of all parameters of these Blocks themselves, shared ones once; None while a shape is unknown."""
+    parameters = {id(item): item for block in blocks for item in tuple(access.own_parameters(block).values())}
     sizes = [parameter_size(item) for item in parameters.values()]
     return None if None in sizes else sum([size or 0 for size in sizes])
 

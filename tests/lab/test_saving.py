@@ -26,7 +26,7 @@ from tests.lab.test_actions import graph_state, spoil
 @pytest.fixture(autouse=True)
 def no_autosave_is_left():
     yield
-    for saver in list(autosaves.running.values()):
+    for saver in list(autosaves.running):
         saver.stop()
     assert not boundary.listeners and not boundary.epoch_listeners
 
@@ -469,7 +469,7 @@ def test_an_autosave_lets_go_of_its_model(tmp_path):
     reference = weakref.ref(net)
     del net
     gc.collect()
-    assert reference() is None and not autosaves.running
+    assert reference() is None and all(saver.is_gone for saver in autosaves.running)
     autosaves._listen()
 
 

@@ -18,15 +18,16 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
-from hybrid_lab.gluon.hybridized.code import Reads, code_of
+from hybrid_lab.gluon.hybridized.code import Reads, code_of, of_user
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
-from hybrid_lab.gluon.hybridized.read_values import changed_values, values_read
+from hybrid_lab.gluon.hybridized.read_values import changed_values, is_plain, values_read
 from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
+from hybrid_lab.gluon.looks import looks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import changes
@@ -47,8 +48,11 @@ _ARRAYS = {NDArray}
 MAX_GRAPHS = 64
 _uses = itertools.count(1)
 
-#: Every cache that ever got a graph and is alive: the lab looks here for graphs of code that has changed.
+#: Every cache that ever got a graph and is alive.
 traced: weakref.WeakSet[GraphCache] = weakref.WeakSet()
+#: Those of them whose code, or what it reads, may change unnoticed: the lab looks here for stale graphs. The package's
+#: own layers do not change, and an assignment to an attribute is noticed; what an attribute holds may change.
+watched: weakref.WeakSet[GraphCache] = weakref.WeakSet()
 #: Every cache that ever compiled a program and is alive.
 _compiled: weakref.WeakSet[GraphCache] = weakref.WeakSet()
 
@@ -151,6 +155,7 @@ class GraphCache:
                     self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
             if self.compiled.used:
                 self.compiled = ProgramCache(self._lock)
+        looks.happened()
 
     @property
     def programs(self) -> Mapping[Signature, Program]:
@@ -192,7 +197,10 @@ class GraphCache:
                 self.code = code_of(type(self.block))
                 self.values = values_read(self.block)
                 traced.add(self)
+                if of_user(type(self.block).__module__) or not all(map(is_plain, self.values.values())):
+                    watched.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
+            looks.happened()
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
@@ -210,6 +218,7 @@ class GraphCache:
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
+            looks.happened()
 
     def changed(self, reads: Reads | None = None) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
@@ -291,6 +300,7 @@ class GraphCache:
                 graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
+            looks.happened()
             hide_own_frames(error)
             raise
         self.failure = None
@@ -388,6 +398,7 @@ class GraphCache:
             compiled.add(call, program, seconds, location)
             _compiled.add(self)
             block.__dict__["_last_outputs"] = program.output_types
+            looks.happened()
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))

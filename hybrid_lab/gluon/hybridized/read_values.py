@@ -68,6 +68,16 @@ def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def is_plain(value: Any) -> bool:
+    """Whether one of `values_read` is a number, a text or a tuple of such: an attribute gets another one by an
+    assignment only, of which a HybridBlock knows.
+    """
+    kind, *rest = value
+    if kind == "tuple":
+        return all(is_plain(part) for _, part in rest[1])
+    return isinstance(kind, type)
+
+
 def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Names whose values differ."""
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
