@@ -32,7 +32,8 @@ def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
     if isinstance(found, str):
         return _reply(path, [], None, Shown(None, missing=found))
     choice = chosen(found, program)
-    return _reply(path, found, choice, choice.show(), net)
+    with without_collecting():
+        return _reply(path, found, choice, choice.show(), net)
 
 
 def picture_of(net: Block, path: str, program: str = "") -> Picture | None:

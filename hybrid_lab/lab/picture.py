@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.words import count, visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
-from hybrid_lab.graph.printer import format_type
+from hybrid_lab.graph.printer import format_graph, format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.boxes import Box, Item, arrange, common_box, cut, fold
@@ -241,6 +241,8 @@ class Picture:
         for place, item in enumerate(node.inputs):
             if not isinstance(item, Value):
                 attributes[f"input {place}"] = _text(item)
+        for label, inside in node.subgraphs:  # of a loop or a branch
+            attributes[label] = _cut(visible_lines(format_graph(inside)))
         if node.composite:
             attributes["part of"] = visible(node.composite)
         visible_outputs = node.outputs[: max(node.op.signature.visible, 1)]
@@ -405,5 +407,8 @@ def _short(label: str) -> str:
 
 def _text(value: object) -> str:
     """An attribute as it is shown."""
-    text = visible(str(value))
+    return _cut(visible(str(value)))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _ATTRIBUTE else f"{text[: _ATTRIBUTE - 1]}…"

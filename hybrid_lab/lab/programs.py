@@ -79,7 +79,9 @@ class _Maker:
 
     def __init__(self, net: Block, path: str, block: HybridBlock):
         self.net, self.path, self.block = net, path, block
-        self.compilations = [item for item in tuple(access.graphs(block).compilations) if item.program is not None]
+        living = [item for item in tuple(access.graphs(block).compilations) if item.program is not None]
+        # The calls of the Block's own code last: the latest of them is shown first.
+        self.compilations = sorted(living, key=lambda item: not item.neutral.bound)
         self.paths: dict[int, str] = {}
         for above, owner in blocks_below(net):
             for name, parameter in tuple(access.own_parameters(owner).items()):
@@ -212,7 +214,8 @@ class _Maker:
 
     def updates(self) -> Iterator[Choice]:
         """One for each Trainer, and context, that updates a parameter of this Block."""
-        own = {id(parameter) for parameter in self.block.collect_params().values()}
+        below = [block for _, block in blocks_below(self.block)]
+        own = {id(item) for block in below for item in tuple(access.own_parameters(block).values())}
         number, living = 0, tuple(trainers)
         for trainer in sorted(living, key=id):
             if not any(id(parameter) in own for parameter in access.trainer_parameters(trainer)):
@@ -254,7 +257,13 @@ def _entry(
 
 def _label(item: Compilation, half: str = "forward") -> str:
     """`training forward (64, 1, 28, 28)`."""
-    shapes = ", ".join(str(tuple(value.shape)) for value in item.special.inputs[: item.neutral.num_data])
+    if item.neutral.bound:
+        return f"gradients of gradients, {half}"
+    if item.signature is not None:  # whose shapes are at hand, while those of the graph may be bound only now
+        known = [shape for shape, _ in item.signature[0][1]]
+    else:
+        known = [value.shape for value in item.special.inputs[: item.neutral.num_data]]
+    shapes = ", ".join(str(tuple(shape)) for shape in known)
     mode = "training" if item.training else "predict"
     if item.backward is not None:
         mode += f" {half}" + ("" if item.training else ", recorded")
