@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hybrid_lab.diagnostics.location import Location
-from hybrid_lab.diagnostics.words import count, visible, visible_lines
+from hybrid_lab.diagnostics.words import visible, visible_lines
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
@@ -88,12 +88,7 @@ class Picture:
         if program.prologue is not None:
             nodes = tuple(dict.fromkeys((*program.prologue.nodes, *nodes)))
         self._operators = [node for node in nodes if _computes(node)]
-        self._units = dict(program.units.of)
-        if program.prologue is not None:
-            inside = [node for node in program.prologue.nodes if _computes(node)]
-            note = "computed when a parameter changes, not in every call"
-            prologue = Unit("prologue", "prologue", count(len(inside), "operator"), notes=[note])
-            self._units |= dict.fromkeys(inside, prologue)
+        self._units = program.units.of
         self._build(nodes)
         arrange(self._top)
         fold(self._top)

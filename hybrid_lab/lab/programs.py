@@ -151,17 +151,17 @@ class _Maker:
         for target, value in graph.effects:
             role = inputs.get(target)
             marks[value] = marks.get(value, {}) | {"updates": "" if role is None else role.path or role.label}
-        hoisted = {}
-        if special.prologue is not None:
-            units.engines |= dict.fromkeys(special.prologue.operators, program.engine)
+        hoisted, before = {}, None
+        if program.prologue is not None:
+            before = _add_prologue(units, units_of(program.prologue.executable, program.engine))
             for value, (kind, index) in zip(graph.inputs, special.forward_sources, strict=True):
                 if kind == "hoisted":
-                    hoisted[value] = special.prologue.outputs[index]
+                    hoisted[value] = before.outputs[index]
             sources = [("input", index) for index in special.prologue_sources]
-            inputs |= self._inputs(neutral, special.prologue, sources, states)
+            inputs |= self._inputs(neutral, before, sources, states)
         root = root_scope(self.net, self.path, graph)
-        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, special.prologue, hoisted, marks)
-        once = f"{len(special.prologue.operators)} more when parameters change, " if special.prologue else ""
+        drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks)
+        once = f"{len(before.operators)} more when parameters change, " if before is not None else ""
         return Shown(drawn, _summary(units, once + program.where))
 
     def _show_backward(self, item: Compilation, program: CompiledProgram) -> Shown:
@@ -249,6 +249,17 @@ def _show_update(update: FusedUpdate) -> Shown:
     return Shown(Program(units.graph, inputs, outputs, "", units), repr(update))
 
 
+def _add_prologue(units: Units, before: Units) -> Graph:
+    """Add the graph that runs once per change of the parameters as one unit; returns it, opened."""
+    operators = before.graph.operators
+    note = "computed when a parameter changes, not in every call"
+    prologue = Unit("prologue", "prologue", count(len(operators), "operator"), notes=[note])
+    units.of |= dict.fromkeys(operators, prologue)
+    units.engines |= before.engines
+    units.drawn |= {node: prologue if isinstance(drawn, Unit) else drawn for node, drawn in before.drawn.items()}
+    return before.graph
+
+
 def _entry(
     identity: str, label: str, half: Half, engine: str = "", reason: str = "", seconds: float = 0.0
 ) -> GraphProgram:
@@ -282,6 +293,8 @@ def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:
 def _summary(units: Units, where: str) -> str:
     kinds: dict[str, int] = {}
     for unit in units.units:
+        if unit.kind == "prologue":
+            continue
         kinds[unit.kind] = kinds.get(unit.kind, 0) + 1
     several = "".join(f"{count(number, kind)}, " for kind, number in kinds.items())
     return f"{count(len(units.graph.operators), 'operator')}, {several}{where}"
