@@ -148,6 +148,7 @@ class Compiled:
     call, training, recording : what is compiled; cache : a call of it runs `program`
     special : as the program's, with the stages of all passes
     arrays : NumPy arrays, one per input of the neutral graph; wrt_names : what the backward's gradients are of
+    alone : nobody else calls `program`: its parameters may be packed, and the draws are those of the next call
     """
 
     call: Call
@@ -157,6 +158,7 @@ class Compiled:
     program: Program
     special: Specialized
     arrays: list[np.ndarray]
+    alone: bool = True
 
     @property
     def neutral(self) -> NeutralGraph:
@@ -191,6 +193,8 @@ class Compiled:
     @property
     def rng(self) -> tuple[int, int]:
         """Seed and first draw of the next call, without using them up."""
+        if not self.alone:
+            return 0, 0
         with random_state.preserved():
             return random_state.next_draws(self.neutral.graph.draws)
 
@@ -207,10 +211,12 @@ class Compiled:
             inputs = [[self.arrays[index] for index in special.prologue_sources]] * sides
             hoisted = run("prologue", self.prologue, special.prologue, inputs)
         inputs = [inputs_from(special.forward_sources, input=self.arrays, hoisted=side) for side in hoisted]
-        if not self.recording and not self.training:
+        packs = self.alone and not self.recording and not self.training
+        if packs:
             self.forward.pack(inputs[0])
         results = run("forward", self.forward, special.forward, inputs)
-        self.forward.unpack()
+        if packs:
+            self.forward.unpack()
         if self.backward is not None and special.backward is not None and heads is not None:
             inputs = [
                 inputs_from(special.sources, input=self.arrays, output=side[:count], saved=side[count:], head=heads)
@@ -250,6 +256,19 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     # The passes run again for their stages alone; the graphs are the program's own.
     special = replace(program.special, stages=special.stages)
     return Compiled(call, training, recording, cache, program, special, arrays)
+
+
+def running_call(path: str, block: HybridBlock, program: Program, leaves: Sequence[NDArray]) -> Compiled:
+    """A program that calls of the Block use, on these inputs, to be run part by part while others may call it too.
+
+    Nothing of the model is called or changed. Raises UninitializedError for parameters without values.
+    """
+    neutral = program.neutral
+    call = Call(path, block, unflatten(neutral.in_spec, iter(leaves)))
+    parameters = [parameter.data(program.context) for parameter in neutral.parameters]
+    arrays = [array.raw() for array in (*leaves, *parameters)]
+    cache = access.graphs(block)
+    return Compiled(call, program.training, program.recording, cache, program, program.special, arrays, alone=False)
 
 
 def run_hybrid(compiled: Compiled, heads: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[Any]]:

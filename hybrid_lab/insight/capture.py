@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,6 +41,9 @@ class _Call(NamedTuple):
     before: int
 
 
+#: The captures that live, the latest at the end: the lab shows what they hold.
+_captures: list[weakref.ref[Capture]] = []
+
 _SHOWN = 40
 """Values that the HTML shows at most."""
 
@@ -67,6 +71,17 @@ def capture(
     return Capture(net, names, grad, replace)
 
 
+def last_captured(block: Block) -> Any:
+    """What the Block returned in the latest capture that lives and has it; None if there is none."""
+    for reference in reversed(_captures):
+        seen = reference()
+        if seen is not None:
+            known = (path for path, named in seen.blocks.items() if named is block and path in seen)
+            for path in known:
+                return seen[path]
+    return None
+
+
 class Capture(Mapping[str, Any]):
     """Path of a Block -> what it returned last: an NDArray, or a structure of them. See `capture`."""
 
@@ -87,6 +102,7 @@ class Capture(Mapping[str, Any]):
 
     def __enter__(self) -> Capture:
         self._seen.clear()
+        _captures[:] = [each for each in _captures if each() is not None and each() is not self] + [weakref.ref(self)]
         for path, block in self.blocks.items():
             if self._replace is not None:
                 self._replace_results(path, block)

@@ -138,7 +138,8 @@ def _profile_call(call: Call, train: bool, runs: int) -> CallProfile:
             side()
         hybrid, eager = alternately(sides, runs)
     nodes = eager_times(compiled, heads, runs)
-    steps, counted, once, matched = measure_steps(compiled, heads, nodes, runs)
+    measured, counted, once, matched = measure_steps(compiled, heads, nodes, runs)
+    steps = [step.row for step in measured]
     known = sum(row.seconds for row in steps if not row.inside and row.part != "prologue")
     gone = [spent for key, spent in nodes.items() if key not in matched]
     return CallProfile(

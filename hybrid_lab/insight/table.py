@@ -83,8 +83,7 @@ class Table:
     def html(self) -> str:
         """The table as HTML; text is escaped."""
         head = "".join(
-            f'<th style="{CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>'
-            for column in self.columns
+            f'<th style="{CELL};text-align:{_side(column)}">{html.escape(column.title)}</th>' for column in self.columns
         )
         body = "".join(map(self._html_row, self.rows))
         return f'<table style="{TABLE}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

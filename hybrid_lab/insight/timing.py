@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,12 +154,20 @@ class _Timed(tape.Entry):
 # -- hybrid, step by step --------------------------------------------------------------------------------------------
 
 
+class Step(NamedTuple):
+    """A row, the node of the executable (or of a region in it) that it is about, and the operators that this runs."""
+
+    row: StepRow
+    node: Node
+    operators: list[Node]
+
+
 def measure_steps(
     compiled: Compiled, heads: Sequence[object] | None, nodes: Times, runs: int
-) -> tuple[list[StepRow], int, float, set[Any]]:
+) -> tuple[list[Step], int, float, set[Any]]:
     """The rows of all parts, the number of runs, the time of the prologue, and the assigned eager times."""
     rng = compiled.rng
-    rows: list[tuple[StepRow, list[Node]]] = []
+    rows: list[Step] = []
     counted, once = runs, 0.0
 
     def measure(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
@@ -174,33 +182,33 @@ def measure_steps(
 
     compiled.run_parts(heads, measure)
     matched = _give_eager_times(rows, nodes)
-    total = sum(row.seconds for row, _ in rows if not row.inside and row.part != "prologue") or 1.0
-    for row, _ in rows:
+    total = sum(row.seconds for row, *_ in rows if not row.inside and row.part != "prologue") or 1.0
+    for row, *_ in rows:
         row.share = row.seconds / total if row.part != "prologue" else 0.0
-    return [row for row, _ in rows], counted, once, matched
+    return rows, counted, once, matched
 
 
-def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[tuple[StepRow, list[Node]]]:
+def _step_rows(part: str, node: Node, seconds: float, number: int) -> list[Step]:
     """The row of a step with the nodes it runs; of a region also a row per operator inside."""
     region = region_in(node)
     if region is None:
-        return [(_row(part, node, "numpy", seconds, _moved(node)), [node])]
+        return [Step(_row(part, node, "numpy", seconds, _moved(node)), node, [node])]
     if node.op.name == "triton":
-        return [(_kernel_row(part, node, region, seconds, number), list(region.nodes))]
+        return [Step(_kernel_row(part, node, region, seconds, number), node, list(region.nodes))]
     whole = _row(part, node, node.op.name, seconds, _moved(node))
     whole.operator, whole.type, whole.region = count(len(region.nodes), "operator"), "", number
     if len(region.nodes) == 1:
         inner = region.nodes[0]
         whole = _row(part, inner, node.op.name, seconds, _moved(node))
         whole.region = number
-        return [(whole, [inner])]
+        return [Step(whole, node, [inner])]
     spent = [_time_alone(node.op.name, inner) for inner in region.nodes]
     total = sum(spent) or 1.0
-    rows = [(whole, list(region.nodes))]
+    rows = [Step(whole, node, list(region.nodes))]
     for inner, own in zip(region.nodes, spent, strict=True):
         row = _row(part, inner, node.op.name, seconds * own / total, _moved(inner))
         row.region, row.inside, row.estimated = number, True, True
-        rows.append((row, [inner]))
+        rows.append(Step(row, inner, [inner]))
     return rows
 
 
@@ -268,12 +276,12 @@ def _moved(node: Node) -> int:
     return read + sum(value.nbytes for value in node.outputs[: node.op.signature.visible])
 
 
-def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) -> set[Any]:
+def _give_eager_times(rows: Sequence[Step], nodes: Times) -> set[Any]:
     """Put each operator's eager time on the row that stands for it: the same Block, line and operator, or one that it
     was taken apart into, else the same Block and line; of several the slowest. Returns the keys that found one.
     """
-    opened = {(row.part, row.region) for row, _ in rows if row.inside}
-    leaves = [(row, row_nodes) for row, row_nodes in rows if row.inside or (row.part, row.region) not in opened]
+    opened = {(row.part, row.region) for row, *_ in rows if row.inside}
+    leaves = [(row, row_nodes) for row, _, row_nodes in rows if row.inside or (row.part, row.region) not in opened]
     places: dict[Any, list[StepRow]] = {}
     for row, row_nodes in leaves:
         part = "backward" if row.part == "backward" else "forward"
@@ -295,11 +303,11 @@ def _give_eager_times(rows: Sequence[tuple[StepRow, list[Node]]], nodes: Times) 
         best.eager_seconds = (best.eager_seconds or 0.0) + spent
         matched.add((part, node))
     inside: dict[Any, float] = {}
-    for row, _ in rows:
+    for row, *_ in rows:
         if row.inside:
             place = row.part, row.region
             inside[place] = inside.get(place, 0.0) + (row.eager_seconds or 0.0)
-    for row, _ in rows:
+    for row, *_ in rows:
         if not row.inside and (row.part, row.region) in opened:
             row.eager_seconds = inside[row.part, row.region]
     return matched

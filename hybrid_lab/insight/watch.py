@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -64,7 +65,9 @@ class Watch:
 
     def __init__(self, nets: Sequence[Block], infinite: bool):
         self.is_bad = not_finite if infinite else is_nan
-        self.nets = nets
+        #: Weak: a model that is gone needs no watch.
+        self._nets = [weakref.ref(net) for net in nets]
+        self._names = ", ".join(net.name for net in nets)
         self._calls = _Calls()
         self._hooks = []
         for net in nets:
@@ -89,11 +92,10 @@ class Watch:
     @property
     def on(self) -> bool:
         """Whether it is on."""
-        return bool(self._hooks)
+        return bool(self._hooks) and any(net() is not None for net in self._nets)
 
     def __repr__(self) -> str:
-        names = ", ".join(net.name for net in self.nets)
-        return f"<watch for NaN in {names}: {'on' if self.on else 'off'}>"
+        return f"<watch for NaN in {self._names}: {'on' if self.on else 'off'}>"
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -187,7 +189,7 @@ class Watch:
 
     def _before_backward(self, heads: Sequence[NDArray]) -> None:
         """Check the steps outside of the models too, such as a loss that is computed in the training loop."""
-        if not self._calls.busy:
+        if self.on and not self._calls.busy:
             for step in _steps([head.tape_link for head in heads], -1.0):
                 assert step.entry is not None
                 step.entry = _Checked(step.entry, self, None, 0)

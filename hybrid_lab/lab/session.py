@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING
 
@@ -27,18 +28,21 @@ from hybrid_lab.lab.diagnostics import (
 )
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.overlays import overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.tree import block_tree
+from hybrid_lab.lab.values import values_of
 
 if TYPE_CHECKING:
+    from hybrid_lab.insight import Watch
     from hybrid_lab.lab.widget import View
 
 #: progress(text, done, total)
 Progress = Callable[[str, int, int], None]
 
 #: Requests that may take seconds -> what the front end shows meanwhile.
-_SLOW = {"save": "saving", "reload": "loading", "open": "loading", "compare": "comparing"}
+_SLOW = {"save": "saving", "reload": "loading", "open": "loading", "compare": "comparing", "overlay": "measuring"}
 _NOTES_KEPT = 20
 
 
@@ -59,6 +63,7 @@ class Session:
         self.registry = Registry(namespace) if registry is None else registry
         self.views: weakref.WeakSet[View] = weakref.WeakSet()
         self._notes: list[str] = []
+        self._watches: dict[str, Watch] = {}
         self._lock = threading.Lock()
         self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
 
@@ -130,12 +135,39 @@ class Session:
 
     def _on_graph(self, body: messages.GraphRequest) -> messages.GraphReply:
         entry = self.registry.get(body["model"])
-        try:
+        with self._known(entry, body["path"]):
             return graph_view(entry.block, body["path"], body["program"])
+
+    def _on_overlay(self, body: messages.OverlayRequest) -> messages.OverlayReply:
+        entry = self.registry.get(body["model"])
+        path, kind = body["path"], body["kind"]
+        with self._known(entry, path):
+            return overlay(entry.block, path, body["program"], kind, body["data"], self._namespace(), self._busy())
+
+    def _on_values(self, body: messages.ValuesRequest) -> messages.ValuesReply:
+        entry = self.registry.get(body["model"])
+        with self._known(entry, body["path"]):
+            return values_of(entry.block, body["path"], body["name"], body["what"])
+
+    def _on_watch_nan(self, body: messages.WatchNanRequest) -> messages.WatchNanReply:
+        from hybrid_lab.insight import watch_nan
+
+        entry = self.registry.get(body["model"])
+        self._watches = {name: watch for name, watch in self._watches.items() if watch.on}
+        wanted = body.get("on")
+        if wanted and entry.id not in self._watches:
+            self._watches[entry.id] = watch_nan(entry.block)
+        elif wanted is False and entry.id in self._watches:
+            self._watches.pop(entry.id).close()
+        return {"on": entry.id in self._watches}
+
+    @contextlib.contextmanager
+    def _known(self, entry: LiveModel, path: str) -> Iterator[None]:
+        """Answer a KeyError of a path that the model does not have."""
+        try:
+            yield
         except KeyError:
-            raise RequestError(
-                "unknown-block", f"{entry.name} has no block {body['path']!r}", "Refresh the tree."
-            ) from None
+            raise RequestError("unknown-block", f"{entry.name} has no block {path!r}", "Refresh the tree.") from None
 
     def _on_findings(self, body: messages.ModelRequest) -> messages.FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}

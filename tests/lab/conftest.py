@@ -75,7 +75,7 @@ class Page:
         handle(self.session, data, self.messages.append)
         return self.messages[before:]
 
-    def ask(self, kind, **body):
+    def ask(self, kind, /, **body):
         """The one reply to a request, without progress."""
         self.count += 1
         identity = f"r{self.count}"
@@ -85,12 +85,12 @@ class Page:
         assert len(final) == 1
         return final[0]
 
-    def ok(self, kind, **body):
+    def ok(self, kind, /, **body):
         reply = self.ask(kind, **body)
         assert reply["type"] == "ok", reply
         return reply["body"]
 
-    def error(self, kind, **body):
+    def error(self, kind, /, **body):
         reply = self.ask(kind, **body)
         assert reply["type"] == "error", reply
         assert set(reply["body"]) == {"code", "message", "next", "details"}

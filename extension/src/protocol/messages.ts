@@ -202,6 +202,59 @@ export const graphReply = record({
 });
 export type GraphReply = Checked<typeof graphReply>;
 
+export const overlayItem = record({
+  id: nodeId,
+  value: nullable(number),
+  share: number,
+  text: text,
+  bad: flag
+});
+export type OverlayItem = Checked<typeof overlayItem>;
+
+export const moment = record({
+  id: nodeId,
+  bytes: integer
+});
+export type Moment = Checked<typeof moment>;
+
+export const overlayReply = record({
+  kind: oneOf('time', 'memory', 'values', 'gradients', 'engine'),
+  program: text,
+  unit: text,
+  headline: text,
+  missing: text,
+  items: list(overlayItem),
+  marked: list(nodeId),
+  timeline: list(moment)
+});
+export type OverlayReply = Checked<typeof overlayReply>;
+
+export const arrayNumber = record({
+  name: text,
+  text: text
+});
+export type ArrayNumber = Checked<typeof arrayNumber>;
+
+export const valuesReply = record({
+  title: text,
+  type: text,
+  facts: list(arrayNumber),
+  finite: flag,
+  bars: list(integer),
+  low: text,
+  high: text,
+  picture: text,
+  caption: text,
+  text: text,
+  missing: text
+});
+export type ValuesReply = Checked<typeof valuesReply>;
+
+export const watchNanReply = record({
+  on: flag
+});
+export type WatchNanReply = Checked<typeof watchNanReply>;
+
 export const edit = record({
   line: integer,
   col: integer,
@@ -534,6 +587,7 @@ export const errorBody = record({
     'name-taken',
     'nothing-to-undo',
     'too-large',
+    'busy',
     'failed'
   ),
   message: text,
@@ -563,6 +617,9 @@ export const REPLIES = {
   models: modelsReply,
   tree: treeReply,
   graph: graphReply,
+  overlay: overlayReply,
+  values: valuesReply,
+  watch_nan: watchNanReply,
   findings: findingsReply,
   explain: explainReply,
   lint: lintReply,
@@ -613,6 +670,23 @@ export interface Requests {
     model: string;
     path: string;
     program: string;
+  };
+  overlay: {
+    model: string;
+    path: string;
+    program: string;
+    kind: 'time' | 'memory' | 'values' | 'gradients' | 'engine';
+    data: string;
+  };
+  values: {
+    model: string;
+    path: string;
+    name: string;
+    what: 'data' | 'grad' | 'output';
+  };
+  watch_nan: {
+    model: string;
+    on?: boolean;
   };
   findings: {
     model: string;

@@ -1,0 +1,456 @@
+"""Overlays of a picture: for each node and box its time, its memory, its values, its gradients, or its engine.
+
+Times and values are measured on the graphs of a compiled program, part by part: no code of the model runs, and nothing
+of it changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.engines import Executable
+from hybrid_lab.engines.report import format_bytes
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
+from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.plan import MemoryPlan, plan
+from hybrid_lab.insight.calls import Compiled, running_call
+from hybrid_lab.insight.states import block_at, blocks_below
+from hybrid_lab.insight.summary import number, summarize
+from hybrid_lab.insight.table import milliseconds
+from hybrid_lab.insight.timing import eager_times, measure_steps
+from hybrid_lab.insight.values import look_at_values
+from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.graph_view import chosen, programs_of
+from hybrid_lab.lab.messages import GraphProgram, Moment, OverlayItem, OverlayKind, OverlayReply
+from hybrid_lab.lab.picture import Picture
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.framework.dtypes import is_floating
+
+_RUNS = 10
+_SLOWEST = 5
+_MOMENTS = 2000
+"""Points of a timeline at most."""
+
+
+@dataclass
+class _Cell:
+    """What is known of a node or box. value : the number; eager : seconds in eager mode; text : in words"""
+
+    value: float | None = None
+    eager: float | None = None
+    text: str = ""
+    bad: bool = False
+
+
+@dataclass
+class _Overlay:
+    """cells : by id of the picture; total : what shares are parts of, None for the largest value of an operator"""
+
+    unit: str
+    cells: dict[str, _Cell] = field(default_factory=dict)
+    total: float | None = None
+    headline: str = ""
+    marked: list[str] = field(default_factory=list)
+    timeline: list[Moment] = field(default_factory=list)
+    missing: str = ""
+
+
+def overlay(
+    net: Block, path: str, program: str, kind: OverlayKind, data: str, namespace: Mapping[str, object], busy: bool
+) -> OverlayReply:
+    """The reply of the request `overlay`, by the ids of the `graph` reply to the same path and program.
+
+    data : names of variables, with the inputs to measure on; "" takes random numbers; busy : a cell is running
+    Raises KeyError for an unknown path, RequestError for data that do not fit and for a measurement while a cell runs.
+    """
+    found = programs_of(net, path)
+    shown = None if isinstance(found, str) else chosen(found, program)
+    drawn = None if shown is None else shown.show().program
+    if shown is None or drawn is None:
+        return _reply(kind, "", None, _Overlay("", missing=found if isinstance(found, str) else "There is no graph."))
+    if busy and kind in ("time", "values"):
+        raise RequestError(
+            "busy",
+            f"a cell is running: the {kind} overlay runs the graph, which would disturb it",
+            "Ask again when the cell is done. Memory, engines and gradients can be shown at any time.",
+        )
+    picture = Picture(drawn, net, path)
+    block = block_at(net, path)
+    assert isinstance(block, HybridBlock)
+    source = _Source(net, path, block, shown.entry, picture, data, namespace)
+    return _reply(kind, shown.entry["id"], picture, _KINDS[kind](source))
+
+
+@dataclass
+class _Source:
+    """What an overlay is made from. entry : the shown program; data : names of variables, or "" """
+
+    net: Block
+    path: str
+    block: HybridBlock
+    entry: GraphProgram
+    picture: Picture
+    data: str
+    namespace: Mapping[str, object]
+
+    @property
+    def part(self) -> str:
+        """The part of a compiled call that is shown: "forward", "backward", or "" for other graphs."""
+        half = self.entry["half"]
+        return {"predict": "forward", "forward": "forward", "backward": "backward"}.get(half, "")
+
+    def program(self) -> CompiledProgram | None:
+        """The compiled program that is shown, or the latest one of the traced graph; None where it is gone."""
+        compilations = [item for item in access.graphs(self.block).compilations if item.program is not None]
+        if self.part:
+            number = int(self.entry["id"].partition(":")[0][1:])
+            compilations = [item for item in compilations if item.number == number]
+        return compilations[-1].program if compilations else None
+
+    def call(self) -> Compiled | str:
+        """A call of the program on the data; or why there is none."""
+        if self.entry["half"] == "update":
+            return "Updates are measured by mx.profile of a whole step, not here."
+        program = self.program()
+        if program is None:
+            return "This graph was not compiled, or its program is gone: call the model once after hybridize()."
+        return running_call(self.path, self.block, program, self.leaves(program))
+
+    def leaves(self, program: CompiledProgram) -> list[NDArray]:
+        """The inputs of the call: variables of the user, or random numbers."""
+        wanted = program.special.inputs[: program.neutral.num_data]
+        types = [(tuple(value.shape), np.dtype(value.dtype)) for value in wanted]
+        if not self.data:
+            random = np.random.RandomState(0)
+            return [NDArray.wrap(_random(random, *each)) for each in types]
+        arrays: list[Any] = []
+        for name in self.data.split(","):
+            name = name.strip()
+            if name not in self.namespace:
+                raise RequestError("failed", f"there is no variable {visible(name)}", "Give names like x, or x, y.")
+            arrays += flatten(self.namespace[name], f"the variable {name}")[0]
+        given = [(tuple(item.shape), np.dtype(item.dtype)) for item in arrays if isinstance(item, NDArray)]
+        if given != types:
+            raise RequestError(
+                "failed",
+                f"{visible(self.data)} is {_types(given)}; this program takes {_types(types)}",
+                "Choose the program of these shapes, or other variables.",
+            )
+        return arrays
+
+    @property
+    def data_in_words(self) -> str:
+        """What the overlay was measured on."""
+        return f"on {visible(self.data)}" if self.data else "on random numbers of the call's shapes"
+
+    def neutral_ids(self, graph: Graph) -> dict[Node, str]:
+        """Id by node of the traced graph, of which the picture may show a copy with shapes."""
+        drawn = self.picture.program.graph.operators
+        pairs = zip(graph.operators, drawn, strict=True) if len(drawn) == len(graph.operators) else ()
+        found = ((node, self.picture.id_of(copy)) for node, copy in pairs if node.op.name == copy.op.name)
+        return {node: identity for node, identity in found if identity is not None}
+
+
+def _random(random: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    numbers = random.normal(size=shape) if is_floating(dtype) else random.randint(0, 2, shape)
+    return np.asarray(numbers, order="C").astype(dtype)
+
+
+def _types(types: Sequence[tuple[tuple[int, ...], np.dtype]]) -> str:
+    return ", ".join(f"{dtype.name}{list(shape)}" for shape, dtype in types) or "no array"
+
+
+# -- the kinds -------------------------------------------------------------------------------------------------------
+
+
+def _time(source: _Source) -> _Overlay:
+    compiled = source.call()
+    if isinstance(compiled, str):
+        return _Overlay("s", missing=compiled)
+    if not source.part:
+        return _eager_time(source, compiled)
+    heads = compiled.heads() if source.part == "backward" else None
+    nodes = eager_times(compiled, heads, _RUNS)
+    steps, runs, once, _ = measure_steps(compiled, heads, nodes, _RUNS)
+    result = _Overlay("s")
+    slowest: list[tuple[float, str]] = []
+    opened = {step.row.region for step in steps if step.row.inside and step.row.part == source.part}
+    for step in steps:
+        row = step.row
+        identity = source.picture.id_of(step.node)
+        if row.part != source.part or identity is None:
+            continue
+        text = f"about {milliseconds(row.seconds)}, shared out" if row.estimated else milliseconds(row.seconds)
+        result.cells[identity] = _Cell(row.seconds, row.eager_seconds, text)
+        if row.inside or row.region is None or row.region not in opened:
+            slowest.append((row.seconds, identity))
+    rows = [step.row for step in steps if step.row.part == source.part and not step.row.inside]
+    result.total = sum(row.seconds for row in rows)
+    eager = sum(row.eager_seconds or 0.0 for row in rows)
+    result.marked = [identity for _, identity in sorted(slowest, reverse=True)[:_SLOWEST]]
+    result.headline = f"{source.part}: {milliseconds(result.total)} in {count(len(rows), 'step')}"
+    result.headline += f", the same operators in eager mode {milliseconds(eager)}" if eager else ""
+    result.headline += f"; {milliseconds(once)} more when parameters change" if once else ""
+    result.headline += f"; medians of {count(runs, 'run')}, {source.data_in_words}"
+    return result
+
+
+def _eager_time(source: _Source, compiled: Compiled) -> _Overlay:
+    """Of the traced graph: what its operators take in eager mode."""
+    ids = source.neutral_ids(compiled.neutral.graph)
+    result, slowest = _Overlay("s"), []
+    for (_, node), seconds in eager_times(compiled, None, _RUNS).items():
+        if node in ids:
+            result.cells[ids[node]] = _Cell(seconds, None, milliseconds(seconds))
+            slowest.append((seconds, ids[node]))
+    result.total = sum(seconds for seconds, _ in slowest)
+    result.marked = [identity for _, identity in sorted(slowest, reverse=True)[:_SLOWEST]]
+    result.headline = f"eager forward: {milliseconds(result.total)}, {source.data_in_words}"
+    return result
+
+
+def _values(source: _Source) -> _Overlay:
+    compiled = source.call()
+    if isinstance(compiled, str):
+        return _Overlay("", missing=compiled)
+    result, ids = _Overlay(""), source.neutral_ids(compiled.neutral.graph) if not source.part else None
+
+    def look(node: Node, results: Sequence[Any]) -> None:
+        identity = source.picture.id_of(node) if ids is None else ids.get(node)
+        shown = [item for item in results[: max(node.op.signature.visible, 1)] if item is not None]
+        if identity is None or not shown:
+            return
+        summaries = [summarize(item) for item in shown]
+        ends = [abs(end) for each in summaries for end in (each.minimum, each.maximum) if end is not None]
+        cell = _Cell(max(ends, default=None), text="; ".join(map(str, summaries)))
+        cell.bad = not all(each.finite for each in summaries)
+        if cell.bad and not result.marked:
+            result.marked = [identity]
+        result.cells[identity] = cell
+
+    def run(part: str, executable: Executable, graph: Graph, inputs: list[list[Any]]) -> list[Sequence[Any]]:
+        if part == source.part:
+            look_at_values(source.picture.program.graph, inputs[0], compiled.rng, look)
+        return [executable(inputs[0], compiled.rng)]
+
+    if source.part:
+        compiled.run_parts(compiled.heads() if source.part == "backward" else None, run)
+    else:
+        with tape.Mode(False, False):
+            arrays = [NDArray.wrap(np.array(array)) for array in compiled.arrays]
+            see = lambda node, inputs, outputs: look(node, outputs)
+            interpret(compiled.neutral.graph, arrays, compiled.rng, update=False, look=see)
+    bad = sum(cell.bad for cell in result.cells.values())
+    mode = "" if source.part else " in prediction mode"
+    result.headline = f"values of {count(len(result.cells), 'operator')}{mode} {source.data_in_words}"
+    result.headline += f": {count(bad, 'operator')} with NaN or infinities" if bad else ": all are finite"
+    result.headline += "; the backward starts from random gradients" if source.part == "backward" else ""
+    return result
+
+
+def _memory(source: _Source) -> _Overlay:
+    result, picture = _Overlay("B"), source.picture
+    for node in picture.program.graph.operators:
+        identity = picture.id_of(node)
+        if identity is None or node.shapes is None or None in node.shapes:
+            continue
+        sizes = [value.nbytes for value in node.outputs[: max(node.op.signature.visible, 1)]]
+        result.cells[identity] = _Cell(float(sum(sizes)), text=format_bytes(sum(sizes)))
+    if not result.cells:
+        result.missing = "Shapes are not known yet: call the model once after hybridize()."
+        return result
+    total = sum(cell.value or 0.0 for cell in result.cells.values())
+    result.headline = f"{format_bytes(int(total))} of values"
+    program = source.program() if source.part else None
+    if program is not None:
+        executable = program.forward if source.part == "forward" else program.backward
+        assert executable is not None
+        _add_plan(result, picture, plan(executable.graph))
+        if picture.program.units.units:
+            result.headline += " outside of sessions and kernels"
+        kept = [
+            value for (kind, _), value in zip(program.special.sources, _backward_inputs(program)) if kind == "saved"
+        ]
+        if source.part == "forward" and kept:
+            saved = sum(value.nbytes for value in kept)
+            result.headline += f"; {format_bytes(saved)} of them are kept for the backward"
+    return result
+
+
+def _backward_inputs(program: CompiledProgram) -> Sequence[Any]:
+    return () if program.special.backward is None else program.special.backward.inputs
+
+
+_KIND_WORDS = {
+    "arena": "in the arena",
+    "view": "a view of its input",
+    "output": "fresh memory, handed out",
+    "own": "allocated by its kernel",
+    "none": "not computed",
+}
+
+
+def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan) -> None:
+    """The places of the values, and how full the arena is in each step."""
+    alive = np.zeros(len(memory.steps) + 1, np.int64)
+    for block in memory.blocks:
+        alive[block.first] += block.size
+        alive[min(block.last, len(memory.steps) - 1) + 1] -= block.size
+    alive = np.cumsum(alive)[: len(memory.steps)]
+    for index, node in enumerate(memory.steps):
+        identity = picture.id_of(node)
+        if identity is None:
+            continue
+        value = node.outputs[0]
+        words = "in place of its input" if value in memory.inplace else _KIND_WORDS.get(memory.kinds[value], "")
+        cell = result.cells.get(identity)
+        if cell is not None and words:
+            cell.text += f", {words}"
+        result.timeline.append({"id": identity, "bytes": int(alive[index])})
+    peak = int(alive.max(initial=0))
+    if len(result.timeline) > _MOMENTS:  # each stands for several steps, the fullest of them
+        size = -(-len(result.timeline) // _MOMENTS)
+        parts = [result.timeline[start : start + size] for start in range(0, len(result.timeline), size)]
+        result.timeline = [max(part, key=lambda moment: moment["bytes"]) for part in parts]
+    result.headline += f"; arena {format_bytes(memory.arena_bytes)}, at most {format_bytes(peak)} in use at once"
+    if peak:
+        fullest = int(alive.argmax())
+        lives = {value for block in memory.blocks if block.first <= fullest <= block.last for value in block.values}
+        ids = {picture.id_of(value.node): value.nbytes for value in lives}
+        ranked = sorted((size, identity) for identity, size in ids.items() if identity is not None)
+        result.marked = [identity for _, identity in reversed(ranked)][:_SLOWEST]
+
+
+def _gradients(source: _Source) -> _Overlay:
+    result, norms = _Overlay(""), {}
+    top = f"{source.path}." if source.path else ""
+    parameters = [
+        (f"{above}.{name}" if above else name, parameter)
+        for above, block in blocks_below(source.net)
+        for name, parameter in access.own_parameters(block).items()
+    ]
+    for path, parameter in parameters:
+        arrays = access.arrays(parameter)
+        gradient = None if not arrays else arrays[0].grad
+        if path.startswith(top) and arrays and gradient is not None:
+            norms[path] = _norm(gradient), _norm(arrays[0])
+    for row in source.picture.nodes:
+        paths = [badge["path"] for badge in row["badges"]]
+        paths += [row["attributes"].get("parameter", ""), row["attributes"].get("gradient of", "")]
+        known = [(path, *norms[path]) for path in paths if path in norms]
+        if known:
+            value = math.sqrt(sum(norm * norm for _, norm, _ in known))
+            text = "; ".join(f"{path}: gradient {number(norm)}, values {number(size)}" for path, norm, size in known)
+            result.cells[row["id"]] = _Cell(value, text=text, bad=not math.isfinite(value))
+    if not norms:
+        result.missing = "No parameter of this Block has a gradient yet: call backward() once."
+    whole = math.sqrt(sum(norm * norm for norm, _ in norms.values()))
+    result.headline = f"norm of all gradients {number(whole)}, as the last backward() left them"
+    ranked = sorted(result.cells.items(), key=lambda pair: -(pair[1].value or 0.0))
+    bad = [identity for identity, cell in ranked if cell.bad]
+    result.marked = (bad or [identity for identity, _ in ranked])[:_SLOWEST]
+    return result
+
+
+def _norm(array: NDArray) -> float:
+    """The Euclidean norm, in parts, so that nothing is copied whole."""
+    flat, total = array.raw().reshape(-1), 0.0
+    for start in range(0, flat.size, 1 << 20):
+        part = flat[start : start + (1 << 20)].astype(np.float64)
+        total += float(part @ part)
+    return math.sqrt(total) if total == total else math.nan
+
+
+def _engine(source: _Source) -> _Overlay:
+    result = _Overlay("")
+    counts: dict[str, int] = {}
+    for row in source.picture.nodes:
+        if row["kind"] == "operator" and row["engine"]:
+            result.cells[row["id"]] = _Cell(text=row["engine"])
+            counts[row["engine"]] = counts.get(row["engine"], 0) + 1
+    result.headline = ", ".join(f"{engine}: {count(number, 'operator')}" for engine, number in counts.items())
+    result.missing = "" if counts else "A traced graph runs on no engine: choose a compiled program."
+    return result
+
+
+_KINDS: dict[OverlayKind, Callable[[_Source], _Overlay]] = {
+    "time": _time,
+    "memory": _memory,
+    "values": _values,
+    "gradients": _gradients,
+    "engine": _engine,
+}
+
+
+# -- the reply -------------------------------------------------------------------------------------------------------
+
+
+def _reply(kind: OverlayKind, program: str, picture: Picture | None, result: _Overlay) -> OverlayReply:
+    if picture is not None:
+        _add_boxes(kind, picture, result)
+    values = [cell.value for cell in result.cells.values() if cell.value is not None and math.isfinite(cell.value)]
+    whole = max(values, default=0.0) if result.total is None else result.total
+    return {
+        "kind": kind,
+        "program": program,
+        "unit": result.unit,
+        "headline": visible(result.headline),
+        "missing": visible(result.missing),
+        "items": [_item(identity, cell, whole) for identity, cell in result.cells.items()],
+        "marked": result.marked,
+        "timeline": result.timeline,
+    }
+
+
+def _item(identity: str, cell: _Cell, whole: float) -> OverlayItem:
+    share = cell.value / whole if cell.value is not None and whole and math.isfinite(cell.value) else 0.0
+    text = cell.text
+    if cell.eager is not None:
+        text += f" ({share:.1%}), eager {milliseconds(cell.eager)}"
+    return {"id": identity, "value": cell.value, "share": share, "text": visible(text), "bad": cell.bad}
+
+
+def _add_boxes(kind: OverlayKind, picture: Picture, result: _Overlay) -> None:
+    """What the boxes hold: sums of times, bytes and squared norms, the largest value, the engines."""
+    inside: dict[str, list[str]] = {}
+    for row in picture.nodes:
+        inside.setdefault(row["box"], []).append(row["id"])
+    for box in picture.boxes:
+        inside.setdefault(box["parent"], []).append(box["id"])
+    for box in reversed(picture.boxes):
+        cells = [result.cells[each] for each in inside.get(box["id"], ()) if each in result.cells]
+        if not cells or box["id"] in result.cells:
+            continue
+        values = [cell.value for cell in cells if cell.value is not None]
+        made = _Cell(bad=any(cell.bad for cell in cells))
+        if kind == "time":
+            eager = [cell.eager for cell in cells if cell.eager is not None]
+            made.value, made.eager = sum(values), sum(eager) if eager else None
+            made.text = milliseconds(made.value)
+        elif kind == "memory":
+            made.value = sum(values)
+            made.text = f"{format_bytes(int(made.value))} of values"
+        elif kind == "gradients":
+            made.value = math.sqrt(sum(value * value for value in values))
+            made.text = f"gradient {number(made.value)}"
+        elif kind == "values":
+            made.value = max(values, default=None)
+            made.text = (
+                "NaN or infinities inside" if made.bad else "" if made.value is None else f"to {number(made.value)}"
+            )
+        else:
+            made.text = ", ".join(dict.fromkeys(name for cell in cells for name in cell.text.split(", ")))
+        result.cells[box["id"]] = made
