@@ -90,6 +90,7 @@ class Picture:
         self._operators = [node for node in nodes if _computes(node)]
         self._units = program.units.of
         self._build(nodes)
+        self._lift_prologue()
         arrange(self._top)
         fold(self._top)
         cut(self._top)
@@ -147,6 +148,16 @@ class Picture:
             for call in chain[depth_of[unit] :]:
                 box = self._block_box(box, call)
         return box
+
+    def _lift_prologue(self) -> None:
+        """Take the prologue out of Blocks of which there is nothing else at its place, as all else is in a session."""
+        for unit, box in self._unit_boxes.items():
+            while unit.kind == "prologue" and box.parent is not None and box.parent.members == [box]:
+                around = box.parent.parent
+                if around is None:
+                    break
+                around.members[around.members.index(box.parent)] = box
+                box.parent = around
 
     def _block_box(self, parent: Box, call: tuple[str, int]) -> Box:
         box = parent.inside.get(call)

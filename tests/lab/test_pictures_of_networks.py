@@ -294,3 +294,14 @@ def test_a_program_that_is_gone_gives_the_latest():
     net.hybridize(engine="numpy")
     net(x)
     assert chosen(programs_of(net, ""), "p7:forward").entry["id"] == "p0:forward"
+
+
+def test_the_prologue_of_a_session_stands_beside_it():
+    pytest.importorskip("onnxruntime")
+    net = vision.get_model("resnet18_v1", classes=10)
+    net.initialize()
+    net.hybridize(engine="onnxruntime")
+    net(mx.nd.ones((1, 3, 32, 32)))
+    reply = graph_view(net, "")
+    check_picture(reply)
+    assert [box["kind"] for box in reply["boxes"] if not box["parent"]] == ["prologue", "session"]
