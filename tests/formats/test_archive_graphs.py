@@ -275,3 +275,19 @@ def test_a_block_without_a_graph_is_a_stub_of_its_own_kind_which_is_saved_as_suc
     stub.hybridize()
     with pytest.raises(NotImplementedError, match="the class NeverCalled is missing"):
         stub.inner(mx.nd.ones(1))
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_model_whose_graphs_are_a_files_fits_its_own_archive_after_a_cast(called, tmp_path):
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    net(mx.nd.ones((1, 3)))
+    net.save(tmp_path / "net.hlab")
+    net.load(tmp_path / "net.hlab", graphs="file")
+    net.cast("bfloat16")
+    x = mx.nd.ones((1, 3), dtype="bfloat16")
+    if called:
+        net(x)
+    net.save(tmp_path / "cast.hlab")
+    net.load(tmp_path / "cast.hlab")
+    assert net(x).dtype == x.dtype

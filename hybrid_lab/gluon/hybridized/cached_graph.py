@@ -180,11 +180,19 @@ class GraphCache:
             self.called, self.called_at = kind, changes.count
 
     def note_cast(self, dtype: DTypeLike | None) -> None:
-        """Assume that the block is called with floating inputs of this dtype, until a call shows otherwise."""
+        """Assume that the block, and a graph from a file, is called with floating inputs of this dtype, until a call
+        shows otherwise.
+        """
+        name = dtype_of(dtype).name
+
+        def cast(types: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple([(shape, name if is_floating(dtype_of(old)) else old) for shape, old in types])
+
         if self.called is not None:
             spec, types = self.called
-            name = dtype_of(dtype).name
-            self.called = spec, tuple((shape, name if is_floating(dtype_of(old)) else old) for shape, old in types)
+            self.called = spec, cast(types)
+        for key, neutral in self.pinned.items():
+            self.pinned[key] = replace(neutral, types=neutral.types and cast(neutral.types))
 
     def has(self, spec: Spec) -> bool:
         """Whether there is a graph for this input structure."""
