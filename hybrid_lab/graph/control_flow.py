@@ -11,7 +11,6 @@ from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.composed import KEY, ControlFlow, as_key, check_equal, from_key, seed_of
 from hybrid_lab.graph.loop import Loop
-from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.memory import into
 
 if TYPE_CHECKING:
@@ -140,12 +139,9 @@ class Cond(ControlFlow):
         self, inputs: Sequence[Array], hidden: Sequence[Array], heads: dict[int, Array], wanted: Sequence[int]
     ) -> dict[int, Array]:
         number, *captures = inputs
-        differentiated = tuple(index for index, head in heads.items() if is_floating(head.dtype))
-        wrt = tuple(index - 1 for index in wanted if is_floating(inputs[index].dtype))
-        run = self._taken(number).backward(captures, differentiated, wrt)
-        gradients = run(
-            [*captures, *(np.asarray(heads[index], order="C") for index in differentiated)], (from_key(hidden[0]), 0)
-        )
+        run = self._taken(number).backward(captures, tuple(heads), tuple([index - 1 for index in wanted]))
+        douts = [np.asarray(head, order="C") for head in heads.values()]
+        gradients = run([*captures, *douts], (from_key(hidden[0]), 0))
         return {index + 1: gradient for index, gradient in gradients.items()}
 
     def leading(self, heads: tuple[int, ...], differentiable: bool = True) -> set[int]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.composed import KEY, ControlFlow, as_key, check_equal, from_key, seed_of
-from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.run import infer
 
@@ -113,10 +112,9 @@ class Loop(ControlFlow):
         *history, key = hidden
         steps = int(history.pop()[0]) if self.counts_steps else len(inputs[0])
         first_draw = self.draws - body.graph.draws
-        moving = [index for index in range(num_data, num_data + self.num_states) if is_floating(inputs[index].dtype)]
-        floats = [index for index, item in enumerate(inputs) if is_floating(item.dtype)]
-        wrt = tuple(index for index in floats if index in moving or index in wanted)
-        outs = [index for index in range(num_out) if index in heads and is_floating(heads[index].dtype)]
+        moving = range(num_data, num_data + self.num_states)
+        wrt = tuple(index for index in range(len(inputs)) if index in moving or index in wanted)
+        outs = [index for index in range(num_out) if index in heads]
         # The gradients of the states behind a step. A state without one is not differentiated, not with zeros either.
         dstates: dict[int, Array] = {}
         for index in moving:
