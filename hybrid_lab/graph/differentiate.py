@@ -13,7 +13,7 @@ from itertools import count
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.graph.builder import Builder, Expr
 from hybrid_lab.graph.decompose import composite_names
-from hybrid_lab.graph.graph import Graph, ancestors, reachable
+from hybrid_lab.graph.graph import Graph, ancestors, reachable, read_directly
 from hybrid_lab.graph.lower import is_composite, lower
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ops.framework.contract import check_gradient_type
@@ -134,7 +134,9 @@ class _Arrived:
             if not _same(before, condition):
                 held, gradient = self._present(held, before), self._present(gradient, condition)
                 condition = self._either(before, condition)
-            gradient = held + gradient
+            # The gradient of a bool is a bool: whether one of its readers has a gradient other than 0.
+            add = self.builder.broadcast_logical_or if held.dtype == bool else self.builder.broadcast_add
+            gradient = add(held, gradient)
         self.gradients[value] = gradient
         if condition is not None:
             self.conditions[value] = condition
@@ -255,19 +257,17 @@ def led_to(graph: Graph, sources: Sequence[Value], differentiable: bool = False)
     return reached
 
 
-def leading_to(values: Sequence[Value], bound: bool) -> set[Value]:
+def leading_to(values: Sequence[Value]) -> set[Value]:
     """All Values that lead to these.
 
-    bound : not by the operators of a call, but by the steps of a gradient, which do not depend on what they take the
-        mere shape of
+    All inputs of an operator of a call lead to its results. The steps of a gradient, which have no names, depend on
+    those inputs alone whose values they read; so do hidden outputs, which only such steps read.
     """
 
     def inputs_of(value: Value) -> Sequence[Value]:
         node = value.node
-        if not bound:
+        if node.name and value.index < node.op.signature.visible:
             return node.leading((value.index,))
-        if node.is_mask(value.index):
-            return ()
-        return [item for at, item in enumerate(node.inputs) if isinstance(item, Value) and node.op.reads_values(at)]
+        return () if node.is_mask(value.index) else read_directly(value)
 
     return ancestors(values, inputs_of)

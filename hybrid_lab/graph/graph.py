@@ -230,17 +230,17 @@ def ancestors(values: Iterable[Value], inputs_of: Callable[[Value], Iterable[Val
     return found
 
 
-def values_read(values: Iterable[Value]) -> set[Value]:
-    """These, and all Values that they are computed from: not those of which the mere shape is read, nor states that an
-    operator takes only to update them.
+def read_directly(value: Value) -> list[Value]:
+    """The inputs of its operator whose values it is computed from: not those of which the mere shape is read, nor
+    states that the operator takes only to update them.
     """
+    op, inputs = value.node.op, value.node.inputs
+    return [item for at, item in enumerate(inputs) if isinstance(item, Value) and op.reads_for(value.index, at)]
 
-    def read(value: Value) -> list[Value]:
-        node = value.node
-        items = enumerate(node.inputs)
-        return [item for at, item in items if isinstance(item, Value) and node.op.reads_for(value.index, at)]
 
-    return ancestors(values, read)
+def values_read(values: Iterable[Value]) -> set[Value]:
+    """These, and all Values that they are computed from."""
+    return ancestors(values, read_directly)
 
 
 def extract(

@@ -55,7 +55,9 @@ class _Gradients:
         elif (target, index) in self._owned and present is slots[index]:
             present += gradient
         else:  # also where the sum so far was copied to the device of the new gradient
-            slots[index] = present = present + gradient
+            # The gradient of a bool is a bool, as NumPy's sums of bools are, but not those of NDArrays.
+            bools = type(present) is NDArray and present.host_view.dtype == bool
+            slots[index] = present = present | gradient if bools else present + gradient
             if isinstance(present, np.ndarray):
                 self._owned.add((target, index))
 
@@ -431,7 +433,7 @@ def grad(
         gradient = collected.get(target)
         if gradient is None and target in leaves:
             gradient = NDArray.from_host(np.zeros(variable.shape, variable.dtype), variable.ctx)
-            results.append(_recorded(gradient, variables) if create_graph else gradient)
+            results.append(as_function_of(gradient, variables) if create_graph else gradient)
             continue
         if gradient is None:
             raise AutogradError(
@@ -442,7 +444,7 @@ def grad(
             gradient = NDArray.wrap_device(gradient.clone(), variable.ctx)
         elif not create_graph:
             gradient = NDArray.from_host(np.array(gradient, order="C"), variable.ctx)
-        results.append(_recorded(gradient, variables) if create_graph else gradient)
+        results.append(as_function_of(gradient, variables) if create_graph else gradient)
     return results
 
 
@@ -459,7 +461,7 @@ class Identity(Entry):
     backward_recorded = backward
 
 
-def _recorded(gradient: NDArray, variables: Sequence[NDArray]) -> NDArray:
+def as_function_of(gradient: NDArray, variables: Sequence[object]) -> NDArray:
     """The gradient as a recorded function of the variables, so that it has a gradient even where it is constant."""
     result = type(gradient).view_of(gradient.buffer, gradient.host_view)
     note(Identity(), (gradient, *variables), (result,))

@@ -10,6 +10,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
+from hybrid_lab.ndarray.backward import as_function_of
 from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -395,13 +396,14 @@ class EagerEntry(tape.Entry):
 
         def lowered(starts: list[Any]) -> Sequence[NDArray]:
             # Repeat the draws of the call.
-            numbered = Namespace(
-                lambda op, inputs: invoke(op, inputs, rng=self._rng if op.random else None, cast=False)
-            )
+            numbered = Namespace(lambda op, inputs: _step(op, inputs, self._rng if op.random else None))
             result = op.lower(numbered, *starts)
             return (result if isinstance(result, (tuple, list)) else (result,))[: op.signature.visible]
 
-        return replay(lowered, inputs, douts, needed)
+        results = replay(lowered, inputs, douts, needed)
+        if self.program.outputs_read:  # and an output depends on all inputs
+            results = [None if result is None else as_function_of(result, inputs) for result in results]
+        return results
 
     def _program_for(self, douts: list[object], needed: tuple[bool, ...]) -> GradientProgram:
         arrived = tuple([dout is not None for dout in douts])
@@ -427,17 +429,20 @@ def _raw_value(value: Any) -> Any:
 
 
 def apply_nd(op: Operator, inputs: Sequence[object]) -> list[NDArray]:
-    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records.
+    """The visible outputs of a gradient's step on NDArrays, recorded if the tape records."""
+    result = _step(op, inputs)
+    return result if isinstance(result, list) else [result]
 
-    An input of which only the shape is read, as x in `F.reshape_like(dy, x)`, is detached: the result does not depend
-    on its values.
+
+def _step(op: Operator, inputs: Sequence[object], rng: tuple[int, int] | None = None) -> Any:
+    """A step of a gradient. An input of which only the shape is read, as x in `F.reshape_like(dy, x)`, is detached: the
+    result does not depend on its values.
     """
     linked = [
         item if type(item) is not NDArray or op.reads_values(index) else item.detach()
         for index, item in enumerate(inputs)
     ]
-    result = invoke(op, linked, cast=False)
-    return result if isinstance(result, list) else [result]
+    return invoke(op, linked, rng=rng, cast=False)
 
 
 N = Namespace(lambda op, inputs: invoke(op, inputs, cast=False))

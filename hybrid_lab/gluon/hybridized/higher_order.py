@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.bind_mode import bind_mode
-from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_up, without_hidden_reads
+from hybrid_lab.graph.differentiate import differentiate_present, gradients_add_up
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.mixed_precision import mixed_precision
@@ -57,9 +56,6 @@ def gradient_graph(program: Program, heads: Heads, wrt: Sequence[int]) -> tuple[
     inputs = [*joint.inputs[:count], *(joint.inputs[count + index] for index in sorted(heads))]
     gradients = [value for value, here in zip(joint.outputs[len(bound.outputs) :], present, strict=True) if here]
     gradient = Graph(inputs, gradients, (), joint.draws, f"{bound.name} gradient".strip())
-    # So that it reads no more than the gradients depend on: what nothing depends on keeps the gradient it has.
-    with suppress(AutogradError):  # an operator without a second gradient, which may not be asked for
-        gradient = without_hidden_reads(gradient)
     in_spec, out_spec = ("tuple", (LEAF,) * len(inputs)), ("tuple", (LEAF,) * len(gradients))
     graph_of = NeutralGraph(gradient, in_spec, out_spec, (), source=program.neutral.source, bound=True)
     return graph_of, tuple([index for index, here in zip(wrt, present, strict=True) if here])

@@ -190,7 +190,7 @@ class Program:
         self.run_backward: Any = None if self.backward is None else self.backward.run
         self._apart: dict[tuple[bool, ...], frozenset[int]] = {}
         self.given = tuple([index in self.differentiated for index in range(self._num_outputs)])
-        used = leading_to(graph.outputs, self.neutral.bound)
+        used = leading_to(graph.outputs)
         self._idle = [index for index, value in enumerate(graph.inputs) if value not in used]
         # The output gradients that a backward from this call's only output reads. Nobody writes to them.
         self.ones: list[np.ndarray] | None = None
@@ -380,7 +380,7 @@ class Program:
         if given not in self._apart:
             graph = self.neutral.graph
             chosen = [value for value, here in zip(graph.outputs, given, strict=True) if here]
-            leading = leading_to(chosen, self.neutral.bound)
+            leading = leading_to(chosen)
             self._apart[given] = frozenset([i for i, value in enumerate(graph.inputs) if value not in leading])
         return self._apart[given]
 

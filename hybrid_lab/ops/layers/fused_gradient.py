@@ -45,6 +45,11 @@ class BatchNormGrad(_Gradient, name="_batch_norm_grad"):
         sample((2, 4, 3), (2, 4, 3), (3,), (3,), np.array([0.7, 1.3, 0.9], "float32"), fix_gamma=False, axis=-1),
     ]
 
+    def reads_for(self, output: int, index: int) -> bool:
+        if index == 2:
+            return output == 0 and not self.fix_gamma
+        return output < 2 or index == 0
+
     def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, inverse: Shape) -> list[Shape]:
         if dy != data or any(vector != (data[self.axis],) for vector in (gamma, mean, inverse)):
             raise ShapeError(f"{self.name}: data {data} and dy {dy} with vectors {gamma}, {mean} and {inverse}")
@@ -106,6 +111,9 @@ class LayerNormGrad(_Gradient, name="_layer_norm_grad"):
         sample((4, 5), (4, 5), (5,), (4, 1), np.array([[0.7], [1.3], [0.9], [1.1]], "float32")),
         sample((2, 3, 2), (2, 3, 2), (3,), (2, 1, 2), np.array([[[0.7, 1.3]], [[0.9, 1.1]]], "float32"), axis=1),
     ]
+
+    def reads_for(self, output: int, index: int) -> bool:
+        return output == 0 or index == 0 or (output == 1 and index != 2)
 
     def infer_shape(self, dy: Shape, data: Shape, gamma: Shape, mean: Shape, deviation: Shape) -> list[Shape]:
         axis = axis_of(self.name, self.axis, len(data))

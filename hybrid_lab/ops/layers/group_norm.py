@@ -51,6 +51,9 @@ class _Grouped(Operator):
         """data as (n, groups, ...)."""
         raise NotImplementedError
 
+    def reads_for(self, output: int, index: int) -> bool:
+        return output == 0 or index == 0
+
     def infer_shape(self, data: Shape, gamma: Shape, beta: Shape) -> list[Shape]:
         groups = self.groups(data)
         for name, shape in (("gamma", gamma), ("beta", beta)):

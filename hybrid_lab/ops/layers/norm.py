@@ -75,7 +75,9 @@ class BatchNorm(Operator, name="BatchNorm"):
         return self._training and not self.use_global_stats
 
     def reads_for(self, output: int, index: int) -> bool:
-        return index < 3 or not self.from_batch
+        if output == 0:
+            return index < 3 or not self.from_batch
+        return index == (0 if self.from_batch else output + 2)
 
     def bind_mode(self, train: bool) -> Operator:
         return self if self._training == train else self.variant(_training=train)
@@ -261,6 +263,9 @@ class LayerNorm(Operator, name="LayerNorm"):
     def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of("LayerNorm", self.axis, len(data))]
         return (data, *(filled(shape, (size,)) for shape in vectors))
+
+    def reads_for(self, output: int, index: int) -> bool:
+        return output == 0 or index == 0
 
     def infer_shape(self, data: Shape, gamma: Shape, beta: Shape) -> list[Shape]:
         axis = axis_of("LayerNorm", self.axis, len(data))
