@@ -73,7 +73,7 @@ class Watch:
         for net in nets:
             for path, block in blocks_below(net):
                 self._hooks.append(block.register_forward_pre_hook(self._before(net, path)))
-                self._hooks.append(block.register_forward_hook(self._after))
+                self._hooks.append(block.register_forward_hook(self._after()))
         reverse.watchers.append(self._before_backward)
 
     def close(self) -> None:
@@ -112,8 +112,11 @@ class Watch:
 
         return hook
 
-    def _after(self, block: Block, args: tuple[object, ...], result: object) -> None:
-        """The hook of a Block."""
+    def _after(self) -> Callable[[Block, tuple[object, ...], object], None]:
+        """The hook of a Block: a function, since the hooks of a Block are copied with it."""
+        return lambda block, args, result: self._returned(block, result)
+
+    def _returned(self, block: Block, result: object) -> None:
         calls = self._calls
         if calls.busy or tracing.current() is not None:
             return

@@ -1,7 +1,10 @@
 """watch_nan: the first NaN or infinity is found forward and backward, with its Block, operator, line and inputs."""
 
+import copy
+import gc
 import inspect
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import HybridLabError, NonFiniteError
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.hybridized.program import LARGE
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray.random_state import state
@@ -244,7 +248,7 @@ def test_code_outside_of_the_models(hybridized):
 
 def small(hybridized):
     net = nn.HybridSequential()
-    net.add(nn.Conv2D(3, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.3), nn.Dense(4))
+    net.add(nn.Conv2D(3, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.3), nn.Dense(1500), nn.Dense(4))
     net.initialize(mx.init.Normal(0.2))
     net(nd.ones((2, 1, 6, 6)))
     net.hybridize(hybridized)
@@ -260,6 +264,7 @@ def test_a_sound_training_is_not_changed(hybridized):
     def weights(watched):
         mx.random.seed(1)
         net = small(hybridized)
+        assert net[4].weight.data().size * 4 > LARGE  # so that gradients are written in place
         trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
         watch = mx.watch_nan(net, loss) if watched else None
         for batch in data:
@@ -296,6 +301,30 @@ def test_second_gradients_and_retained_graphs():
             (first,) = autograd.grad(cube(z), [z], create_graph=True)
         first.backward()
         np.testing.assert_allclose(z.grad.asnumpy(), [[-1 / 32]])
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_the_first_call_of_a_model_and_its_copies(hybridized):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3), One("log"))
+    net.initialize(mx.init.One())
+    net.hybridize(hybridized)
+    with mx.watch_nan(net):
+        assert net(nd.ones((2, 2))).shape == (2, 3)
+        twin = copy.deepcopy(net)
+        for each in (twin, net):
+            with pytest.raises(NonFiniteError, match="log gives 6 NaN"):
+                each(-nd.ones((2, 2)))
+
+
+def test_a_model_that_is_watched_can_go():
+    net = small(True)
+    watch, weak = mx.watch_nan(net), weakref.ref(net)
+    net(nd.ones((2, 1, 6, 6)))
+    del net
+    gc.collect()
+    assert weak() is None and not watch.on
+    watch.close()
 
 
 def test_arguments():
