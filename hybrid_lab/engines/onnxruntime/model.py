@@ -128,18 +128,18 @@ class RegionEmitter(OnnxEmitter):
     def Size(self, value: str) -> str:
         return self.const(math.prod(self.shape(value)), "int64")
 
-    def Reshape(self, value: str, shape: str) -> str:
+    def Reshape(self, value: str, shape: str | Sequence[int]) -> str:
         """With 0 for leading sizes that stay and -1 for the first that changes, so that no batch is written down."""
-        wanted = self.initializers.get(shape)
+        wanted = self.initializers.get(shape) if isinstance(shape, str) else shape
         if value in self._known and wanted is not None and min(wanted, default=0) > 0:
             have = self.shape(value)
             changed = (index for index, (old, new) in enumerate(zip(have, wanted, strict=False)) if old != new)
-            kept = min(next(changed, len(have)), wanted.size - 1)
-            shape = self.const([0] * kept + [-1] + list(wanted[kept + 1 :]), "int64")
+            kept = min(next(changed, len(have)), len(wanted) - 1)
+            shape = [0] * kept + [-1] + list(wanted[kept + 1 :])
         return self._add("Reshape", (value, shape), 1, {})
 
-    def reshape_batched(self, value: str, shape: Any) -> str:
-        return self.Reshape(value, self.const(list(shape), "int64"))
+    def reshape_batched(self, value: str, shape: Sequence[int]) -> str:
+        return self.Reshape(value, shape)
 
     def const(self, value: Any, dtype: Any) -> str:
         array = np.asarray(value).astype(dtype, order="C")

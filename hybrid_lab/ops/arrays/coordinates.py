@@ -106,7 +106,7 @@ class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
 
     def onnx(self, g: OnnxGraph, dy: str, indices: str, like: str) -> str:
         places = emit_coordinates(g, indices)
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(g.shape(like)), "int64"))
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.shape(like))
         return g.ScatterND(zeros, places, dy, reduction="add")
 
 
@@ -138,7 +138,7 @@ class ScatterND(Operator, name="scatter_nd"):
 
     def onnx(self, g: OnnxGraph, data: str, indices: str) -> str:
         places = emit_coordinates(g, indices)
-        return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), g.const(list(self.shape), "int64")), places, data)
+        return g.ScatterND(g.Expand(g.const(0, g.dtype(data)), self.shape), places, data)
 
 
 class ScatterSetND(Operator, name="_scatter_set_nd"):

@@ -49,7 +49,7 @@ class _Filled(_Created):
         return out
 
     def onnx(self, g: OnnxGraph) -> str:
-        return g.Expand(g.const(self.number, self.infer_type()), g.const(list(self.shape), "int64"))
+        return g.Expand(g.const(self.number, self.infer_type()), self.shape)
 
 
 class Zeros(_Filled, name="_zeros", aliases=("zeros",)):
@@ -314,4 +314,4 @@ class SizeArray(_ShapeReader, name="size_array"):
         return into(np.array([data.size], np.int64), out)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Reshape(g.Size(data), g.const([1], "int64"))
+        return g.Reshape(g.Size(data), [1])

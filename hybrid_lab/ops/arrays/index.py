@@ -193,8 +193,8 @@ class TakeGrad(Adjoint, name="_take_grad"):
     def onnx(self, g: OnnxGraph, dy: str, like: str, indices: str) -> str:
         shape = g.shape(like)
         axis, count = self.axis % len(shape), prod(g.shape(indices))
-        rows = g.Reshape(emit_whole(g, indices, shape[axis], self.mode), g.const([-1, 1], "int64"))
-        spread = g.Reshape(dy, g.const([*shape[:axis], count, *shape[axis + 1 :]], "int64"))
+        rows = g.Reshape(emit_whole(g, indices, shape[axis], self.mode), [-1, 1])
+        spread = g.Reshape(dy, [*shape[:axis], count, *shape[axis + 1 :]])
         order = [axis, *(index for index in range(len(shape)) if index != axis)]
         zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([shape[index] for index in order], "int64"))
         total = g.ScatterND(zeros, rows, g.Transpose(spread, perm=order), reduction="add")
@@ -274,11 +274,9 @@ class Pick(Operator, name="pick", aliases=("choose_element_0index",)):
     def onnx(self, g: OnnxGraph, data: str, index: str) -> str:
         shape = g.shape(data)
         axis = self._axis(len(shape))
-        places = g.Reshape(
-            emit_whole(g, index, shape[axis], self.mode), g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64")
-        )
+        places = g.Reshape(emit_whole(g, index, shape[axis], self.mode), [*shape[:axis], 1, *shape[axis + 1 :]])
         result = g.GatherElements(data, places, axis=axis)
-        return result if self.keepdims or len(shape) == 1 else g.Squeeze(result, g.const([axis], "int64"))
+        return result if self.keepdims or len(shape) == 1 else g.Squeeze(result, [axis])
 
 
 class PickGrad(Adjoint, name="_pick_grad"):
@@ -318,9 +316,9 @@ class PickGrad(Adjoint, name="_pick_grad"):
     def onnx(self, g: OnnxGraph, dy: str, like: str, index: str) -> str:
         shape = g.shape(like)
         axis = self.axis % len(shape)
-        kept = g.const([*shape[:axis], 1, *shape[axis + 1 :]], "int64")
+        kept = [*shape[:axis], 1, *shape[axis + 1 :]]
         places = g.Reshape(emit_whole(g, index, shape[axis], self.mode), kept)
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const(list(shape), "int64"))
+        zeros = g.Expand(g.const(0, g.dtype(dy)), shape)
         return g.ScatterElements(zeros, places, g.Reshape(dy, kept), axis=axis)
 
 
@@ -363,6 +361,6 @@ class OneHot(Operator, name="one_hot"):
 
     def onnx(self, g: OnnxGraph, indices: str) -> str:
         # Compared by hand: ONNX' OneHot counts negative indices from the end.
-        column = g.Unsqueeze(g.cast(indices, "int64"), g.const([-1], "int64"))
+        column = g.Unsqueeze(g.cast(indices, "int64"), [-1])
         hit = g.Equal(column, g.const(np.arange(self.depth), "int64"))
         return g.Where(hit, g.const(self.on_value, self.dtype), g.const(self.off_value, self.dtype))

@@ -94,7 +94,7 @@ class _Broadcasting(Operator):
         return str(K.read(0, [K.zero if size == 1 else index for index, size in zip(last, shape, strict=True)]))
 
     def onnx(self, g: OnnxGraph, data: str, *like: str) -> str:
-        return g.Expand(data, g.const(list(self.infer_shape(g.shape(data), *map(g.shape, like))), "int64"))
+        return g.Expand(data, self.infer_shape(g.shape(data), *map(g.shape, like)))
 
 
 class BroadcastTo(_Broadcasting, name="broadcast_to"):
@@ -206,8 +206,8 @@ class Tile(Operator, name="tile"):
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape, reps = _aligned(g.shape(data), self.reps)
         if len(shape) > len(g.shape(data)):
-            data = g.Reshape(data, g.const(list(shape), "int64"))
-        return g.Tile(data, g.const(list(reps), "int64"))
+            data = g.Reshape(data, shape)
+        return g.Tile(data, reps)
 
 
 class Repeat(Operator, name="repeat"):
@@ -248,10 +248,10 @@ class Repeat(Operator, name="repeat"):
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         axis = len(shape) - 1 if self.axis is None else self.axis % len(shape)
-        wide = g.Unsqueeze(data, g.const([axis + 1], "int64"))
+        wide = g.Unsqueeze(data, [axis + 1])
         reps = [1] * (len(shape) + 1)
         reps[axis + 1] = self.repeats
-        return g.Reshape(g.Tile(wide, g.const(reps, "int64")), g.const(list(self.infer_shape(shape)), "int64"))
+        return g.Reshape(g.Tile(wide, reps), self.infer_shape(shape))
 
 
 class Reverse(Operator, name="reverse", aliases=("flip",)):
@@ -280,8 +280,5 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
         return F.reverse(dy, axis=self.axis)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        axes = list(self.axis)
-        ends, starts, steps = [-(2**31)] * len(axes), [-1] * len(axes), [-1] * len(axes)
-        return g.Slice(
-            data, g.const(starts, "int64"), g.const(ends, "int64"), g.const(axes, "int64"), g.const(steps, "int64")
-        )
+        count = len(self.axis)
+        return g.Slice(data, [-1] * count, [-(2**31)] * count, self.axis, [-1] * count)

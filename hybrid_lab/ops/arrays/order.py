@@ -56,7 +56,7 @@ class _Ordering(Operator):
     def onnx_line(self, g: OnnxGraph, data: str) -> tuple[str, int, int]:
         """data as it is ordered, the axis, and its size."""
         shape, axis = self.line(g.shape(data))
-        return (g.Reshape(data, g.const([-1], "int64")) if self.flattened else data), axis, shape[axis]
+        return (g.Reshape(data, [-1]) if self.flattened else data), axis, shape[axis]
 
 
 class Sort(_Ordering, name="sort"):
@@ -97,7 +97,7 @@ class Sort(_Ordering, name="sort"):
 
     def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         data, axis, size = self.onnx_line(g, data)
-        return g.TopK(data, g.const([size], "int64"), axis=axis, largest=int(not self.is_ascend), outputs=2)
+        return g.TopK(data, [size], axis=axis, largest=int(not self.is_ascend), outputs=2)
 
 
 class ArgSort(_Ordering, name="argsort"):
@@ -127,7 +127,7 @@ class ArgSort(_Ordering, name="argsort"):
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         data, axis, size = self.onnx_line(g, data)
-        places = g.TopK(data, g.const([size], "int64"), axis=axis, largest=int(not self.is_ascend), outputs=2)[1]
+        places = g.TopK(data, [size], axis=axis, largest=int(not self.is_ascend), outputs=2)[1]
         return g.cast(places, self.dtype)
 
 
@@ -208,8 +208,7 @@ class TopK(_Ordering, name="topk"):
     def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         shape, dtype = g.shape(data), g.dtype(data)
         line, axis, size = self.onnx_line(g, data)
-        count = g.const([self.count(size)], "int64")
-        values, places = g.TopK(line, count, axis=axis, largest=int(not self.is_ascend), outputs=2)
+        values, places = g.TopK(line, [self.count(size)], axis=axis, largest=int(not self.is_ascend), outputs=2)
         if self.ret_typ == "value":
             return values, places
         if self.ret_typ == "both":
@@ -217,10 +216,10 @@ class TopK(_Ordering, name="topk"):
         if self.ret_typ == "indices":
             return g.cast(places, self.dtype)
         chosen = self.line(shape)[0]
-        zeros = g.Expand(g.const(0, dtype), g.const(list(chosen), "int64"))
-        kept = g.const([*chosen[:axis], self.count(size), *chosen[axis + 1 :]], "int64")
+        zeros = g.Expand(g.const(0, dtype), chosen)
+        kept = [*chosen[:axis], self.count(size), *chosen[axis + 1 :]]
         mask = g.ScatterElements(zeros, places, g.Expand(g.const(1, dtype), kept), axis=axis)
-        return g.Reshape(mask, g.const(list(shape), "int64")) if self.flattened else mask
+        return g.Reshape(mask, shape) if self.flattened else mask
 
 
 class ScatterAlong(Adjoint, name="_scatter_along"):
@@ -253,7 +252,7 @@ class ScatterAlong(Adjoint, name="_scatter_along"):
         return F.Reshape(F.transpose(total, axes=(*order, axis)), shape=like.shape)
 
     def onnx(self, g: OnnxGraph, data: str, places: str, like: str) -> str:
-        zeros = g.Expand(g.const(0, g.dtype(data)), g.const(list(g.shape(like)), "int64"))
+        zeros = g.Expand(g.const(0, g.dtype(data)), g.shape(like))
         return g.ScatterElements(zeros, places, data, axis=self.axis)
 
 

@@ -62,10 +62,10 @@ class Reduction(Operator):
         if not axes:
             return g.Identity(data)
         if self.onnx_name == "ReduceSum":  # in opset 17 it takes axes as an input, the others as an attribute
-            result = g.ReduceSum(data, g.const(list(axes), "int64"), keepdims=keep)
+            result = g.ReduceSum(data, axes, keepdims=keep)
         else:
             result = getattr(g, self.onnx_name)(data, axes=list(axes), keepdims=keep)
-        return g.Reshape(result, g.const([1], "int64")) if len(axes) == rank and not keep else result
+        return g.Reshape(result, [1]) if len(axes) == rank and not keep else result
 
 
 def accumulate(data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
@@ -336,14 +336,14 @@ class _ArgExtreme(Operator):
         axis, dtype = self.axis, g.dtype(data)
         shape = self.infer_shape(g.shape(data))
         if axis is None:
-            data, axis = g.Reshape(data, g.const([-1], "int64")), 0
+            data, axis = g.Reshape(data, [-1]), 0
         where = getattr(g, {"argmax": "ArgMax", "argmin": "ArgMin"}[self.name])(data, axis=axis, keepdims=1)
         result = g.cast(where, dtype)
         if self.axis is not None and self.keepdims:
             return result
         if self.axis is not None and shape != (1,):
-            return g.Squeeze(result, g.const([axis], "int64"))
-        return g.Reshape(result, g.const(list(shape), "int64"))
+            return g.Squeeze(result, [axis])
+        return g.Reshape(result, shape)
 
 
 def _position_type(dtype: np.dtype) -> np.dtype:

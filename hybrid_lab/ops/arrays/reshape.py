@@ -162,7 +162,7 @@ class ExpandDims(_Reshaping, name="expand_dims"):
         return (*data[:axis], 1, *data[axis:])
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Unsqueeze(data, g.const([self.axis], "int64"))
+        return g.Unsqueeze(data, [self.axis])
 
 
 class Squeeze(_Reshaping, name="squeeze"):

@@ -53,7 +53,7 @@ class CumSum(Operator, name="cumsum", aliases=("_np_cumsum",)):
 
     def onnx(self, g: OnnxGraph, a: str) -> str:
         axis = 0 if self.axis is None else self.axis
-        a = g.Reshape(a, g.const([-1], "int64")) if self.axis is None else a
+        a = g.Reshape(a, [-1]) if self.axis is None else a
         return g.CumSum(g.cast(a, self.dtype) if self.dtype else a, g.const(axis, "int64"))
 
 
@@ -158,7 +158,7 @@ class Diag(Operator, name="diag"):
             wanted = np.diag(places + 1, self.k) - 1
             picked = g.Gather(data, g.const(np.maximum(wanted, 0), "int64"), axis=0)
             return g.Where(g.const(wanted >= 0, "bool"), picked, g.const(0, g.dtype(data)))
-        flat = g.Reshape(data, g.const([-1], "int64"))
+        flat = g.Reshape(data, [-1])
         return g.Gather(flat, g.const(np.diagonal(places, self.k, *self.axes(shape)), "int64"), axis=0)
 
 

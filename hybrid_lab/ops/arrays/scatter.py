@@ -194,5 +194,5 @@ class UnravelIndex(_Numbering, name="_unravel_index", aliases=("unravel_index",)
         for axis, stride in enumerate(self.strides):
             place = g.Div(numbers, g.const(stride, "int64"))
             place = g.Mod(place, g.const(self.shape[axis], "int64")) if axis else place
-            parts.append(g.Unsqueeze(place, g.const([0], "int64")))
+            parts.append(g.Unsqueeze(place, [0]))
         return g.cast(g.Concat(*parts, axis=0), g.dtype(data))

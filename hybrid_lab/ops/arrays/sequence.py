@@ -114,9 +114,9 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         if None in shape:
             raise Unmappable("SequenceMask: the number of steps must be known")
         steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
-        length = g.Reshape(g.cast(sequence_length, "int64"), g.const([1, -1] if self.axis == 0 else [-1, 1], "int64"))
+        length = g.Reshape(g.cast(sequence_length, "int64"), [1, -1] if self.axis == 0 else [-1, 1])
         behind = g.GreaterOrEqual(g.const(steps, "int64"), length)
-        behind = g.Unsqueeze(behind, g.const(list(range(2, len(shape))), "int64")) if len(shape) > 2 else behind
+        behind = g.Unsqueeze(behind, list(range(2, len(shape)))) if len(shape) > 2 else behind
         return g.Where(behind, g.const(self.value, g.dtype(data)), data)
 
 
@@ -162,7 +162,7 @@ class SequenceLast(_Sequence, name="SequenceLast"):
         assert sequence_length is not None
         last = g.Sub(g.cast(sequence_length, "int64"), g.const(1, "int64"))
         last = g.Max(g.Min(last, g.const(shape[self.axis] - 1, "int64")), g.const(0, "int64"))
-        return g.GatherND(data, g.Unsqueeze(last, g.const([1], "int64")), batch_dims=1)
+        return g.GatherND(data, g.Unsqueeze(last, [1]), batch_dims=1)
 
 
 class SequenceLastGrad(Adjoint, _Sequence, name="_sequence_last_grad"):
@@ -205,11 +205,11 @@ class SequenceLastGrad(Adjoint, _Sequence, name="_sequence_last_grad"):
             assert sequence_length is not None
             given = g.Sub(g.cast(sequence_length, "int64"), g.const(1, "int64"))
             given = g.Max(g.Min(given, last), g.const(0, "int64"))
-            last = g.Unsqueeze(given, g.const([self.axis], "int64"))
+            last = g.Unsqueeze(given, [self.axis])
         hit = g.Equal(g.const(steps, "int64"), last)
         if len(shape) > 2:
-            hit = g.Unsqueeze(hit, g.const(list(range(2, len(shape))), "int64"))
-        return g.Where(hit, g.Unsqueeze(dy, g.const([self.axis], "int64")), g.const(0, dtype))
+            hit = g.Unsqueeze(hit, list(range(2, len(shape))))
+        return g.Where(hit, g.Unsqueeze(dy, [self.axis]), g.const(0, dtype))
 
 
 class SequenceReverse(_Sequence, name="SequenceReverse"):

@@ -90,7 +90,7 @@ def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int
         steps.append(step)
     if not axes:
         return g.Identity(data)
-    return g.Slice(data, *(g.const(numbers, "int64") for numbers in (starts, ends, axes, steps)))
+    return g.Slice(data, starts, ends, axes, steps)
 
 
 class SliceAdjoint(Adjoint):
@@ -118,16 +118,13 @@ class SliceAdjoint(Adjoint):
                 return self._scatter(g, dy, shape)
             before.append(start)
             after.append(size - start - kept)
-        return g.Pad(dy, g.const(before + after, "int64"), g.const(0, g.dtype(dy)))
+        return g.Pad(dy, before + after, g.const(0, g.dtype(dy)))
 
     def _scatter(self, g: OnnxGraph, dy: str, shape: tuple[int, ...]) -> str:
         place = np.arange(int(np.prod(shape))).reshape(shape)[self.cut(shape)].reshape(-1, 1)
-        flat = g.ScatterND(
-            g.const(np.zeros(int(np.prod(shape))), g.dtype(dy)),
-            g.const(place, "int64"),
-            g.Reshape(dy, g.const([-1], "int64")),
-        )
-        return g.Reshape(flat, g.const(list(shape), "int64"))
+        zeros = g.const(np.zeros(int(np.prod(shape))), g.dtype(dy))
+        flat = g.ScatterND(zeros, g.const(place, "int64"), g.Reshape(dy, [-1]))
+        return g.Reshape(flat, shape)
 
 
 Bounds = tuple[int | None, ...]
@@ -397,7 +394,7 @@ class Stack(Operator, name="stack"):
 
     def onnx(self, g: OnnxGraph, *data: str) -> str:
         axis = self.axis % (len(g.shape(data[0])) + 1)
-        return g.Concat(*(g.Unsqueeze(item, g.const([axis], "int64")) for item in data), axis=axis)
+        return g.Concat(*(g.Unsqueeze(item, [axis]) for item in data), axis=axis)
 
 
 class _Splitting(Operator):
@@ -449,13 +446,13 @@ class _Splitting(Operator):
 
     def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
         axis = self.axis % len(g.shape(data))
-        sizes, dropped = self.sizes(g.shape(data)[axis]), g.const([axis], "int64")
+        sizes = self.sizes(g.shape(data)[axis])
         if 0 in sizes:
             raise Unmappable(f"{self.title} into empty parts")
         if len(sizes) == 1:
-            return g.Squeeze(data, dropped) if self.squeeze_axis else g.Identity(data)
-        parts = g.Split(data, g.const(sizes, "int64"), axis=axis, outputs=len(sizes))
-        return tuple(g.Squeeze(part, dropped) for part in parts) if self.squeeze_axis else parts
+            return g.Squeeze(data, [axis]) if self.squeeze_axis else g.Identity(data)
+        parts = g.Split(data, sizes, axis=axis, outputs=len(sizes))
+        return tuple(g.Squeeze(part, [axis]) for part in parts) if self.squeeze_axis else parts
 
 
 class SliceChannel(_Splitting, name="SliceChannel", aliases=("split",)):

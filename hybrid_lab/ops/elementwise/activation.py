@@ -275,7 +275,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         if self.act_type == "prelu":
             # Not PRelu, whose value at 0 is 0 for a slope of NaN, too.
             rank = len(g.shape(data))
-            slopes = g.Reshape(gamma, g.const([-1] + [1] * max(rank - 2, 0), "int64"))
+            slopes = g.Reshape(gamma, [-1] + [1] * max(rank - 2, 0))
             return g.Where(g.Greater(data, g.const(0, dtype)), data, g.Mul(data, slopes))
         return g.LeakyRelu(data, alpha=self.slope)
 

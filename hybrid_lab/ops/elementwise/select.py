@@ -81,7 +81,7 @@ class Where(Operator, name="where"):
         hit = g.cast(condition, "bool")
         shape = np.broadcast_shapes(g.shape(x), g.shape(y))
         if self._by_row(g.shape(condition), shape):
-            hit = g.Reshape(hit, g.const([-1, *(1,) * (len(shape) - 1)], "int64"))
+            hit = g.Reshape(hit, [-1, *(1,) * (len(shape) - 1)])
         return g.Where(hit, x, y)
 
 

@@ -1,8 +1,8 @@
 """ONNX emission: `g` in a record's `onnx(self, g, *inputs)`. Collects nodes and initializers without importing onnx.
 
 Opset 17. `g.Softmax(x, axis=1)` adds a node and returns the name of its output; `outputs=2` gives a tuple of names; an
-input that is None or "" is left out. What is collected is plain data (`nodes`, `initializers`), from which an engine or
-exporter makes its model.
+input that is None or "" is left out; a list or tuple of whole numbers is an int64 constant: `g.Reshape(x, [-1, 2])`.
+What is collected is plain data (`nodes`, `initializers`), from which an engine or exporter makes its model.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ class OnnxNode(NamedTuple):
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
     name: str
+
+
+def _are_whole(item: object) -> bool:
+    """Whether an input is a list or tuple of whole numbers."""
+    return isinstance(item, (list, tuple)) and all(isinstance(each, (int, np.integer)) for each in item)
 
 
 class OnnxEmitter:
@@ -101,17 +106,17 @@ class OnnxEmitter:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: str | None, outputs: int = 1, **attributes: Any) -> Any:
+        def add(*inputs: str | Sequence[int] | None, outputs: int = 1, **attributes: Any) -> Any:
             return self._add(op_type, inputs, outputs, attributes)
 
         return add
 
     def _add(self, op_type: str, inputs: Sequence[Any], outputs: int, attributes: dict[str, Any]) -> Any:
-        if op_type in _REDUCTIONS and self._without_axes(inputs, attributes):
-            op_type, inputs, attributes = "Identity", inputs[:1], {}
+        operands = ["" if item is None else self.const(item, "int64") if _are_whole(item) else item for item in inputs]
+        if op_type in _REDUCTIONS and self._without_axes(operands, attributes):
+            op_type, operands, attributes = "Identity", operands[:1], {}
         names = tuple(self._name(op_type.lower()) for _ in range(outputs))
-        operands = tuple("" if item is None else item for item in inputs)
-        self.nodes.append(OnnxNode(op_type, operands, names, attributes, self._name(op_type)))
+        self.nodes.append(OnnxNode(op_type, tuple(operands), names, attributes, self._name(op_type)))
         return names[0] if outputs == 1 else names
 
     def _without_axes(self, inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
@@ -130,7 +135,7 @@ class OnnxEmitter:
         wanted = list(shape)
         if self.batch is not None and wanted and wanted[0] == self.batch and self.shape(value)[:1] == (self.batch,):
             wanted[0] = 0
-        return self._add("Reshape", (value, self.const(wanted, "int64")), 1, {})
+        return self._add("Reshape", (value, wanted), 1, {})
 
     def emit(self, op: Operator, inputs: Sequence[Any], scope: str = "") -> tuple[str, ...]:
         """Emit one bound operator. inputs : declared names, or Python numbers (immediates). Returns one name per

@@ -359,37 +359,32 @@ class ConvWeightGrad(WeightGradient, _Convolving, name="_conv_weight_grad"):
             data = g.Transpose(data, perm=exchange)
         else:
             images, channels, size = g.shape(data)[0], shape[1], g.shape(data)[2:]
-            data = g.Reshape(data, g.const([images, groups, channels, *size], "int64"))
+            data = g.Reshape(data, [images, groups, channels, *size])
             data = g.Transpose(data, perm=[2, 1, 0, *(axis + 1 for axis in spatial)])
-            data = g.Reshape(data, g.const([channels, groups * images, *size], "int64"))
+            data = g.Reshape(data, [channels, groups * images, *size])
         result = g.Conv(
             data, g.Transpose(dy, perm=exchange), kernel_shape=list(g.shape(dy)[2:]), strides=list(geometry.dilate),
             dilations=list(geometry.stride), pads=[*geometry.pad, *geometry.pad], group=groups,
         )  # fmt: skip
         # Where the stride does not divide the image there are more results than places in the kernel.
-        bounds = (g.const(part, "int64") for part in ([0] * len(spatial), self.kernel, spatial))
-        return g.Transpose(g.Slice(result, *bounds), perm=exchange)
+        return g.Transpose(g.Slice(result, [0] * len(spatial), self.kernel, spatial), perm=exchange)
 
     def _as_product(self, g: OnnxGraph, dy: str, data: str, weight: str) -> str:
         """One matrix product of dy with the patches of data, which Slice and Concat gather."""
         geometry, shape, output = self.geometry, g.shape(data), g.shape(dy)[2:]
         rank, groups, channels = len(output), self.num_group, shape[1]
         if any(geometry.pad):
-            borders = [0, 0, *geometry.pad] * 2
-            data = g.Pad(data, g.const(borders, "int64"), g.const(0, g.dtype(data)))
+            data = g.Pad(data, [0, 0, *geometry.pad] * 2, g.const(0, g.dtype(data)))
         order = [1, 0, *range(2, rank + 2)]
-        axes = g.const(list(range(2, rank + 2)), "int64")
-        steps = g.const(list(geometry.stride), "int64")
         turned = g.Transpose(data, perm=order)
         parts = []
         for _, where in geometry.places(output):
-            starts = g.const([part.start for part in where], "int64")
-            ends = g.const([part.stop for part in where], "int64")
-            part = g.Slice(turned, starts, ends, axes, steps)
-            parts.append(g.Reshape(part, g.const([groups, channels // groups, 1, -1], "int64")))
+            starts, ends = [part.start for part in where], [part.stop for part in where]
+            part = g.Slice(turned, starts, ends, order[2:], geometry.stride)
+            parts.append(g.Reshape(part, [groups, channels // groups, 1, -1]))
         patches = g.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
         rows = channels // groups * len(parts)
-        patches = g.Reshape(patches, g.const([groups, rows, -1], "int64"))
-        left = g.Reshape(g.Transpose(dy, perm=order), g.const([groups, self.num_filter // groups, -1], "int64"))
+        patches = g.Reshape(patches, [groups, rows, -1])
+        left = g.Reshape(g.Transpose(dy, perm=order), [groups, self.num_filter // groups, -1])
         result = g.MatMul(left, g.Transpose(patches, perm=[0, 2, 1]))
-        return g.Reshape(result, g.const(list(g.shape(weight)), "int64"))
+        return g.Reshape(result, g.shape(weight))

@@ -112,13 +112,13 @@ class _Grouped(Operator):
 
     def onnx(self, g: OnnxGraph, data: str, gamma: str, beta: str) -> tuple[str, ...]:
         groups, dtype = self.groups(g.shape(data)), g.dtype(data)
-        x = g.Reshape(data, g.const([0, groups, -1], "int64"))
+        x = g.Reshape(data, [0, groups, -1])
         y = g.Reshape(g.InstanceNormalization(x, gamma, beta, epsilon=self.eps), g.Shape(data))
         mean = g.ReduceMean(x, axes=[2], keepdims=1)
         centred = g.Sub(x, mean)
         variance = g.ReduceMean(g.Mul(centred, centred), axes=[2], keepdims=0)
         deviation = g.Sqrt(g.Add(variance, g.const(self.eps, dtype)))
-        return y, g.Squeeze(mean, g.const([2], "int64")), deviation
+        return y, g.Squeeze(mean, [2]), deviation
 
 
 class GroupNorm(_Grouped, name="GroupNorm"):
@@ -245,8 +245,8 @@ def _emit_window_sum(g: OnnxGraph, data: str, shape: Shape, dtype: np.dtype, nsi
     """The same in ONNX: a product with a band of ones over the channels."""
     line = np.arange(shape[1])
     band = np.abs(line[:, None] - line) <= nsize // 2
-    rows = g.Reshape(data, g.const([0, shape[1], -1], "int64"))
-    return g.Reshape(g.MatMul(g.const(band, dtype), rows), g.const([0, *shape[1:]], "int64"))
+    rows = g.Reshape(data, [0, shape[1], -1])
+    return g.Reshape(g.MatMul(g.const(band, dtype), rows), [0, *shape[1:]])
 
 
 class ChannelWindowSum(Operator, name="_channel_window_sum"):

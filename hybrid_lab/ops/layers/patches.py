@@ -164,8 +164,7 @@ class Im2Col(_Patches, name="im2col"):
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = g.shape(data)
         weight, attributes = self.emit_selector(g, shape[1], g.dtype(data))
-        rows = g.const([0, shape[1] * prod(self.kernel), -1], "int64")
-        return g.Reshape(g.Conv(data, weight, **attributes), rows)
+        return g.Reshape(g.Conv(data, weight, **attributes), [0, shape[1] * prod(self.kernel), -1])
 
 
 class Im2ColGrad(Adjoint, _Patches, name="_im2col_grad"):
@@ -223,6 +222,6 @@ class Col2Im(_Patches, name="col2im"):
         channels = _channels(self, g.shape(data))
         weight, attributes = self.emit_selector(g, channels, g.dtype(data))
         output = self.windows(self.output_size)
-        parts = g.Reshape(data, g.const([0, channels * prod(self.kernel), *output], "int64"))
+        parts = g.Reshape(data, [0, channels * prod(self.kernel), *output])
         rest = left_over(self.geometry, self.output_size, output)
         return g.ConvTranspose(parts, weight, output_padding=rest, **attributes)

@@ -214,7 +214,7 @@ class Pooling(Pooled, name="Pooling"):
         windows = self.windows(shape[2:])
         if self.global_pool:
             if self.pool_type == "sum":
-                return g.ReduceSum(data, g.const(list(range(2, len(shape))), "int64"), keepdims=1)
+                return g.ReduceSum(data, list(range(2, len(shape))), keepdims=1)
             if self.pool_type == "lp":
                 return g.GlobalLpPool(data, p=self.p_value or 2)
             return g.GlobalMaxPool(data) if self.pool_type == "max" else g.GlobalAveragePool(data)
@@ -323,9 +323,8 @@ class MaxPoolGrad(Pooled, name="_max_pool_grad"):
         shape = g.shape(data)
         attributes = emit_windows(self.windows(shape[2:]))
         _, indices = g.MaxPool(data, outputs=2, **attributes)
-        flat = g.const([-1], "int64")
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.Reshape(g.Size(data), g.const([1], "int64")))
-        total = g.ScatterElements(zeros, g.Reshape(indices, flat), g.Reshape(dy, flat), axis=0, reduction="add")
+        zeros = g.Expand(g.const(0, g.dtype(dy)), g.Reshape(g.Size(data), [1]))
+        total = g.ScatterElements(zeros, g.Reshape(indices, [-1]), g.Reshape(dy, [-1]), axis=0, reduction="add")
         return g.Reshape(total, g.Shape(data))
 
 
@@ -421,5 +420,5 @@ class SpreadPoolGrad(Adjoint, Pooled, name="_spread_pool_grad"):
         missing = [max(0, number) for number in rest]
         if any(missing):
             lead = [0] * len(shape)
-            spread = g.Pad(spread, g.const([*lead, 0, 0, *missing], "int64"), g.const(0, dtype))
+            spread = g.Pad(spread, [*lead, 0, 0, *missing], g.const(0, dtype))
         return spread

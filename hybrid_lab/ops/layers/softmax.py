@@ -220,7 +220,7 @@ def _emit_log_softmax(g: OnnxGraph, x: str, axis: int, shape: tuple[int, ...], d
         return g.LogSoftmax(x, axis=axis)
     axis %= len(shape)
     shifted = g.Sub(x, g.ReduceMax(x, axes=[axis], keepdims=1))
-    return g.Sub(shifted, g.Log(g.ReduceSum(g.Exp(shifted), g.const([axis], "int64"), keepdims=1)))
+    return g.Sub(shifted, g.Log(g.ReduceSum(g.Exp(shifted), [axis], keepdims=1)))
 
 
 _SHARED = ("axis", "temperature", "dtype", "use_length")
@@ -309,7 +309,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         shape = g.shape(data)
         axis = self.axis % len(shape)
         steps = g.const(np.arange(shape[axis]).reshape(-1, *(1,) * (len(shape) - 1 - axis)), "int64")
-        ends = g.Unsqueeze(g.cast(length, "int64"), g.const([axis], "int64"))
+        ends = g.Unsqueeze(g.cast(length, "int64"), [axis])
         inside = g.Less(steps, ends)
         # A vector of no elements keeps its numbers for the quotient, as in NumPy.
         kept = g.Or(inside, g.Less(ends, g.const(1, "int64")))
@@ -352,10 +352,10 @@ class SoftmaxCrossEntropy(Operator, name="softmax_cross_entropy"):
         return -F.sum(F.pick(F.log_softmax(data), label))
 
     def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
-        places = g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64"))
+        places = g.Unsqueeze(g.cast(label, "int64"), [1])
         logarithms = _emit_log_softmax(g, data, 1, g.shape(data), g.dtype(data))
         picked = g.GatherElements(logarithms, places, axis=1)
-        return g.Neg(g.Reshape(g.ReduceSum(picked, keepdims=0), g.const([1], "int64")))
+        return g.Neg(g.Reshape(g.ReduceSum(picked, keepdims=0), [1]))
 
 
 class OneHotSubtract(Operator, name="_one_hot_subtract"):
@@ -388,5 +388,5 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
 
     def onnx(self, g: OnnxGraph, data: str, label: str) -> str:
         classes = g.const(np.arange(g.shape(data)[1]), "int64")
-        hit = g.Equal(g.Unsqueeze(g.cast(label, "int64"), g.const([1], "int64")), classes)
+        hit = g.Equal(g.Unsqueeze(g.cast(label, "int64"), [1]), classes)
         return g.Sub(data, g.cast(hit, g.dtype(data)))

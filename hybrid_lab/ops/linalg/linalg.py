@@ -123,7 +123,7 @@ class Dot(Operator, name="dot"):
 
 
 def _emit_shaped(g: OnnxGraph, matrix: str, shape: Shape) -> str:
-    return matrix if len(shape) == 2 else g.Reshape(matrix, g.const(list(shape), "int64"))
+    return matrix if len(shape) == 2 else g.Reshape(matrix, shape)
 
 
 def _emit_product(g: OnnxGraph, left: str, right: str, turn_left: bool, turn_right: bool, dtype: np.dtype) -> str:
@@ -139,8 +139,7 @@ def _emit_flat(g: OnnxGraph, value: str, first: bool) -> str:
     shape = g.shape(value)
     if len(shape) == 2:
         return value
-    target = [shape[0], -1] if first else [-1, shape[-1]]
-    return g.Reshape(value, g.const(target, "int64"))
+    return g.Reshape(value, [shape[0], -1] if first else [-1, shape[-1]])
 
 
 class _DotGradient(Operator):
@@ -176,7 +175,7 @@ class _DotGradient(Operator):
     def onnx(self, g: OnnxGraph, dy: str, lhs: str, rhs: str) -> str:
         shapes, dtype = (g.shape(lhs), g.shape(rhs)), g.dtype(dy)
         if len(shapes[0]) != 2 or len(shapes[1]) != 2:
-            dy = g.Reshape(dy, g.const(list(self.sizes(*shapes)), "int64"))
+            dy = g.Reshape(dy, self.sizes(*shapes))
         # Both factors, and whether they are read transposed.
         if self.of_lhs:
             factors = (dy, False), (_emit_flat(g, rhs, first=not self.transpose_b), not self.transpose_b)
@@ -449,6 +448,6 @@ class FullyConnected(Operator, name="FullyConnected"):
             return g.Gemm(matrix, weight, *([bias] if bias else []), transB=1)
         if len(shape) == 2:
             return g.Gemm(data, weight, *([bias] if bias else []), transB=1)
-        rows = g.Reshape(data, g.const([-1, shape[-1]], "int64"))
+        rows = g.Reshape(data, [-1, shape[-1]])
         result = g.Gemm(rows, weight, *([bias] if bias else []), transB=1)
-        return g.Reshape(result, g.const([-1, *shape[1:-1], self.num_hidden][-len(shape) :], "int64"))
+        return g.Reshape(result, [-1, *shape[1:-1], self.num_hidden][-len(shape) :])

@@ -45,7 +45,7 @@ class _Taking(_Parts):
     def onnx(self, g: OnnxGraph, A: str) -> str:
         shape = g.shape(A)
         rows, columns = self.places(shape[-1])
-        flat = g.Reshape(A, g.const([*shape[:-2], shape[-1] ** 2], "int64"))
+        flat = g.Reshape(A, [*shape[:-2], shape[-1] ** 2])
         return g.Gather(flat, g.const(rows * shape[-1] + columns, "int64"), axis=len(shape) - 2)
 
 
@@ -70,7 +70,7 @@ class _Putting(_Parts):
         source[rows * size + columns] = np.arange(len(rows))
         spread = g.Gather(A, g.const(np.maximum(source, 0), "int64"), axis=len(shape) - 2)
         kept = g.Where(g.const(source >= 0, "bool"), spread, g.const(0, g.dtype(A)))
-        return g.Reshape(kept, g.const(list(shape), "int64"))
+        return g.Reshape(kept, shape)
 
 
 class _Diagonal(_Parts):

@@ -20,7 +20,7 @@ def emit_layers(
     lengths = empty = None
     if sequence_length is not None:
         lengths = g.Clip(g.cast(sequence_length, "int32"), g.const(0, "int32"), g.const(steps, "int32"))
-        empty = g.Reshape(g.Equal(lengths, g.const(0, "int32")), g.const([1, -1, 1], "int64"))
+        empty = g.Reshape(g.Equal(lengths, g.const(0, "int32")), [1, -1, 1])
     attributes: dict[str, Any] = {
         "hidden_size": sizes.hidden,
         "direction": "bidirectional" if sizes.directions == 2 else "forward",
@@ -53,7 +53,7 @@ def _stacked(g: OnnxGraph, items: list[str]) -> str:
 
 
 def _slice(g: OnnxGraph, value: str, start: int, stop: int) -> str:
-    return g.Slice(value, g.const([start], "int64"), g.const([stop], "int64"), g.const([0], "int64"))
+    return g.Slice(value, [start], [stop], [0])
 
 
 def _rows(g: OnnxGraph, value: str, places: range) -> str:
@@ -77,9 +77,9 @@ class _Weights:
         start, shape = self.places[place, name]
         flat = _slice(g, self.parameters, start, start + prod(shape))
         if gates > 1:
-            rows = g.Reshape(flat, g.const([gates, hidden, *shape[1:]], "int64"))
+            rows = g.Reshape(flat, [gates, hidden, *shape[1:]])
             flat = g.Gather(rows, g.const(_ORDER[self.sizes.mode], "int64"), axis=0)
-        return g.Reshape(flat, g.const([1, gates * hidden, *shape[1:]], "int64"))
+        return g.Reshape(flat, [1, gates * hidden, *shape[1:]])
 
     def layer(self, places: range) -> tuple[Any, Any, Any]:
         """ONNX' W, R and B of one layer."""

@@ -116,7 +116,7 @@ class Pad(_Padding, name="Pad", aliases=("pad",)):
     def onnx(self, g: OnnxGraph, data: str) -> str:
         if g.dtype(data).kind == "b":
             raise Unmappable("Pad of bool")
-        widths = g.const([*self.pad_width[::2], *self.pad_width[1::2]], "int64")
+        widths = [*self.pad_width[::2], *self.pad_width[1::2]]
         if self.mode != "constant":
             return g.Pad(data, widths, mode=self.mode)
         return g.Pad(data, widths, g.const(self.constant_value, g.dtype(data)), mode="constant")

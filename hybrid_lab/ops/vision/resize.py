@@ -151,8 +151,7 @@ class BilinearResize2D(_Resizing, name="_contrib_BilinearResize2D"):
 
     def onnx(self, g: OnnxGraph, data: str, like: str | None = None) -> str:
         wanted = self.infer_shape(g.shape(data), g.shape(like) if like else None)[2:]
-        lead = g.Slice(g.Shape(data), g.const([0], "int64"), g.const([2], "int64"))
-        sizes = g.Concat(lead, g.const(list(wanted), "int64"), axis=0)
+        sizes = g.Concat(g.Slice(g.Shape(data), [0], [2]), wanted, axis=0)
         corners = "align_corners" if self.align_corners else "half_pixel"
         return g.Resize(data, None, None, sizes, mode="linear", coordinate_transformation_mode=corners)
 
@@ -478,6 +477,6 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
     def onnx(self, g: OnnxGraph, dy: str, *data: str) -> str:
         shape, channels = g.shape(data[self.index]), self._channels([g.shape(item)[1] for item in data])
         window = [size // target for size, target in zip(g.shape(dy)[2:], shape[2:], strict=True)]
-        bounds = (g.const([bound], "int64") for bound in (channels.start, channels.stop, 1))
-        mean = g.AveragePool(g.Slice(dy, *bounds), kernel_shape=window, strides=window)
+        own = g.Slice(dy, [channels.start], [channels.stop], [1])
+        mean = g.AveragePool(own, kernel_shape=window, strides=window)
         return g.Mul(mean, g.const(prod(window), g.dtype(dy)))

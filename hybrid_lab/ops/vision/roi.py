@@ -327,19 +327,19 @@ class ROIAlign(_Aligned, name="_contrib_ROIAlign"):
             raise Unmappable("ROIAlign with position_sensitive, or regions without the number of their image")
         # onnxruntime refuses images that are not there and edges that are not finite: such regions give 0.
         dtype = g.dtype(rois)
-        image, boxes = g.Split(rois, g.const([1, 4], "int64"), axis=1, outputs=2)
-        images = g.cast(g.Slice(g.Shape(data), *(g.const([item], "int64") for item in (0, 1, 0))), dtype)
-        edges = g.ReduceSum(g.Mul(boxes, g.const(0, dtype)), g.const([1], "int64"), keepdims=1)
+        image, boxes = g.Split(rois, [1, 4], axis=1, outputs=2)
+        images = g.cast(g.Slice(g.Shape(data), [0], [1], [0]), dtype)
+        edges = g.ReduceSum(g.Mul(boxes, g.const(0, dtype)), [1], keepdims=1)
         there = g.And(g.Greater(image, g.const(-1, dtype)), g.Less(image, images))
         there = g.And(there, g.Equal(edges, g.const(0, dtype)))
         image, boxes = (g.Where(there, item, g.const(0, dtype)) for item in (image, boxes))
         made = g.RoiAlign(
-            data, boxes, g.cast(g.Squeeze(image, g.const([1], "int64")), "int64"),
+            data, boxes, g.cast(g.Squeeze(image, [1]), "int64"),
             coordinate_transformation_mode="half_pixel" if self.aligned else "output_half_pixel", mode="avg",
             output_height=self.pooled_size[0], output_width=self.pooled_size[1],
             sampling_ratio=max(self.sample_ratio, 0), spatial_scale=self.spatial_scale,
         )  # fmt: skip
-        return g.Where(g.Unsqueeze(there, g.const([2, 3], "int64")), made, g.const(0, g.dtype(data)))
+        return g.Where(g.Unsqueeze(there, [2, 3]), made, g.const(0, g.dtype(data)))
 
 
 class ROIAlignGrad(Adjoint, _Aligned, name="_roi_align_grad"):

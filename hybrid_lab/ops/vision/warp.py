@@ -76,8 +76,8 @@ class GridGenerator(Operator, name="GridGenerator"):
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape, dtype = self.infer_shape(g.shape(data)), g.dtype(data)
         if self.transform_type == "affine":
-            grid = g.MatMul(g.Reshape(data, g.const([-1, 2, 3], "int64")), g.const(self.base, dtype))
-            return g.Reshape(grid, g.const([-1, 2, *shape[2:]], "int64"))
+            grid = g.MatMul(g.Reshape(data, [-1, 2, 3]), g.const(self.base, dtype))
+            return g.Reshape(grid, [-1, 2, *shape[2:]])
         start = self.numpy(np.zeros((1, *shape[1:]), np.float64))
         scale = _pixel_scale(shape[2:])
         return g.Add(g.Mul(data, g.const(scale, dtype)), g.const(start, dtype))
@@ -123,8 +123,8 @@ class GridGeneratorGrad(Adjoint, name="_grid_generator_grad"):
     def onnx(self, g: OnnxGraph, dy: str, data: str) -> str:
         if self.transform_type == "warp":
             return g.Mul(dy, g.const(_pixel_scale(g.shape(data)[2:]), g.dtype(dy)))
-        rows = g.Reshape(dy, g.const([0, 2, -1], "int64"))
-        return g.Reshape(g.MatMul(rows, g.const(self.base.T, g.dtype(dy))), g.const([-1, 6], "int64"))
+        rows = g.Reshape(dy, [0, 2, -1])
+        return g.Reshape(g.MatMul(rows, g.const(self.base.T, g.dtype(dy))), [-1, 6])
 
 
 def _checked(name: str, data: tuple[int, ...], grid: tuple[int, ...]) -> None:
