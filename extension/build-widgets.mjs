@@ -27,11 +27,11 @@ await build({
 });
 await build({
   ...common,
-  entryPoints: [join(here, 'src/graphviz/engine.ts')],
+  entryPoints: [join(here, 'src/graph/engine.ts')],
   outfile: join(out, 'graphviz.js')
 });
 
 // JupyterLab's bundle takes the same module as text, in a chunk of its own that is loaded when a graph is first drawn.
 const graphviz = await readFile(join(out, 'graphviz.js'), 'utf8');
-await mkdir(join(here, 'lib/graphviz'), { recursive: true });
-await writeFile(join(here, 'lib/graphviz/source.js'), `export default ${JSON.stringify(graphviz)};\n`);
+await mkdir(join(here, 'lib/graph'), { recursive: true });
+await writeFile(join(here, 'lib/graph/source.js'), `export default ${JSON.stringify(graphviz)};\n`);

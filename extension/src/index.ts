@@ -6,7 +6,7 @@ import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { documents } from './documents/plugin';
-import { workerLayout } from './graphviz/layout';
+import { workerLayout } from './graph/worker';
 import { CellDiagnosticsService } from './lab/cell-diagnostics';
 import { addCommands } from './lab/commands';
 import { KernelLink, mentionsHybridLab } from './lab/link';
@@ -70,7 +70,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       tracker,
       diagnostics,
       linkOf,
-      layout: workerLayout(async () => (await import('./graphviz/source')).default)
+      layout: workerLayout(async () => (await import('./graph/source')).default)
     });
     app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
     restorer?.add(panel, panel.id);

@@ -5,7 +5,7 @@ import { WidgetTracker } from '@jupyterlab/apputils';
 import { PathExt, URLExt } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { ServerConnection } from '@jupyterlab/services';
-import { workerLayout } from '../graphviz/layout';
+import { workerLayout } from '../graph/worker';
 import { ModelView } from '../view/model-view';
 import { DocumentView, Target } from './document-view';
 import { FACTORY, MODEL_FILES, ModelFileWidget, registerModelFiles } from './factory';
@@ -19,7 +19,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, restorer: ILayoutRestorer | null) => {
     const { contents, serverSettings } = app.serviceManager;
     const post = poster(serverSettings);
-    const layout = workerLayout(async () => (await import('../graphviz/source')).default);
+    const layout = workerLayout(async () => (await import('../graph/source')).default);
     const tracker = new WidgetTracker<ModelFileWidget>({ namespace: 'hybrid-lab-document' });
     const panels = (): NotebookPanel[] => {
       const found: NotebookPanel[] = [];

@@ -3,7 +3,7 @@
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
-import type { Layout } from '../graphviz/layout';
+import type { Layout } from '../graph/worker';
 import type { Location } from '../protocol/messages';
 import { PanelView } from '../view/panel-view';
 import type { CellDiagnosticsService } from './cell-diagnostics';

@@ -1,16 +1,17 @@
 // What is known about one Block, or one node of its graph, as a table.
 
+import { boxTitle } from '../graph/card';
 import type { BlockNode, GraphBox, GraphNode, Location } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
-import { STATE_TEXT, accessPath, countText, shapeText, tensorText } from './words';
+import { STATE_TEXT, accessPath, countText, plural, shapeText, tensorText } from './words';
 
 export interface DetailsEvents {
   /** Go to a place in the user's code; absent where nothing can be jumped to. */
   onLocation?(location: Location): void;
   /** Select another Block. */
   onBlock(path: string): void;
-  /** Show the box that an operator stands in. */
-  onGroup(box: GraphBox): void;
+  /** Select a box of the graph: the kernel, or what else an operator runs in. */
+  onBox(id: string): void;
 }
 
 export class Details {
@@ -74,7 +75,8 @@ export class Details {
     );
   }
 
-  showNode(node: GraphNode, box: GraphBox | undefined, modelName: string): void {
+  /** `frames`: the kernels and sessions around it, innermost first. */
+  showNode(node: GraphNode, frames: readonly GraphBox[], modelName: string): void {
     const attributes = Object.entries(node.attributes);
     replace(
       this.element,
@@ -84,32 +86,51 @@ export class Details {
         ['Operator', node.op && h('code', {}, node.op)],
         ['Outputs', node.outputs.map(tensorText).join(', ')],
         ['Block', this.blockLink(node.block, modelName)],
-        ['Runs in', box && this.groupLink(box)],
+        ...this.runsIn(frames),
         ['Engine', node.engine],
         ['Source', this.place(node.location)],
-        ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)])
+        ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)]),
+        ...node.badges.map((badge): [string, Child] => [
+          badge.name,
+          [tensorText(badge), badge.path].filter(part => part).join(' — ')
+        ])
       ])
     );
   }
 
-  /** `members`: the operators in it. */
-  showGroup(group: GraphBox, members: readonly GraphNode[]): void {
+  /** `operators`: the names of those inside; `frames`: the kernels and sessions around the box, innermost first. */
+  showBox(box: GraphBox, frames: readonly GraphBox[], operators: readonly string[], modelName: string): void {
     replace(
       this.element,
-      h('h4', {}, h('code', {}, group.label)),
+      h('h4', {}, h('code', {}, boxTitle(box).title)),
       this.table([
-        ['Kind', group.kind],
-        ['Holds', group.summary || `${group.operators} operators`],
-        ...group.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
-        ['Operators', members.map(node => node.op).join(', ')]
+        ['Kind', BOX_KINDS[box.kind]],
+        ['Class', box.class],
+        ['Holds', box.summary || plural(box.operators, 'operator')],
+        ['Outputs', box.outputs.map(tensorText).join(', ')],
+        ['Block', box.block !== null && this.blockLink(box.block, modelName)],
+        ...this.runsIn(frames),
+        ['Source', this.place(box.location)],
+        ...box.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
+        ['Operators', counted(operators)]
       ]),
-      group.text !== '' &&
+      box.text !== '' &&
         h(
           'pre',
-          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${group.label}`, 'aria-live': 'off' },
-          group.text
+          { class: 'hl-source', tabindex: 0, 'aria-label': `Source of ${box.label}`, 'aria-live': 'off' },
+          box.text
         )
     );
+  }
+
+  private runsIn(frames: readonly GraphBox[]): [string, Child][] {
+    return frames.map((frame, index): [string, Child] => [
+      index > 0 ? '' : 'Runs in',
+      button(frame.label, () => this.events.onBox(frame.id), {
+        class: 'hl-link',
+        title: `Show this ${frame.kind}`
+      })
+    ]);
   }
 
   private table(rows: [string, Child][]): HTMLElement {
@@ -137,14 +158,31 @@ export class Details {
       : h('span', {}, location.label);
   }
 
-  private groupLink(box: GraphBox): HTMLElement {
-    return button(box.label, () => this.events.onGroup(box), { class: 'hl-link', title: 'Show its source' });
-  }
-
   private blockLink(path: string, modelName: string): HTMLElement {
     return button(accessPath(modelName, path), () => this.events.onBlock(path), {
       class: 'hl-link',
       title: 'Select this Block'
     });
   }
+}
+
+const BOX_KINDS: Record<GraphBox['kind'], string> = {
+  block: 'Block',
+  fold: 'alike Blocks in a row',
+  part: 'part of a long graph',
+  kernel: 'kernel',
+  session: 'session',
+  prologue: 'prologue: runs when a parameter changes'
+};
+
+/** `2 Convolution, 1 relu`, the most frequent first. */
+function counted(operators: readonly string[]): string {
+  const counts = new Map<string, number>();
+  for (const name of operators) {
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return [...counts]
+    .sort((a, b) => b[1] - a[1])
+    .map(([name, count]) => `${count} ${name}`)
+    .join(', ');
 }

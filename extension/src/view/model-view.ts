@@ -1,13 +1,13 @@
 // One model: its tree, the graph and details of the selected Block, findings, and the report. Panel and widget share it.
 
-import type { Layout } from '../graphviz/layout';
+import { GraphPane } from '../graph/graph-pane';
+import type { Layout } from '../graph/worker';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
 import type { BlockNode, GraphBox, GraphReply, Location, TreeReply } from '../protocol/messages';
 import { BlockTree, first } from './block-tree';
 import { Details } from './details';
 import { h, replace } from './dom';
 import { FindingsList, ListedFinding } from './findings-list';
-import { GraphPane } from './graph-pane';
 import { Tabs } from './tabs';
 import { countText, plural } from './words';
 
@@ -35,28 +35,33 @@ export class ModelView {
     this.graph = new GraphPane(options.layout, {
       onNode: node => {
         this.showsNode = true;
-        this.details.showNode(
-          node,
-          this.shown?.boxes.find(box => box.id === node.box),
-          this.name
-        );
+        this.details.showNode(node, this.framesOf(node.box), this.name);
       },
-      onGroup: group => this.showGroup(group),
-      onBlock: path => this.select(path),
-      onProgram: id => {
-        this.program = id;
+      onBox: box => {
+        this.showsNode = true;
+        this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
+      },
+      onNothing: () => {
+        this.showsNode = false;
+        const selected = this.selectedNode();
+        if (selected) {
+          this.details.showBlock(selected, this.name);
+        }
+      },
+      onProgram: program => {
+        this.program = program;
         this.drawnKey = '';
         void this.draw();
       },
-      onPicture: svg => options.onPicture?.(svg, this.tree.selected ?? '')
+      onLocation: options.onLocation,
+      ...(options.onPicture && {
+        onPicture: (svg: string) => options.onPicture?.(svg, this.tree.selected ?? '')
+      })
     });
     this.details = new Details({
       onLocation: options.onLocation,
       onBlock: path => this.select(path),
-      onGroup: group => {
-        this.graph.select(group.id);
-        this.showGroup(group);
-      }
+      onBox: id => void this.graph.select(id)
     });
     this.findings = new FindingsList();
     this.others = new FindingsList();
@@ -92,6 +97,7 @@ export class ModelView {
 
   connect(requester: Requester | null): void {
     if (requester !== this.requester) {
+      this.graph.warm();
       this.requester = requester;
       this.drawnKey = '';
       void this.draw();
@@ -117,16 +123,26 @@ export class ModelView {
     );
     this.tree.show(root, model.id);
     if (isNew) {
-      // A plain Block on top has no graph: start where there is something to see.
+      this.isChosen = false;
+      this.program = '';
+      this.drawnKey = '';
+      this.graph.deselect();
+    }
+    let moved = isNew;
+    if (!this.isChosen) {
+      // A plain Block on top has no graph: start where there is something to see, and go where a graph appears.
       const start =
         (graph && this.tree.node(graph.path)) ??
         first(root, node => node.graphs > 0) ??
-        first(root, node => node.hybrid);
-      this.tree.select(start?.path ?? root.path);
-      this.drawnKey = '';
+        first(root, node => node.hybrid) ??
+        root;
+      if (isNew || start.path !== this.tree.selected) {
+        moved = true;
+        this.tree.select(start.path);
+      }
     }
     const selected = this.selectedNode();
-    if (selected && (isNew || !this.showsNode)) {
+    if (selected && (moved || !this.showsNode)) {
       this.showsNode = false;
       this.details.showBlock(selected, model.name);
     }
@@ -161,7 +177,11 @@ export class ModelView {
   }
 
   private onSelect(node: BlockNode): void {
+    this.isChosen = true;
     this.showsNode = false;
+    if (this.program !== 'traced') {
+      this.program = ''; // another Block has other programs
+    }
     this.details.showBlock(node, this.name);
     this.options.onSelect?.(node.path);
     clearTimeout(this.resting);
@@ -196,10 +216,25 @@ export class ModelView {
     }
   }
 
-  private showGroup(group: GraphBox): void {
-    this.showsNode = true;
-    const members = this.shown?.nodes.filter(node => node.box === group.id) ?? [];
-    this.details.showGroup(group, members);
+  /** The kernels, sessions and other frames around what lies in a box, innermost first. */
+  private framesOf(box: string): GraphBox[] {
+    const boxes = new Map(this.shown?.boxes.map(item => [item.id, item]));
+    const frames: GraphBox[] = [];
+    for (let item = boxes.get(box); item; item = boxes.get(item.parent)) {
+      if (item.kind === 'kernel' || item.kind === 'session' || item.kind === 'prologue') {
+        frames.push(item);
+      }
+    }
+    return frames;
+  }
+
+  /** The operators in a kernel or session, in order. */
+  private operatorsIn(box: GraphBox): string[] {
+    const inside = new Set([box.id]);
+    this.shown?.boxes.forEach(item => inside.has(item.parent) && inside.add(item.id)); // parents come first
+    return (
+      this.shown?.nodes.filter(node => node.op !== '' && inside.has(node.box)).map(node => node.op) ?? []
+    );
   }
 
   private present(graph: GraphReply): void {
@@ -250,7 +285,10 @@ export class ModelView {
   private requester: Requester | null = null;
   private current: TreeReply | null = null;
   private shown: GraphReply | null = null;
+  /** Id of the chosen program; "" is the best one. */
   private program = '';
+  /** Whether the user has selected a Block of this model. */
+  private isChosen = false;
   private drawnKey = '';
   private showsNode = false;
   private resting: ReturnType<typeof setTimeout> | undefined;

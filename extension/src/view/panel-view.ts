@@ -1,6 +1,6 @@
 // The side panel's content, apart from JupyterLab's shell: kernel status, models, and one model's view.
 
-import type { Layout } from '../graphviz/layout';
+import type { Layout } from '../graph/worker';
 import { Requester, asRequestError } from '../protocol/channel';
 import type { CurvesReply, Diagnostic, HelloReply, Location, Model, ModelsReply } from '../protocol/messages';
 import { ActionBar } from './action-bar';

@@ -2,7 +2,8 @@
 
 import type { AnyModel, RenderProps } from '@anywidget/types';
 import styles from '../../style/base.css';
-import { workerLayout } from '../graphviz/layout';
+import graphStyles from '../../style/graph.css';
+import { workerLayout } from '../graph/worker';
 import { Channel, Envelope, asRequestError } from '../protocol/channel';
 import { ProtocolError } from '../protocol/check';
 import {
@@ -105,7 +106,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const root = h(
     'div',
     { class: 'hl-root hl-wide' },
-    h('style', {}, styles),
+    h('style', {}, styles, graphStyles),
     problem,
     actions.element,
     view.element

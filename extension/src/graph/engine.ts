@@ -4,8 +4,9 @@ import { Graphviz } from '@hpcc-js/wasm-graphviz';
 
 let engine: Promise<Graphviz> | null = null;
 
-/** SVG text of a DOT graph. */
+/** Positions in Graphviz's format `plain`; of "", only load. */
 export async function layout(dot: string): Promise<string> {
   engine ??= Graphviz.load();
-  return (await engine).layout(dot, 'svg', 'dot');
+  const graphviz = await engine;
+  return dot === '' ? '' : graphviz.layout(dot, 'plain', 'dot');
 }

@@ -1,0 +1,53 @@
+// A page with nothing but the graph viewer, for measurements: the benchmark hands it replies of the protocol.
+
+import base from '../../extension/style/base.css';
+import graphStyles from '../../extension/style/graph.css';
+import { GraphPane } from '../../extension/src/graph/graph-pane';
+import { workerLayout } from '../../extension/src/graph/worker';
+import { graphReply } from '../../extension/src/protocol/messages';
+import { h } from '../../extension/src/view/dom';
+
+const frame = (): Promise<number> => new Promise(resolve => requestAnimationFrame(resolve));
+
+const pane = new GraphPane(
+  workerLayout(async () => (await fetch('graphviz.js')).text()),
+  { onNode: () => undefined, onBox: () => undefined, onProgram: () => undefined }
+);
+
+const lab = {
+  pane,
+  /** Milliseconds from the reply's text to the picture on the page. */
+  async show(address: string): Promise<number> {
+    const text = await (await fetch(address)).text();
+    pane.message('');
+    const start = performance.now();
+    await pane.show(graphReply(JSON.parse(text), 'graph'));
+    await frame();
+    return performance.now() - start;
+  },
+  /** Milliseconds from the double-click to the opened box on the page; of each closed box in turn. */
+  async open(id: string): Promise<number> {
+    const start = performance.now();
+    await pane.toggle(id);
+    await frame();
+    return performance.now() - start;
+  },
+  /** Frames a second while the camera moves. */
+  async frames(move: (i: number) => void, count: number): Promise<number> {
+    await frame();
+    const start = await frame();
+    let last = start;
+    for (let i = 0; i < count; i++) {
+      move(i);
+      last = await frame();
+    }
+    return (1000 * count) / (last - start);
+  }
+};
+(window as unknown as { lab: typeof lab }).lab = lab;
+
+document.body.append(
+  h('style', {}, base, graphStyles, '.hl-canvas { height: 780px !important; }'),
+  h('div', { class: 'hl-root' }, pane.element)
+);
+pane.warm();

@@ -1,0 +1,417 @@
+// The picture on the page: only what the pane shows is in the document; dragging, wheel and fingers move it.
+
+import { h, uniqueId } from '../view/dom';
+import {
+  Camera,
+  Size,
+  contains,
+  fitted,
+  intersects,
+  kept,
+  panned,
+  revealed,
+  started,
+  visible,
+  zoomed
+} from './camera';
+import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
+import { edgeElement, farElement, itemElement, pathOf, portElement, svg } from './draw';
+import type { Point } from './layer';
+import { Minimap } from './minimap';
+import type { Scene } from './scene';
+import { portKey } from './scene';
+
+export interface CanvasEvents {
+  /** A click; null: on the ground. */
+  onPick(id: string | null): void;
+  /** A double-click, or a click on + or -. */
+  onToggle(id: string): void;
+  onKey(event: KeyboardEvent): void;
+}
+
+/** What is marked. Edges are named by their keys. */
+export interface Marks {
+  selected: string | null;
+  up: ReadonlySet<string>;
+  down: ReadonlySet<string>;
+  upEdges: ReadonlySet<string>;
+  downEdges: ReadonlySet<string>;
+  /** Whether everything else steps back. */
+  isTracing: boolean;
+  hits: ReadonlySet<string>;
+}
+
+export const NO_MARKS: Marks = {
+  selected: null,
+  up: new Set(),
+  down: new Set(),
+  upEdges: new Set(),
+  downEdges: new Set(),
+  isTracing: false,
+  hits: new Set()
+};
+
+/** Scales below which details, and all text, are too small to be read. */
+const READABLE = { detail: 0.6, title: 0.34 } as const;
+/** Pixels around the pane that are drawn ahead. */
+const AHEAD = 240;
+const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
+
+/** What of one layer is in the document. */
+interface Shown {
+  layer: DrawnLayer;
+  group: SVGGElement;
+  edges: SVGGElement;
+  items: SVGGElement;
+  elements: Map<string, SVGElement>;
+}
+
+export class Canvas {
+  readonly element: HTMLElement;
+  readonly root: SVGSVGElement;
+  camera: Camera = { x: 0, y: 0, scale: 1 };
+
+  constructor(private readonly events: CanvasEvents) {
+    const prefix = uniqueId('graph');
+    this.idOf = id => `${prefix}-${id}`;
+    this.world = svg('g');
+    this.root = svg(
+      'svg',
+      {
+        class: 'hl-g',
+        tabindex: 0,
+        role: 'application',
+        'aria-roledescription': 'graph',
+        'aria-label':
+          'Graph. Arrow keys follow the edges, Enter opens a box, Escape closes it, T shows the paths, F fits all.'
+      },
+      this.world
+    );
+    this.map = new Minimap(middle => {
+      const { width, height } = this.pane;
+      const { scale } = this.camera;
+      this.look({ scale, x: width / 2 - middle.x * scale, y: height / 2 - middle.y * scale });
+    });
+    this.element = h('div', { class: 'hl-canvas' }, this.root, this.map.element);
+    this.root.addEventListener('wheel', event => this.onWheel(event), { passive: false });
+    this.root.addEventListener('pointerdown', event => this.onDown(event));
+    this.root.addEventListener('keydown', event => this.events.onKey(event));
+    if (typeof ResizeObserver !== 'undefined') {
+      new ResizeObserver(() => this.onResize()).observe(this.element);
+    }
+  }
+
+  /** `keep`: the camera stays; else the picture starts with `first` in view. */
+  show(picture: Picture, scene: Scene, first: string | null, keep: boolean): void {
+    this.picture = picture;
+    this.scene = scene;
+    this.first = first;
+    this.world.replaceChildren();
+    this.layers = picture.layers.map(layer => {
+      const edges = svg('g');
+      const items = svg('g');
+      const group = svg('g', { class: 'hl-g-layer' }, edges, items);
+      return { layer, group, edges, items, elements: new Map<string, SVGElement>() };
+    });
+    this.world.append(...this.layers.map(shown => shown.group));
+    this.drawn = null;
+    this.map.show(picture);
+    if (keep) {
+      this.look(this.camera);
+    } else {
+      this.start();
+    }
+  }
+
+  clear(): void {
+    this.picture = null;
+    this.layers = [];
+    this.world.replaceChildren();
+    this.map.element.hidden = true;
+  }
+
+  mark(marks: Marks): void {
+    this.marks = marks;
+    this.root.classList.toggle('hl-g-tracing', marks.isTracing);
+    this.draw(true);
+    for (const shown of this.layers) {
+      for (const [key, element] of shown.elements) {
+        this.markElement(element, key);
+      }
+    }
+    const { selected } = marks;
+    if (selected !== null && this.picture?.items.has(selected)) {
+      this.root.setAttribute('aria-activedescendant', this.idOf(selected));
+    } else {
+      this.root.removeAttribute('aria-activedescendant');
+    }
+  }
+
+  /** Size of the pane; a usual one where the page has no layout. */
+  get pane(): Size {
+    const { clientWidth, clientHeight } = this.element;
+    return { width: clientWidth || 640, height: clientHeight || 360 };
+  }
+
+  start(): void {
+    const { picture } = this;
+    if (picture) {
+      const first = picture.items.get(this.first ?? '') ?? picture.items.values().next().value;
+      this.moved = false;
+      this.look(started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.pane));
+    }
+  }
+
+  fit(): void {
+    if (this.picture) {
+      this.look(fitted({ x: 0, y: 0, width: this.picture.width, height: this.picture.height }, this.pane));
+    }
+  }
+
+  zoom(factor: number, at: Point = { x: this.pane.width / 2, y: this.pane.height / 2 }): void {
+    this.moved = true;
+    this.look(zoomed(this.camera, factor, at));
+  }
+
+  reveal(id: string): void {
+    const item = this.picture?.items.get(id);
+    if (item) {
+      this.look(revealed(this.camera, item, this.pane));
+    }
+  }
+
+  look(camera: Camera): void {
+    this.camera = this.picture ? kept(camera, this.picture, this.pane) : camera;
+    const { x, y, scale } = this.camera;
+    this.world.setAttribute(
+      'transform',
+      `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${scale.toFixed(4)})`
+    );
+    this.draw(false);
+    this.map.follow(this.camera, this.pane);
+  }
+
+  /** Put what is in view into the document, and take out what has left it. */
+  private draw(always: boolean): void {
+    const { scale } = this.camera;
+    const isFar = scale < READABLE.title;
+    const needed = visible(this.camera, this.pane);
+    if (!always && this.drawn && this.drawn.isFar === isFar && contains(this.drawn.rect, needed)) {
+      this.levels(scale);
+      return;
+    }
+    const rect = visible(this.camera, this.pane, AHEAD);
+    if (this.drawn?.isFar !== isFar) {
+      for (const shown of this.layers) {
+        shown.edges.replaceChildren();
+        shown.items.replaceChildren();
+        shown.elements.clear();
+      }
+    }
+    this.drawn = { rect, isFar };
+    this.levels(scale);
+    for (const shown of this.layers) {
+      this.drawLayer(shown, rect, isFar);
+    }
+  }
+
+  private levels(scale: number): void {
+    this.root.classList.toggle('hl-g-small', scale < READABLE.detail);
+    this.root.classList.toggle('hl-g-far', scale < READABLE.title);
+  }
+
+  private drawLayer(shown: Shown, rect: Rect, isFar: boolean): void {
+    const { layer, elements } = shown;
+    if (!intersects(layer, rect)) {
+      if (elements.size > 0) {
+        shown.edges.replaceChildren();
+        shown.items.replaceChildren();
+        elements.clear();
+      }
+      return;
+    }
+    const put = (key: string, isIn: boolean, parent: Element, make: () => SVGElement): void => {
+      const element = elements.get(key);
+      if (isIn && !element) {
+        const made = make();
+        elements.set(key, made);
+        this.markElement(made, key);
+        parent.append(made);
+      } else if (!isIn && element) {
+        element.remove();
+        elements.delete(key);
+      }
+    };
+    if (isFar) {
+      // One path for all edges of a layer: there may be thousands in view.
+      put('edges', true, shown.edges, () =>
+        svg('path', {
+          class: 'hl-g-line',
+          fill: 'none',
+          d: layer.edges.map(edge => pathOf(edge.points)).join('')
+        })
+      );
+    }
+    for (const edge of layer.edges) {
+      const isMarked = this.marks.upEdges.has(edge.key) || this.marks.downEdges.has(edge.key);
+      put(edge.key, (!isFar || isMarked) && intersects(edge.bounds, rect), shown.edges, () =>
+        edgeElement(edge, this.scene!)
+      );
+    }
+    for (const port of layer.ports) {
+      const isIn = !isFar && intersects({ x: port.x, y: port.y, width: 0, height: 0 }, rect);
+      put(portKey(layer.box, port.value, port.side), isIn, shown.edges, () => portElement(port));
+    }
+    for (const item of layer.items) {
+      const isIn = intersects(withStrip(item), rect) || item.id === this.marks.selected;
+      put(item.id, isIn, shown.items, () => this.item(item, isFar));
+    }
+  }
+
+  private item(item: DrawnItem, isFar: boolean): SVGElement {
+    return isFar ? farElement(item, this.scene!, this.idOf) : itemElement(item, this.scene!, this.idOf);
+  }
+
+  private markElement(element: SVGElement, key: string): void {
+    const { marks } = this;
+    const classes = element.classList;
+    classes.toggle('hl-g-selected', key === marks.selected);
+    classes.toggle('hl-g-up', marks.up.has(key) || marks.upEdges.has(key));
+    classes.toggle('hl-g-down', marks.down.has(key) || marks.downEdges.has(key));
+    classes.toggle('hl-g-hit', marks.hits.has(key));
+  }
+
+  private onResize(): void {
+    if (this.element.clientWidth > 0 && this.picture) {
+      if (this.moved) {
+        this.look(this.camera);
+      } else {
+        this.start(); // it was drawn in a tab that was hidden, or nobody has moved it yet
+      }
+    }
+  }
+
+  private at(event: MouseEvent): Point {
+    const box = this.root.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  private onWheel(event: WheelEvent): void {
+    if (!this.picture) {
+      return;
+    }
+    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 300 : 1;
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      const turned = Math.max(-60, Math.min(60, event.deltaY * unit));
+      this.zoom(Math.exp(-turned * 0.004), this.at(event));
+      return;
+    }
+    const [dx, dy] = event.shiftKey && event.deltaX === 0 ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+    const { x, y, scale } = this.camera;
+    // As in any pane that scrolls: where the picture ends, the page scrolls on.
+    const scroll = (at: number, delta: number, length: number, room: number): number =>
+      delta > 0
+        ? Math.max(Math.min(at, Math.max(at - delta, room - length)), at - delta)
+        : Math.min(Math.max(at, Math.min(at - delta, 0)), at - delta);
+    const next = {
+      scale,
+      x: scroll(x, dx * unit, this.picture.width * scale, this.pane.width),
+      y: scroll(y, dy * unit, this.picture.height * scale, this.pane.height)
+    };
+    if (next.x !== x || next.y !== y) {
+      event.preventDefault();
+      this.moved = true;
+      this.look(next);
+    }
+  }
+
+  private onDown(event: PointerEvent): void {
+    if (!this.picture || (event.pointerType === 'mouse' && event.button !== 0)) {
+      return;
+    }
+    this.fingers.set(event.pointerId, this.at(event));
+    if (this.fingers.size > 1) {
+      return; // the listeners of the first finger follow the second
+    }
+    const target = event.target as Element;
+    const id = target.closest('[data-id]')?.getAttribute('data-id') ?? null;
+    const toggles = target.closest('[data-toggle]') !== null;
+    const start = this.at(event);
+    let isDrag = false;
+    const move = (moved: PointerEvent): void => {
+      const before = this.fingers.get(moved.pointerId);
+      const now = this.at(moved);
+      if (!before) {
+        return;
+      }
+      isDrag ||= Math.hypot(now.x - start.x, now.y - start.y) > 4;
+      const other = [...this.fingers].find(([pointer]) => pointer !== moved.pointerId)?.[1];
+      if (other) {
+        isDrag = true;
+        const factor =
+          Math.hypot(now.x - other.x, now.y - other.y) /
+          Math.max(Math.hypot(before.x - other.x, before.y - other.y), 1);
+        this.zoom(factor, { x: (now.x + other.x) / 2, y: (now.y + other.y) / 2 });
+      } else if (isDrag) {
+        this.moved = true;
+        this.element.classList.add('hl-dragging');
+        this.look(panned(this.camera, now.x - before.x, now.y - before.y));
+      } else {
+        return;
+      }
+      this.fingers.set(moved.pointerId, now);
+    };
+    const stop = (ended: PointerEvent): void => {
+      this.fingers.delete(ended.pointerId);
+      if (this.fingers.size > 0) {
+        return;
+      }
+      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointerup', stop);
+      window.removeEventListener('pointercancel', stop);
+      this.element.classList.remove('hl-dragging');
+      if (!isDrag && ended.type === 'pointerup') {
+        this.onClick(id, toggles, { x: event.clientX, y: event.clientY }, event.timeStamp);
+      }
+    };
+    window.addEventListener('pointermove', move);
+    window.addEventListener('pointerup', stop);
+    window.addEventListener('pointercancel', stop);
+  }
+
+  /** The second click of a double-click is on what the first one was on, wherever that has moved. */
+  private onClick(id: string | null, toggles: boolean, at: Point, time: number): void {
+    this.root.focus({ preventScroll: true });
+    const { last } = this;
+    const isDouble =
+      last !== null &&
+      time - last.time < DOUBLE.milliseconds &&
+      Math.hypot(at.x - last.at.x, at.y - last.at.y) < DOUBLE.pixels;
+    this.last = isDouble || toggles ? null : { id, at, time };
+    if (toggles && id !== null) {
+      this.events.onToggle(id);
+    } else if (isDouble && last.id !== null) {
+      this.events.onToggle(last.id);
+    } else if (!isDouble) {
+      this.events.onPick(id);
+    }
+  }
+
+  private readonly world: SVGGElement;
+  private readonly map: Minimap;
+  private readonly idOf: (id: string) => string;
+  private readonly fingers = new Map<number, Point>();
+  private picture: Picture | null = null;
+  private scene: Scene | null = null;
+  private layers: Shown[] = [];
+  private marks: Marks = NO_MARKS;
+  private drawn: { rect: Rect; isFar: boolean } | null = null;
+  private first: string | null = null;
+  private moved = false;
+  private last: { id: string | null; at: Point; time: number } | null = null;
+}
+
+function withStrip(item: DrawnItem): Rect {
+  return { x: item.x - 60, y: item.y - 6, width: item.width + 120, height: item.height + 30 };
+}

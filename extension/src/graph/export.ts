@@ -1,0 +1,123 @@
+// A picture as a file or a static copy: SVG whose colours are attributes, so that it needs no style sheet; and PNG.
+
+import { FONT } from './card';
+import type { Picture } from './compose';
+import { edgeElement, itemElement, portElement, svg } from './draw';
+import type { Scene } from './scene';
+
+/** Elements above which no static copy is made: it would be longer than a notebook should hold. */
+const MOST = 4000;
+
+const INK = '#1f2328';
+const SOFT = '#59636e';
+const LINE = '#8c959f';
+
+/** Presentation attributes by class. A later class wins over an earlier one; `a b` is a `b` inside an `a`. */
+const PAINT: readonly [string, Record<string, string>][] = [
+  ['hl-g-shape', { fill: '#ffffff', stroke: LINE }],
+  ['hl-g-title', { fill: INK }],
+  ['hl-g-aside', { fill: SOFT }],
+  ['hl-g-detail', { fill: SOFT }],
+  ['hl-g-type', { fill: SOFT, stroke: 'none' }],
+  ['hl-g-line', { fill: 'none', stroke: LINE, 'stroke-width': '1.2' }],
+  ['hl-g-stem', { fill: 'none', stroke: LINE, 'stroke-width': '1.2' }],
+  ['hl-g-rule', { fill: 'none', stroke: LINE, 'stroke-opacity': '0.4' }],
+  ['hl-g-arrow', { fill: LINE, stroke: 'none' }],
+  ['hl-g-port circle', { fill: LINE, stroke: 'none' }],
+  ['hl-g-stripe', { fill: 'none', stroke: LINE, 'stroke-width': '3', 'stroke-linecap': 'round' }],
+  ['hl-g-family-product hl-g-stripe', { stroke: '#0969da' }],
+  ['hl-g-family-norm hl-g-stripe', { stroke: '#8250df' }],
+  ['hl-g-family-pool hl-g-stripe', { stroke: '#1a7f37' }],
+  ['hl-g-family-shape hl-g-stripe', { stroke: '#9a6700' }],
+  ['hl-g-family-element hl-g-stripe', { stroke: '#bc4c00' }],
+  ['hl-g-box hl-g-shape', { fill: '#e8f1fc', stroke: '#4a8ad4' }],
+  ['hl-g-open hl-g-shape', { fill: '#0969da', 'fill-opacity': '0.04', stroke: '#9dbfe6' }],
+  ['hl-g-kind-kernel hl-g-shape', { stroke: '#8250df', fill: '#f3edfc' }],
+  ['hl-g-kind-session hl-g-shape', { stroke: '#1a7f37', fill: '#eaf6ed' }],
+  ['hl-g-kind-prologue hl-g-shape', { stroke: '#9a6700', fill: '#fbf4e2' }],
+  ['hl-g-kind-part hl-g-shape', { stroke: LINE, fill: '#f3f4f6' }],
+  ['hl-g-kind-input hl-g-shape', { fill: '#eaf6ed', stroke: '#1a7f37' }],
+  ['hl-g-kind-output hl-g-shape', { fill: '#eaf6ed', stroke: '#1a7f37' }],
+  ['hl-g-toggle rect', { fill: '#ffffff', stroke: LINE }],
+  ['hl-g-toggle path', { fill: 'none', stroke: INK, 'stroke-width': '1.5' }],
+  ['hl-g-chip rect', { fill: '#eff1f3', stroke: '#c8ccd1' }],
+  ['hl-g-chip text', { fill: SOFT }]
+];
+
+/** The picture with the colours of a light page; null where it is too large for a static copy. */
+export function staticSvg(picture: Picture, scene: Scene, limit = MOST): SVGSVGElement | null {
+  const count = picture.layers.reduce((sum, layer) => sum + layer.items.length + layer.edges.length, 0);
+  if (count > limit) {
+    return null;
+  }
+  const { width, height } = picture;
+  const root = svg('svg', {
+    width,
+    height,
+    viewBox: `0 0 ${Math.round(width)} ${Math.round(height)}`,
+    'font-family': FONT
+  });
+  root.append(svg('rect', { width, height, fill: '#ffffff' }));
+  for (const layer of picture.layers) {
+    root.append(
+      ...layer.edges.map(edge => edgeElement(edge, scene)),
+      ...layer.ports.map(portElement),
+      ...layer.items.map(item => itemElement(item, scene))
+    );
+  }
+  for (const [selector, attributes] of PAINT) {
+    const path = selector
+      .split(' ')
+      .map(name => (name.startsWith('hl-') ? `.${name}` : name))
+      .join(' ');
+    root.querySelectorAll(path).forEach(element => {
+      for (const [name, value] of Object.entries(attributes)) {
+        element.setAttribute(name, value);
+      }
+    });
+  }
+  root.querySelectorAll('.hl-g-toggle, .hl-g-gap').forEach(element => element.remove());
+  root.querySelectorAll('[data-id], [data-edge]').forEach(element => {
+    for (const name of ['data-id', 'data-edge', 'aria-expanded', 'role']) {
+      element.removeAttribute(name);
+    }
+  });
+  return root;
+}
+
+export function svgText(root: SVGSVGElement): string {
+  return new XMLSerializer().serializeToString(root);
+}
+
+/** The picture as PNG, `scale` times as large; rejects where the browser cannot draw it. */
+export async function pngOf(root: SVGSVGElement, scale = 2): Promise<Blob> {
+  const width = parseFloat(root.getAttribute('width') ?? '') || 1;
+  const height = parseFloat(root.getAttribute('height') ?? '') || 1;
+  // Canvases end at some 16,000 pixels a side.
+  const factor = Math.min(scale, 16_000 / width, 16_000 / height);
+  const url = URL.createObjectURL(new Blob([svgText(root)], { type: 'image/svg+xml' }));
+  try {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = document.createElement('canvas');
+    canvas.width = Math.ceil(width * factor);
+    canvas.height = Math.ceil(height * factor);
+    canvas.getContext('2d')?.drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await new Promise((resolve, reject) =>
+      canvas.toBlob(blob => (blob ? resolve(blob) : reject(new Error('The picture is too large for PNG.'))))
+    );
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+/** Hand a file to the user. */
+export function download(name: string, content: Blob): void {
+  const url = URL.createObjectURL(content);
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,505 @@
+// The graphs of one Block: which program, its picture with boxes that open in place, search, paths, and the same as text.
+
+import type { GraphBox, GraphNode, GraphReply, Location } from '../protocol/messages';
+import { button, h, replace } from '../view/dom';
+import { safeSvg } from '../view/safe-svg';
+import { plural } from '../view/words';
+import { GraphBar } from './bar';
+import { anchored } from './camera';
+import { Canvas, Marks, NO_MARKS } from './canvas';
+import { pageMeasure } from './card';
+import { Composer, Picture } from './compose';
+import { spoken } from './draw';
+import { download, pngOf, staticSvg, svgText } from './export';
+import { firstOpen, nameOf, openedWith, withNames } from './opening';
+import { Scene, edgeKey } from './scene';
+import { Step, search, step, trace } from './walk';
+import { Aborted, Layout } from './worker';
+
+export interface GraphPaneEvents {
+  onNode(node: GraphNode): void;
+  onBox(box: GraphBox): void;
+  /** Nothing is selected any more. */
+  onNothing?(): void;
+  onProgram(id: string): void;
+  onLocation?: ((location: Location) => void) | undefined;
+  /** The picture as SVG that needs nothing else, for the static fallback. */
+  onPicture?(svg: string): void;
+}
+
+/** Milliseconds that a picture must stand before its static copy is made. */
+const REST = 600;
+/** Elements of a static copy that goes with the notebook. */
+const STATIC = 2500;
+/** Nodes up to which two replies are compared, to draw nothing where nothing changed. */
+const COMPARED = 3000;
+
+const STEPS: Record<string, Step> = {
+  ArrowUp: 'up',
+  ArrowDown: 'down',
+  ArrowLeft: 'left',
+  ArrowRight: 'right'
+};
+
+export class GraphPane {
+  readonly element: HTMLElement;
+
+  constructor(
+    private readonly layout: Layout,
+    private readonly events: GraphPaneEvents
+  ) {
+    this.composer = new Composer(layout, pageMeasure());
+    this.canvas = new Canvas({
+      onPick: id => this.pick(id),
+      onToggle: id => void this.toggle(id),
+      onKey: event => this.onKey(event)
+    });
+    this.bar = new GraphBar({
+      onProgram: id => events.onProgram(id),
+      onZoom: factor => this.canvas.zoom(factor),
+      onFit: () => this.canvas.fit(),
+      onPaths: () => this.setTracing(!this.isTracing),
+      onText: () => this.showText(this.asText.hidden),
+      onCloseAll: () => void this.reopen(new Set(), null),
+      onSearch: (text, way) => void this.search(text, way),
+      onSave: kind => void this.save(kind)
+    });
+    this.asText = h('pre', { class: 'hl-graph-text', tabindex: 0, 'aria-label': 'The graph as text' });
+    this.asText.hidden = true;
+    this.note = h('p', { class: 'hl-graph-note', role: 'status' });
+    this.failed = h('p', { class: 'hl-alert', role: 'status' });
+    this.failed.hidden = true;
+    this.said = h('span', { class: 'hl-visually-hidden', 'aria-live': 'polite' });
+    this.element = h(
+      'div',
+      { class: 'hl-graph-part' },
+      this.bar.element,
+      this.failed,
+      this.note,
+      this.canvas.element,
+      this.asText,
+      this.said
+    );
+    this.message('Select a Block to see its graph.');
+  }
+
+  /** Load what lays graphs out, while the first graph is still asked for. */
+  warm(): void {
+    this.layout.warm?.();
+  }
+
+  /** Draw a graph. Of the same Block and program, what is open and where the pane stands stays. */
+  async show(graph: GraphReply): Promise<void> {
+    const view = `${graph.path}|${graph.program}`;
+    const picture = graph.nodes.length <= COMPARED ? JSON.stringify([graph.nodes, graph.boxes]) : '';
+    this.bar.show(graph);
+    this.showFailed(graph.failed);
+    this.asText.textContent = graph.text;
+    this.bar.enable({ text: graph.text !== '' });
+    if (graph.text === '') {
+      this.showText(false);
+    }
+    if (graph.nodes.length === 0) {
+      this.message(graph.missing || 'This Block has no graph yet. Call it once on data.');
+      return;
+    }
+    if (this.picture && picture !== '' && picture === this.drawn && view === this.view) {
+      return; // the same again, e.g. after a training step
+    }
+    const before = this.scene;
+    const samePath = this.scenePath === graph.path;
+    const scene = new Scene(graph);
+    const names =
+      before && samePath ? new Set([...this.open].map(id => nameOf(before, id))) : new Set<string>();
+    const open = names.size > 0 || (samePath && this.touched) ? withNames(scene, names) : firstOpen(scene);
+    this.touched &&= samePath;
+    this.scene = scene;
+    this.scenePath = graph.path;
+    this.drawn = picture;
+    const keep = view === this.view && this.picture !== null;
+    this.view = view;
+    if (this.selected !== null && scene.resolve(this.selected) !== this.selected) {
+      this.selected = null;
+    }
+    await this.redraw(open, null, keep);
+  }
+
+  /** Show a picture that was drawn earlier (a saved widget without a kernel). */
+  showPicture(svgSource: string): void {
+    this.running?.abort();
+    try {
+      const svg = safeSvg(svgSource);
+      svg.setAttribute('role', 'img');
+      svg.setAttribute('aria-label', 'The graph as it was last drawn');
+      this.forget();
+      this.message('');
+      this.saved?.remove();
+      this.saved = h('div', {
+        class: 'hl-canvas hl-saved',
+        tabindex: 0,
+        role: 'group',
+        'aria-label': 'Graph'
+      });
+      this.saved.append(svg);
+      this.canvas.element.hidden = true;
+      this.canvas.element.after(this.saved);
+    } catch (error) {
+      this.message(error instanceof Error ? error.message : String(error), true);
+    }
+  }
+
+  /** A sentence instead of a picture. */
+  message(text: string, isError = false): void {
+    this.running?.abort();
+    this.forget();
+    replace(this.note, text);
+    this.note.className = isError ? 'hl-graph-note hl-alert' : 'hl-graph-note hl-empty';
+    this.note.setAttribute('role', isError ? 'alert' : 'status');
+    this.note.hidden = text === '';
+    this.canvas.element.hidden = true;
+    this.bar.enable({ picture: false });
+  }
+
+  /** Nothing is selected, e.g. because another model is shown. */
+  deselect(): void {
+    this.selected = null;
+    this.mark();
+  }
+
+  /** Select a node or box; the boxes around it open. */
+  async select(id: string): Promise<void> {
+    const { scene } = this;
+    const target = scene?.resolve(id);
+    if (scene && target !== undefined) {
+      const open = new Set([...this.open, ...scene.above(target)]);
+      if (open.size > this.open.size) {
+        await this.reopen(open, null);
+      }
+      this.pick(target);
+      this.canvas.reveal(target);
+    }
+  }
+
+  private forget(): void {
+    this.picture = null;
+    this.scene = null;
+    this.view = '';
+    this.drawn = '';
+    this.selected = null;
+    this.canvas.clear();
+    clearTimeout(this.resting);
+  }
+
+  private async redraw(open: Set<string>, anchor: string | null, keep: boolean): Promise<void> {
+    const { scene, picture: old } = this;
+    if (!scene) {
+      return;
+    }
+    this.running?.abort();
+    const running = new AbortController();
+    this.running = running;
+    this.open = open;
+    if (!old) {
+      replace(this.note, 'Drawing the graph …');
+      this.note.className = 'hl-graph-note hl-empty';
+      this.note.hidden = false;
+    }
+    this.element.setAttribute('aria-busy', 'true');
+    try {
+      const picture = await this.composer.compose(scene, open, running.signal);
+      this.place(picture, scene, anchor, keep && old !== null);
+    } catch (error) {
+      if (!(error instanceof Aborted)) {
+        this.message(error instanceof Error ? error.message : String(error), true);
+      }
+    } finally {
+      if (this.running === running) {
+        this.running = null;
+        this.element.removeAttribute('aria-busy');
+      }
+    }
+  }
+
+  private place(picture: Picture, scene: Scene, anchor: string | null, keep: boolean): void {
+    const before = anchor === null ? undefined : this.picture?.items.get(anchor);
+    const after = anchor === null ? undefined : picture.items.get(anchor);
+    this.picture = picture;
+    this.note.hidden = true;
+    this.saved?.remove();
+    this.saved = null;
+    this.canvas.element.hidden = !this.asText.hidden;
+    this.bar.enable({ picture: this.asText.hidden });
+    if (before && after) {
+      this.canvas.camera = anchored(this.canvas.camera, before, after);
+    }
+    const first = scene.layer('').members.find(id => scene.nodes.get(id)?.kind === 'input') ?? null;
+    this.canvas.show(picture, scene, first, keep);
+    this.mark();
+    clearTimeout(this.resting);
+    if (this.events.onPicture) {
+      this.resting = setTimeout(() => this.tellPicture(), REST);
+    }
+  }
+
+  private tellPicture(): void {
+    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, STATIC);
+    if (copy) {
+      this.events.onPicture?.(svgText(copy));
+    }
+  }
+
+  // -- opening and closing ------------------------------------------------------------------------------------------
+
+  /** Open a closed box, close an open one. */
+  async toggle(id: string): Promise<void> {
+    if (!this.scene?.box(id)) {
+      return;
+    }
+    const open = new Set(this.open);
+    if (open.has(id)) {
+      open.delete(id);
+    } else {
+      openedWith(this.scene, id).forEach(box => open.add(box));
+    }
+    this.pick(id);
+    await this.reopen(open, id);
+  }
+
+  /** `anchor`: what stays where it is in the pane. */
+  private async reopen(open: Set<string>, anchor: string | null): Promise<void> {
+    this.touched = true;
+    const { scene } = this;
+    if (scene && this.selected !== null) {
+      this.selected = scene.shown(this.selected, open);
+    }
+    await this.redraw(open, anchor, anchor !== null || open.size > 0);
+  }
+
+  // -- selection, paths, search -------------------------------------------------------------------------------------
+
+  private pick(id: string | null): void {
+    this.selected = id;
+    this.mark();
+    const box = id === null ? undefined : this.scene?.box(id);
+    const node = id === null ? undefined : this.scene?.nodes.get(id);
+    if (box) {
+      this.events.onBox(box);
+    } else if (node) {
+      this.events.onNode(node);
+    } else {
+      this.events.onNothing?.();
+    }
+  }
+
+  private setTracing(isTracing: boolean): void {
+    this.isTracing = isTracing;
+    this.bar.press({ paths: isTracing });
+    if (isTracing && this.selected === null) {
+      this.say('Select a node to see what feeds it and what reads it.');
+    }
+    this.mark();
+  }
+
+  private mark(): void {
+    const { scene, selected } = this;
+    const marks: Marks = { ...NO_MARKS, selected, hits: new Set(this.hits) };
+    if (scene && selected !== null && this.isTracing) {
+      Object.assign(marks, trace(scene, selected), { isTracing: true });
+    } else if (scene && selected !== null) {
+      const box = scene.nodes.has(selected) || scene.box(selected) ? (scene.parent.get(selected) ?? '') : '';
+      const edges = scene.layer(box).edges;
+      marks.upEdges = new Set(edges.filter(edge => edge.to === selected).map(edge => edgeKey(box, edge)));
+      marks.downEdges = new Set(edges.filter(edge => edge.from === selected).map(edge => edgeKey(box, edge)));
+    }
+    this.canvas.mark(marks);
+  }
+
+  /** Go to the next hit; `way` 0: to the first one, while the user types. */
+  private async search(text: string, way: -1 | 0 | 1): Promise<void> {
+    const { scene } = this;
+    if (!scene) {
+      return;
+    }
+    if (way === 0) {
+      this.hits = search(scene, text);
+      this.hit = -1;
+      this.bar.found(
+        text === '' ? '' : this.hits.length === 0 ? 'nothing found' : plural(this.hits.length, 'hit')
+      );
+      this.mark();
+      return;
+    }
+    const count = this.hits.length;
+    if (count > 0) {
+      this.hit = this.hit < 0 && way < 0 ? count - 1 : (this.hit + way + count) % count;
+      this.bar.found(`${this.hit + 1} of ${count}`);
+      await this.select(this.hits[this.hit] ?? '');
+    }
+  }
+
+  private say(text: string): void {
+    this.said.textContent = text;
+  }
+
+  // -- keys -----------------------------------------------------------------------------------------------------------
+
+  private onKey(event: KeyboardEvent): void {
+    const { picture, scene } = this;
+    if (!picture || !scene || event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    if (this.onWalkKey(event.key, picture, scene) || this.onViewKey(event.key)) {
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  }
+
+  private onWalkKey(key: string, picture: Picture, scene: Scene): boolean {
+    const way = STEPS[key];
+    const { selected } = this;
+    if (selected === null || !picture.items.has(selected)) {
+      const first = scene.layer('').members[0];
+      if ((way || key === 'Enter' || key === 'Home') && first !== undefined) {
+        this.goTo(first);
+        return true;
+      }
+      return false;
+    }
+    if (way) {
+      const next = step(scene, picture, this.open, selected, way);
+      if (next !== null) {
+        this.goTo(next);
+      }
+      return true;
+    }
+    switch (key) {
+      case 'Home':
+      case 'End': {
+        const { members } = scene.layer(scene.parent.get(selected) ?? '');
+        this.goTo(members[key === 'Home' ? 0 : members.length - 1] ?? selected);
+        return true;
+      }
+      case 'Enter':
+      case ' ':
+        if (scene.box(selected) && this.open.has(selected)) {
+          this.goTo(scene.layer(selected).members[0] ?? selected);
+        } else if (scene.box(selected)) {
+          void this.toggle(selected);
+        } else {
+          this.pick(selected);
+        }
+        return true;
+      case 'Escape':
+      case 'Backspace': {
+        const box = this.open.has(selected) ? selected : (scene.parent.get(selected) ?? '');
+        if (box === '') {
+          return false;
+        }
+        void this.toggle(box);
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  private onViewKey(key: string): boolean {
+    switch (key) {
+      case '+':
+      case '=':
+        this.canvas.zoom(1.25);
+        return true;
+      case '-':
+        this.canvas.zoom(1 / 1.25);
+        return true;
+      case 'f':
+      case '0':
+        this.canvas.fit();
+        return true;
+      case 't':
+        this.setTracing(!this.isTracing);
+        return true;
+      case '/':
+        this.bar.focusSearch();
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  private goTo(id: string): void {
+    this.pick(id);
+    this.canvas.reveal(id);
+    const item = this.picture?.items.get(id);
+    if (item && this.scene) {
+      this.say(spoken(item, this.scene));
+    }
+  }
+
+  // -- text, files --------------------------------------------------------------------------------------------------
+
+  private showText(shown: boolean): void {
+    this.asText.hidden = !shown;
+    this.canvas.element.hidden = shown || !this.picture;
+    this.bar.press({ text: shown });
+    this.bar.enable({ picture: !shown && this.picture !== null });
+  }
+
+  private showFailed(location: Location | null): void {
+    this.failed.hidden = location === null;
+    if (location === null) {
+      return;
+    }
+    const { onLocation } = this.events;
+    const canJump = onLocation && (location.cell_id !== '' || location.cell !== null);
+    replace(
+      this.failed,
+      'The trace ended at ',
+      canJump
+        ? button(location.label, () => onLocation(location), { class: 'hl-link', title: 'Go to this line' })
+        : location.label,
+      '. What was traced before that line is drawn.'
+    );
+  }
+
+  private async save(kind: 'svg' | 'png'): Promise<void> {
+    const copy = this.picture && this.scene && staticSvg(this.picture, this.scene, Infinity);
+    if (!copy) {
+      return;
+    }
+    const path = (this.scenePath ?? '').replace(/[^\w.]+/g, '_');
+    const name = `graph${path === '' ? '' : `-${path}`}.${kind}`;
+    try {
+      download(
+        name,
+        kind === 'svg' ? new Blob([svgText(copy)], { type: 'image/svg+xml' }) : await pngOf(copy)
+      );
+      this.say(`${name} is saved among the downloads.`);
+    } catch (error) {
+      this.bar.found(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  private readonly composer: Composer;
+  private readonly canvas: Canvas;
+  private readonly bar: GraphBar;
+  private readonly asText: HTMLElement;
+  private readonly note: HTMLElement;
+  private readonly failed: HTMLElement;
+  private readonly said: HTMLElement;
+  private saved: HTMLElement | null = null;
+  private scene: Scene | null = null;
+  private scenePath: string | null = null;
+  private picture: Picture | null = null;
+  private open = new Set<string>();
+  /** Whether the user has opened or closed a box of this Block's graphs. */
+  private touched = false;
+  private view = '';
+  private drawn = '';
+  private selected: string | null = null;
+  private isTracing = false;
+  private hits: string[] = [];
+  private hit = -1;
+  private running: AbortController | null = null;
+  private resting: ReturnType<typeof setTimeout> | undefined;
+}
