@@ -3,6 +3,7 @@
 import { JSDOM } from 'jsdom';
 
 const { window } = new JSDOM('<!doctype html><body></body>', { pretendToBeVisual: true });
+window.HTMLCanvasElement.prototype.getContext = () => null; // jsdom has none and would complain
 
 for (const name of [
   'window',

@@ -1,10 +1,12 @@
 // Small valid records of the protocol, and a kernel that answers from a table.
 
+import type { Layout } from '../src/graph/worker';
 import { RequestError, RequestOptions, Requester } from '../src/protocol/channel';
 import type {
   BlockNode,
   Diagnostic,
   GraphBox,
+  GraphNode,
   GraphReply,
   Model,
   Reply,
@@ -94,37 +96,60 @@ export function diagnostic(changes: Partial<Diagnostic> = {}): Diagnostic {
   };
 }
 
+/** An input, a Block `features` of two operators, an addition that skips it, a Block of one operator, and the output. */
 export function graph(changes: Partial<GraphReply> = {}): GraphReply {
   return {
     path: '',
     program: 'traced',
     programs: [{ id: 'traced', label: 'traced', half: 'traced', engine: '', reason: '', seconds: 0 }],
-    boxes: [box('n2', { label: 'features', class: 'HybridSequential', block: 'features' })],
+    boxes: [
+      box('b0', { label: 'features', class: 'HybridSequential', block: 'features', operators: 2 }),
+      box('b1', { label: 'output', class: 'Dense', block: 'output' })
+    ],
     nodes: [
+      node('n0', { kind: 'input', label: 'data', op: '' }),
+      node('n1', { box: 'b0', label: 'Convolution', reads: ['n0'], attributes: { kernel: '(3, 3)' } }),
+      node('n2', { box: 'b0', label: 'relu', reads: ['n1'] }),
+      node('n3', { label: 'broadcast_add', reads: ['n2', 'n0'] }),
       {
-        id: 'n1',
-        box: '',
-        kind: 'operator',
-        label: 'fc1',
-        op: 'FullyConnected',
-        attributes: { num_hidden: '10' },
-        inputs: [],
-        outputs: [{ shape: [null, 10], dtype: 'float32' }],
+        ...node('n4', {
+          box: 'b1',
+          label: 'FullyConnected',
+          reads: ['n3'],
+          attributes: { num_hidden: '10' }
+        }),
         badges: [
           { name: 'weight', path: 'output.weight', shape: [10, 84], dtype: 'float32', kind: 'parameter' }
-        ],
-        block: 'output',
-        location: null,
-        engine: ''
-      }
+        ]
+      },
+      node('out0', { kind: 'output', label: 'output', op: '', reads: ['n4'] })
     ],
     dot: 'digraph { n1 -> n2 }',
     missing: '',
     text: '%1 = FullyConnected(%0)',
-    summary: '2 operators',
+    summary: '4 operators',
     variants: 1,
     failed: null,
     ...changes
+  };
+}
+
+export function node(id: string, changes: Partial<GraphNode> & { reads?: string[] } = {}): GraphNode {
+  const { reads = [], ...rest } = changes;
+  return {
+    id,
+    box: '',
+    kind: 'operator',
+    label: id,
+    op: rest.label ?? id,
+    attributes: {},
+    inputs: reads.map(source => ({ node: source, output: 0 })),
+    outputs: [{ shape: [null, 10], dtype: 'float32' }],
+    badges: [],
+    block: '',
+    location: null,
+    engine: '',
+    ...rest
   };
 }
 
@@ -155,10 +180,8 @@ export const kernelBox: GraphBox = box('g0', {
   notes: ['fc1_relu, product; 4 programs; 2 KiB moved']
 });
 
-export const SVG =
-  '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="60pt"><g class="graph"><title>g</title>' +
-  '<g id="n1" class="node operator"><title>n1</title><polygon points="0,0 1,1"/><text>fc1</text></g>' +
-  '<g id="n2" class="cluster block"><title>n2</title><text>features</text></g></g></svg>';
+/** No worker answers: layers are drawn with their members below one another. */
+export const noLayout: Layout = () => Promise.reject(new Error('no worker'));
 
 export const saved: SaveReply = {
   path: '/home/ada/work/net.hlab',

@@ -3,19 +3,16 @@
 import { buttonOf, click, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { withWidths } from '../src/graphviz/measure';
 import { RequestError } from '../src/protocol/channel';
 import type { BlockNode, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { BlockTree } from '../src/view/block-tree';
 import { FindingsList, listed } from '../src/view/findings-list';
-import { GraphPane } from '../src/view/graph-pane';
 import { renderMarkdown } from '../src/view/markdown';
-import { ModelView } from '../src/view/model-view';
 import { KernelState, PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
 import { accessPath, countText, shapeText } from '../src/view/words';
-import { SVG, TableKernel, block, diagnostic, graph, kernelBox, model, network, saved } from './records';
+import { TableKernel, block, diagnostic, graph, model, network, noLayout, saved } from './records';
 
 const rows = (root: Element): string[] =>
   [...root.querySelectorAll('[role=treeitem]')].map(row => row.getAttribute('data-path') ?? '');
@@ -123,150 +120,6 @@ test('SVG loses scripts, links, styles and event attributes', () => {
   assert.match(clean, /kept/);
   assert.doesNotMatch(clean, /script|style|href|onload|onclick|foreignObject|image|url\(|<use|<a[ >]/);
   assert.throws(() => safeSvg('<html>'), /SVG/);
-});
-
-test('graph nodes are named buttons; a click selects, Enter on a selected Block opens it', async () => {
-  const nodes: string[] = [];
-  const blocks: string[] = [];
-  const pictures: string[] = [];
-  const pane = new GraphPane(async () => SVG, {
-    onNode: node => nodes.push(node.id),
-    onGroup: () => undefined,
-    onBlock: path => blocks.push(path),
-    onProgram: () => undefined,
-    onPicture: svg => pictures.push(svg)
-  });
-  mount(pane.element);
-  await pane.show(graph());
-  const node = pane.element.querySelector('g.node[id=n1]');
-  assert.equal(node?.getAttribute('aria-label'), 'operator fc1 — float32 (?, 10)');
-  click(node);
-  assert.ok(node?.classList.contains('hl-selected'));
-  const features = pane.element.querySelector('g.cluster[id=n2]');
-  assert.ok(features);
-  press(features, 'Enter');
-  press(features, 'Enter');
-  assert.deepEqual([nodes, blocks, pictures.length], [['n1'], ['features'], 1]);
-});
-
-test('a kernel is a named button round its operators; its source is shown, from the operators too', async () => {
-  const nodes = graph().nodes.map(node => ({ ...node, box: node.id === 'n1' ? 'g0' : '' }));
-  const picture = SVG.replace(
-    '<g id="n1"',
-    '<g id="g0" class="cluster kernel"><title>c</title><polygon points="0,0 1,1"/><text>fc1_relu</text></g><g id="n1"'
-  );
-  const programs = [
-    ...graph().programs,
-    { ...graph().programs[0]!, id: 'p0:forward', label: 'predict (1, 84)', half: 'predict' as const }
-  ];
-  const kernel = new TableKernel({
-    graph: () => graph({ program: 'p0:forward', programs, nodes, boxes: [kernelBox] })
-  });
-  const view = new ModelView({ layout: async () => picture });
-  mount(view.element);
-  view.showTree({ model: model(), root: network() }, graph({ programs }));
-  view.connect(kernel);
-  await settle();
-  click(buttonOf(view.element, 'predict (1, 84)'));
-  await settle();
-  const frame = view.element.querySelector('g.cluster[id=g0]');
-  assert.equal(frame?.getAttribute('aria-label'), 'kernel fc1_relu, 2 operators, product');
-  assert.deepEqual([frame?.getAttribute('role'), frame?.getAttribute('tabindex')], ['button', '0']);
-  press(frame as Element, 'Enter');
-  assert.ok(frame?.classList.contains('hl-selected'));
-  const source = (): HTMLElement | null => view.element.querySelector<HTMLElement>('.hl-source');
-  assert.equal(source()?.textContent, kernelBox.text);
-  assert.equal(source()?.tabIndex, 0);
-  assert.match(view.element.querySelector('.hl-details')?.textContent ?? '', /4 programs.*FullyConnected/);
-  click(view.element.querySelector('g.node[id=n1]'));
-  assert.equal(source(), null);
-  click(buttonOf(view.element, 'fc1_relu'));
-  assert.equal(source()?.textContent, kernelBox.text);
-  assert.ok(frame?.classList.contains('hl-selected'));
-});
-
-test('a graph that is missing or cannot be drawn says why, and its text is shown', async () => {
-  const events = {
-    onNode: () => undefined,
-    onGroup: () => undefined,
-    onBlock: () => undefined,
-    onProgram: () => undefined
-  };
-  const pane = new GraphPane(() => Promise.reject(new Error('too large')), events);
-  mount(pane.element);
-  await pane.show(graph({ dot: '', text: '', missing: 'net is a plain Block: select a child.' }));
-  assert.match(pane.element.textContent ?? '', /select a child/);
-  await pane.show(graph());
-  assert.equal(pane.element.querySelector('[role=alert]')?.textContent, 'too large');
-  assert.equal(pane.element.querySelector<HTMLElement>('.hl-graph-text')?.hidden, false);
-});
-
-test('nodes are laid out as wide as their longest line is on the page', () => {
-  const edge = '  n0 -> n1 [label="f32[2,3]"];';
-  const dot = [
-    'digraph graph_ {',
-    '  n0 [id="n0", class="input", shape=ellipse, label="data"];',
-    '  n1 [id="n1", class="operator", shape=box, label="Pad\\nmode=\\"edge\\", a=1"];',
-    edge,
-    '}'
-  ].join('\n');
-  const lines = withWidths(dot, text => 7.2 * text.length).split('\n');
-  assert.match(lines[1] ?? '', /label="data", width=0\.905\];$/); // (0.4 + two margins of 0.12) * sqrt(2)
-  assert.match(lines[2] ?? '', /a=1", width=1\.840\];$/); // 16 letters: the quotes' backslashes are none
-  assert.equal(lines[3], edge);
-});
-
-test('a line of a picture that is wider than its node is cut; the title has the whole text', () => {
-  const pane = new GraphPane(() => Promise.reject(new Error('not asked')), {
-    onNode: () => undefined,
-    onGroup: () => undefined,
-    onBlock: () => undefined,
-    onProgram: () => undefined
-  });
-  mount(pane.element);
-  const prototype = (window as unknown as { SVGElement: { prototype: object } }).SVGElement.prototype;
-  let width = 62;
-  const layout = {
-    getBBox: () => ({ x: 0, y: 0, width, height: 20 }),
-    getComputedTextLength(this: Element) {
-      return 6 * (this.textContent ?? '').length;
-    }
-  };
-  Object.assign(prototype, layout);
-  const texts = (): (string | null)[] =>
-    [...pane.element.querySelectorAll('svg text')].map(line => line.textContent);
-  const lines = '<text y="8">Convolution</text><text y="18">narrow</text>';
-  const picture = `<svg xmlns="http://www.w3.org/2000/svg"><g class="node" id="n0"><title>n0</title><path d=""/>${lines}</g></svg>`;
-  try {
-    pane.showPicture(picture);
-    assert.deepEqual(texts(), ['Convoluti…', 'narrow']);
-    assert.equal(pane.element.querySelector('svg title')?.textContent, 'Convolution\nnarrow');
-    pane.showPicture(picture.replace('class="node"', 'class="cluster kernel"'));
-    assert.deepEqual(texts(), ['Convoluti…', 'narrow']);
-    width = 0; // in a tab that is not shown
-    pane.showPicture(picture);
-    assert.deepEqual(texts(), ['Convolution', 'narrow']);
-  } finally {
-    for (const name of Object.keys(layout)) {
-      delete (prototype as Record<string, unknown>)[name];
-    }
-  }
-});
-
-test('only the newest graph is drawn', async () => {
-  const waiting: ((svg: string) => void)[] = [];
-  const pane = new GraphPane(() => new Promise(resolve => waiting.push(resolve)), {
-    onNode: () => undefined,
-    onGroup: () => undefined,
-    onBlock: () => undefined,
-    onProgram: () => undefined
-  });
-  const older = pane.show(graph());
-  const newer = pane.show(graph());
-  waiting[1]?.(SVG.replace('fc1', 'newer'));
-  waiting[0]?.(SVG.replace('fc1', 'older'));
-  await Promise.all([older, newer]);
-  assert.match(pane.element.querySelector('svg')?.textContent ?? '', /newer/);
 });
 
 test('findings are sorted by severity; a place that can be reached is a button', () => {
@@ -459,7 +312,7 @@ function panelState(kernel: TableKernel | null, models: Model[], root: BlockNode
 
 function panel(): PanelView {
   const view = new PanelView({
-    layout: async () => SVG,
+    layout: noLayout,
     onLocation: () => undefined,
     onConnect: () => undefined
   });
@@ -472,7 +325,7 @@ test('the panel shows a model: tree, graph and findings', async () => {
   view.update(panelState(new TableKernel({}), [model()]));
   await settle(200);
   assert.deepEqual(rows(view.element).length, 5);
-  assert.ok(view.element.querySelector('svg g.node'));
+  assert.ok(view.element.querySelector('svg .hl-g-node'));
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
 });
 

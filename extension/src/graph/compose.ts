@@ -220,7 +220,7 @@ export class Composer {
       plan = readPlan(input, await this.layout(dot, signal));
     } catch (error) {
       if (signal?.aborted || error instanceof Aborted) {
-        throw error;
+        throw new Aborted();
       }
       this.problem = error instanceof Error ? error.message : String(error);
       return stackPlan(input);
