@@ -73,7 +73,7 @@ def take(notebook: NotebookPage, theme: str) -> None:
     view = next(i for i, source in enumerate(sources) if source == "mx.view(net)")
     show(notebook, view, "start")
     widget = page.locator(".hl-wide").first
-    widget.locator("svg.hl-graph g.node.operator").nth(1).click()
+    widget.locator("svg.hl-g .hl-g-kind-operator").nth(1).click()
     page.wait_for_timeout(800)
     page.screenshot(path=IMAGES / f"{front_end}_graph_{theme}.png")
 
@@ -84,8 +84,7 @@ def take_kernels(notebook: NotebookPage) -> None:
     notebook.run_all()
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
     view = notebook.show_cell(len(KERNELS) - 1).locator(".hl-wide")
-    view.get_by_role("button", name="compiled", exact=True).click()
-    view.locator("svg.hl-graph g.cluster.kernel").nth(1).locator("text").first.click()
+    view.locator("svg.hl-g .hl-g-kind-kernel").nth(1).locator(".hl-g-title").click()
     for theme, name in THEMES.items():
         page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
         show(notebook, len(KERNELS) - 1, "start")

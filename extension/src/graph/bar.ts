@@ -57,13 +57,15 @@ export class GraphBar {
       button('PNG', () => events.onSave('png'), { title: 'Download the picture as PNG' })
     ];
     this.summary = h('span', { class: 'hl-summary' });
+    this.reason = h('span', { class: 'hl-reason' });
     this.element = h(
       'div',
       { class: 'hl-graph-bar' },
       this.programs,
       h('span', { class: 'hl-search' }, this.searchField, this.count),
       h('div', { class: 'hl-zoom' }, ...this.pictureButtons, this.textButton),
-      this.summary
+      this.summary,
+      this.reason
     );
     this.programs.hidden = true;
   }
@@ -74,11 +76,12 @@ export class GraphBar {
     replace(this.programs, ...programs.map(program => h('option', { value: program.id }, program.label)));
     this.programs.value = graph.program;
     const program = programs.find(candidate => candidate.id === graph.program);
-    this.programs.title = program ? programText(program).join('\n') : '';
+    const compiled = program && program.seconds > 0 ? `compiled in ${secondsText(program.seconds)}` : '';
     const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
-    const parts = [graph.summary, variants, ...(program ? programText(program).slice(1) : [])];
-    this.summary.textContent = parts.filter(part => part).join(' · ');
-    this.summary.title = this.summary.textContent;
+    this.summary.textContent = [graph.summary, variants, compiled].filter(part => part).join(' · ');
+    this.reason.textContent = program ? whyText(program) : '';
+    this.reason.title = this.reason.textContent;
+    this.programs.title = [program?.label, this.reason.textContent, compiled].filter(part => part).join('\n');
   }
 
   enable(what: { picture?: boolean; text?: boolean }): void {
@@ -140,15 +143,16 @@ export class GraphBar {
   private readonly pathsButton: HTMLButtonElement;
   private readonly pictureButtons: HTMLButtonElement[];
   private readonly summary: HTMLElement;
+  private readonly reason: HTMLElement;
   private searched = '';
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** A program's label, engine with its reason, and compile time. */
-function programText(program: GraphProgram): string[] {
-  const compiled =
-    program.seconds > 0 ? `compiled in ${program.seconds.toFixed(program.seconds < 1 ? 2 : 1)} s` : '';
-  return [program.label, [program.engine, program.reason].filter(part => part).join(': '), compiled].filter(
-    (part, i) => i === 0 || part
-  );
+function secondsText(seconds: number): string {
+  return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;
+}
+
+/** The program's engine, and why it is this one. */
+function whyText({ engine, reason }: GraphProgram): string {
+  return reason.startsWith(engine) ? reason : [engine, reason].filter(part => part).join(': ');
 }

@@ -115,7 +115,7 @@ export class Canvas {
     });
     this.world.append(...this.layers.map(shown => shown.group));
     this.drawn = null;
-    this.map.show(picture);
+    this.map.show(picture, this.pane);
     if (keep) {
       this.look(this.camera);
     } else {

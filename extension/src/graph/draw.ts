@@ -280,7 +280,9 @@ export function spoken(item: DrawnItem, scene: Scene): string {
     const { title, aside } = boxTitle(box);
     const kind = { block: 'Block', fold: 'alike Blocks', part: 'part' }[box.kind as string] ?? box.kind;
     const name = title.startsWith(kind) ? title : `${kind} ${title}`;
-    return [name, aside, boxDetail(box), item.isOpen ? 'open' : 'closed'].filter(part => part).join(', ');
+    return [name, aside === kind ? '' : aside, boxDetail(box), item.isOpen ? 'open' : 'closed']
+      .filter(part => part)
+      .join(', ');
   }
   const node = scene.nodes.get(item.id);
   if (!node) {

@@ -109,9 +109,12 @@ export class GraphPane {
     const before = this.scene;
     const samePath = this.scenePath === graph.path;
     const scene = new Scene(graph);
-    const names =
-      before && samePath ? new Set([...this.open].map(id => nameOf(before, id))) : new Set<string>();
-    const open = names.size > 0 || (samePath && this.touched) ? withNames(scene, names) : firstOpen(scene);
+    const open = this.touched && samePath && view === this.view ? new Set<string>() : firstOpen(scene);
+    if (this.touched && samePath && before) {
+      // What the user has opened stays open; in another program what opens there by itself opens besides.
+      const names = new Set([...this.open].map(id => nameOf(before, id)));
+      withNames(scene, names).forEach(id => open.add(id));
+    }
     this.touched &&= samePath;
     this.scene = scene;
     this.scenePath = graph.path;

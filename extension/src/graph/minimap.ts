@@ -6,8 +6,9 @@ import type { Picture } from './compose';
 import { svg } from './draw';
 import type { Point } from './layer';
 
-const MOST = { width: 120, height: 150, shapes: 500 } as const;
-const LEAST = 26;
+/** At most so many pixels, and such a part of the pane. */
+const MOST = { width: 120, height: 150, part: 0.3, shapes: 500 } as const;
+const LEAST = 22;
 
 export class Minimap {
   readonly element: HTMLElement;
@@ -25,11 +26,15 @@ export class Minimap {
     this.element.hidden = true;
   }
 
-  show(picture: Picture): void {
-    const factor = Math.min(MOST.width / picture.width, MOST.height / picture.height);
+  show(picture: Picture, pane: Size): void {
+    const room = {
+      width: Math.min(MOST.width, pane.width * MOST.part),
+      height: Math.min(MOST.height, pane.height * MOST.part)
+    };
+    const factor = Math.min(room.width / picture.width, room.height / picture.height);
     this.size = {
-      width: Math.max(picture.width * factor, Math.min(LEAST, MOST.width)),
-      height: Math.max(picture.height * factor, Math.min(LEAST, MOST.height))
+      width: Math.max(picture.width * factor, LEAST),
+      height: Math.max(picture.height * factor, LEAST)
     };
     this.picture = picture;
     const { x, y } = this.factors;

@@ -4,8 +4,10 @@ import type { Scene } from './scene';
 
 /** A graph of at most so many nodes is shown with all its boxes open. */
 const SMALL = 24;
-/** Boxes are opened, one after the other, while a layer holds nothing else to choose from and so few members. */
+/** Else boxes other than folds are opened while a layer holds no other box to choose from, and so few members. */
 const FEW = 40;
+
+const FRAMES: ReadonlySet<string> = new Set(['kernel', 'session', 'prologue']);
 
 /** The boxes that are open in a graph that nobody has opened or closed a box of. */
 export function firstOpen(scene: Scene): Set<string> {
@@ -25,7 +27,12 @@ export function firstOpen(scene: Scene): Set<string> {
     const boxes = layer.members.filter(id => scene.box(id) && !isLater(id));
     const operators = layer.members.filter(id => scene.nodes.get(id)?.kind === 'operator');
     const [only] = boxes;
-    if (boxes.length !== 1 || only === undefined || operators.length > 3) {
+    if (
+      boxes.length !== 1 ||
+      only === undefined ||
+      scene.box(only)?.kind === 'fold' ||
+      operators.length > 3
+    ) {
       return open;
     }
     layer = scene.layer(only);
@@ -55,9 +62,11 @@ export function openedWith(scene: Scene, id: string): string[] {
   return opened;
 }
 
-/** A name of a box that is the same in another graph of the Block: ids are not. */
+/** A name of a box that is the same in another graph of the Block: ids are not, and kernels lie around other Blocks. */
 export function nameOf(scene: Scene, id: string): string {
+  const isFrame = (box: string): boolean => FRAMES.has(scene.box(box)?.kind ?? '');
   return [id, ...scene.above(id)]
+    .filter(box => box === id || !isFrame(box))
     .reverse()
     .map(box => {
       const { kind, label, block } = scene.box(box) ?? { kind: '', label: '', block: '' };
