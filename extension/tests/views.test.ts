@@ -38,6 +38,44 @@ const item = (root: Element, path: string): HTMLElement => {
   return found;
 };
 
+test('of 10,000 Blocks only the rows in view are there, and a key in the filter is quick', async () => {
+  const groups = Array.from({ length: 100 }, (_, g) =>
+    block(`g${g}`, {
+      class: 'HybridSequential',
+      children: Array.from({ length: 99 }, (__, i) =>
+        block(`g${g}.${i}`, { state: i === 98 ? 'eager' : 'inlined', class: i % 2 ? 'Dense' : 'Conv2D' })
+      )
+    })
+  );
+  const selected: string[] = [];
+  const view = new BlockTree({ onSelect: node => selected.push(node.path) });
+  mount(view.element);
+  view.show(block('', { class: 'Net', children: groups }), 'm1');
+  const input = view.element.querySelector('input');
+  assert.ok(input);
+  input.value = 'dense';
+  input.dispatchEvent(new Event('input'));
+  assert.equal(view.element.querySelector('[role=status]')?.textContent, '4900 matches');
+  assert.ok(rows(view.element).length < 60, `${rows(view.element).length} rows`);
+  input.value = 'eager'; // a state
+  input.dispatchEvent(new Event('input'));
+  assert.equal(view.element.querySelector('[role=status]')?.textContent, '100 matches');
+
+  press(input, 'ArrowDown');
+  assert.equal(focused(), '');
+  press(item(view.element, ''), 'End');
+  assert.deepEqual([focused(), selected], ['g99.98', ['g99.98']]);
+  assert.equal(item(view.element, 'g99.98').style.top, `${200 * 24}px`);
+  const list = view.element.querySelector('[role=tree]');
+  assert.ok(list);
+  list.scrollTop = 0;
+  list.dispatchEvent(new Event('scroll'));
+  assert.equal(focused(), 'g99.98'); // the row with the focus stays
+  assert.deepEqual(rows(view.element).slice(0, 3), ['', 'g0', 'g0.98']);
+  press(item(view.element, 'g99.98'), 'ArrowUp');
+  assert.equal(focused(), 'g99');
+});
+
 test('the tree has ARIA levels, positions and one tab stop', () => {
   const { tree: view } = tree();
   assert.deepEqual(rows(view.element), ['', 'features', 'features.0', 'features.1', 'output']);

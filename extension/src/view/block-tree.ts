@@ -1,7 +1,9 @@
 // The tree of Blocks: ARIA tree, keyboard, search.
 
 import type { BlockNode } from '../protocol/messages';
-import { append, h, replace } from './dom';
+import { BlockIndex } from './block-index';
+import { append, h } from './dom';
+import { RowWindow } from './row-window';
 import { STATE_TEXT, countText, plural, shapeText } from './words';
 
 /** One visible line of the tree. */
@@ -29,8 +31,8 @@ export class BlockTree {
     this.search = h('input', {
       type: 'search',
       class: 'hl-input hl-tree-search',
-      placeholder: 'Filter by name or class',
-      'aria-label': 'Filter the Blocks by name or class',
+      placeholder: 'Filter by name, class or state',
+      'aria-label': 'Filter the Blocks by name, class or state',
       oninput: () => {
         this.query = this.search.value.trim().toLowerCase();
         this.render();
@@ -56,7 +58,9 @@ export class BlockTree {
         }
       }
     });
-    this.element = h('div', { class: 'hl-tree-part' }, this.search, this.count, this.list);
+    this.empty = h('div', { class: 'hl-empty' }, 'No Block matches.');
+    this.window = new RowWindow(this.list, index => this.rowFor(index));
+    this.element = h('div', { class: 'hl-tree-part' }, this.search, this.count, this.list, this.empty);
   }
 
   get selected(): string | null {
@@ -65,39 +69,39 @@ export class BlockTree {
 
   /** Show a tree. What was expanded and selected stays, by path; a new tree starts with its top selected. */
   show(root: BlockNode, key: string): void {
+    const index = new BlockIndex(root);
     if (key !== this.key) {
       this.key = key;
       this.expanded = new Set();
       this.selectedPath = null;
-      const total = size(root);
       const expand = (node: BlockNode, level: number): void => {
-        if (total <= EXPAND_ALL || level < 2) {
+        if (index.size <= EXPAND_ALL || level < 2) {
           this.expanded.add(node.path);
           node.children.forEach(child => expand(child, level + 1));
         }
       };
       expand(root, 1);
     }
-    this.root = root;
-    if (this.selectedPath === null || !find(root, this.selectedPath)) {
+    this.index = index;
+    if (this.selectedPath === null || !index.node(this.selectedPath)) {
       this.selectedPath = root.path;
     }
-    this.search.hidden = size(root) < 6;
+    this.search.hidden = index.size < 6;
     this.render();
   }
 
   /** Select a Block by path and show it; false where the tree has none. */
   select(path: string, focus = false): boolean {
-    const node = this.root && find(this.root, path);
-    if (!this.root || !node) {
+    if (!this.index?.node(path)) {
       return false;
     }
-    for (const ancestor of ancestors(this.root, path)) {
-      this.expanded.add(ancestor);
-    }
+    this.index.ancestors(path).forEach(ancestor => this.expanded.add(ancestor));
     this.selectedPath = path;
     this.render();
-    this.rowElement(path)?.scrollIntoView?.({ block: 'nearest' });
+    const row = this.places.get(path);
+    if (row !== undefined) {
+      this.window.reveal(row);
+    }
     if (focus) {
       this.focusRow(path);
     }
@@ -105,16 +109,16 @@ export class BlockTree {
   }
 
   node(path: string): BlockNode | null {
-    return this.root && find(this.root, path);
+    return this.index?.node(path) ?? null;
   }
 
   private render(): void {
-    const root = this.root;
-    if (!root) {
+    const { index } = this;
+    if (!index) {
       return;
     }
     const hadFocus = this.list.contains(this.list.ownerDocument.activeElement);
-    const matches = this.query ? matching(root, this.query) : null;
+    const matches = this.query ? index.matching(this.query) : null;
     this.rows = [];
     const visit = (
       node: BlockNode,
@@ -134,24 +138,26 @@ export class BlockTree {
         children.forEach((child, i) => visit(child, level + 1, i + 1, children.length, node.path));
       }
     };
-    visit(root, 1, 1, 1, null);
-    const tabStop = this.rows.some(row => row.node.path === this.selectedPath)
-      ? this.selectedPath
-      : this.rows[0]?.node.path;
-    const hits = matches?.hits ?? null;
-    replace(
-      this.list,
-      ...this.rows.map(row => this.rowFor(row, row.node.path === tabStop, hits)),
-      this.rows.length === 0 && h('div', { class: 'hl-empty' }, 'No Block matches.')
-    );
-    this.count.textContent = hits ? plural(hits.size, 'match').replace('matchs', 'matches') : '';
-    if (hadFocus && tabStop !== undefined && tabStop !== null) {
-      this.focusRow(tabStop);
+    visit(index.root, 1, 1, 1, null);
+    this.places = new Map(this.rows.map((row, place) => [row.node.path, place]));
+    this.hits = matches?.hits ?? null;
+    const stop = this.rows[this.places.get(this.selectedPath ?? '') ?? 0]?.node.path ?? null;
+    this.tabStop = stop;
+    this.window.show(this.rows.length, stop === null ? -1 : (this.places.get(stop) ?? -1));
+    this.empty.hidden = this.rows.length > 0;
+    this.count.textContent = this.hits ? plural(this.hits.size, 'match').replace('matchs', 'matches') : '';
+    if (hadFocus && stop !== null) {
+      this.focusRow(stop);
     }
   }
 
-  private rowFor(row: Row, tabStop: boolean, hits: Set<string> | null): HTMLElement {
+  private rowFor(place: number): HTMLElement {
+    const row = this.rows[place];
+    if (!row) {
+      throw new RangeError(`the tree has no row ${place}`);
+    }
     const { node } = row;
+    const { hits } = this;
     const folder = node.children.length > 0;
     const open = folder && (hits !== null || this.expanded.has(node.path));
     const state = STATE_TEXT[node.state];
@@ -180,7 +186,7 @@ export class BlockTree {
         'aria-setsize': row.siblings,
         'aria-expanded': folder ? (open ? 'true' : 'false') : undefined,
         'aria-selected': node.path === this.selectedPath ? 'true' : 'false',
-        tabindex: tabStop ? 0 : -1,
+        tabindex: node.path === this.tabStop ? 0 : -1,
         style: `--hl-level: ${row.level - 1}`
       },
       h('span', { class: 'hl-twisty', 'aria-hidden': 'true' }, folder ? (open ? '▾' : '▸') : ''),
@@ -216,7 +222,7 @@ export class BlockTree {
   }
 
   private onKey(event: KeyboardEvent): void {
-    const index = this.rows.findIndex(row => this.rowId(row.node.path) === (event.target as Element).id);
+    const index = this.places.get((event.target as HTMLElement).dataset.path ?? '\0') ?? -1;
     const row = this.rows[index];
     if (!row || event.altKey || event.ctrlKey || event.metaKey) {
       return;
@@ -255,7 +261,7 @@ export class BlockTree {
         if (open) {
           this.toggle(row.node, false);
         } else {
-          moveTo(this.rows.find(candidate => candidate.node.path === row.parent));
+          moveTo(row.parent === null ? undefined : this.rows[this.places.get(row.parent) ?? -1]);
         }
         break;
       case '*':
@@ -318,101 +324,37 @@ export class BlockTree {
     return `${this.prefix}-${path}`;
   }
 
-  private rowElement(path: string): HTMLElement | undefined {
-    return [...this.list.querySelectorAll<HTMLElement>('[role=treeitem]')].find(
-      element => element.getAttribute('data-path') === path
-    );
-  }
-
   private focusRow(path: string | undefined): void {
-    if (path === undefined) {
+    const place = path === undefined ? undefined : this.places.get(path);
+    if (path === undefined || place === undefined) {
       return;
     }
-    const element = this.rowElement(path);
-    if (element) {
-      this.list.querySelectorAll('[role=treeitem]').forEach(other => other.setAttribute('tabindex', '-1'));
-      element.setAttribute('tabindex', '0');
-      element.focus({ preventScroll: true });
-      element.scrollIntoView?.({ block: 'nearest' });
-    }
+    this.list.querySelector('[role=treeitem][tabindex="0"]')?.setAttribute('tabindex', '-1');
+    this.tabStop = path;
+    const element = this.window.reveal(place);
+    element?.setAttribute('tabindex', '0');
+    element?.focus({ preventScroll: true });
+    this.window.keep(place);
   }
 
   private readonly search: HTMLInputElement;
   private readonly list: HTMLElement;
   private readonly count: HTMLElement;
+  private readonly empty: HTMLElement;
+  private readonly window: RowWindow;
   private readonly prefix = `hl-tree-${Math.random().toString(36).slice(2, 8)}`;
-  private root: BlockNode | null = null;
+  private index: BlockIndex | null = null;
   private key: string | null = null;
   private rows: Row[] = [];
+  /** Path -> place in `rows`. */
+  private places = new Map<string, number>();
+  /** Paths that match the filter; null without one. */
+  private hits: Set<string> | null = null;
+  /** The row that Tab goes to. */
+  private tabStop: string | null = null;
   private expanded = new Set<string>();
   private selectedPath: string | null = null;
   private query = '';
   private typed = '';
   private typedAt = 0;
-}
-
-function size(node: BlockNode): number {
-  return node.children.reduce((total, child) => total + size(child), 1);
-}
-
-/** The Block at `path`, or null. */
-export function find(node: BlockNode, path: string): BlockNode | null {
-  if (node.path === path) {
-    return node;
-  }
-  for (const child of node.children) {
-    const found = find(child, path);
-    if (found) {
-      return found;
-    }
-  }
-  return null;
-}
-
-/** The first Block, in tree order, for which `test` holds. */
-export function first(node: BlockNode, test: (node: BlockNode) => boolean): BlockNode | null {
-  if (test(node)) {
-    return node;
-  }
-  for (const child of node.children) {
-    const found = first(child, test);
-    if (found) {
-      return found;
-    }
-  }
-  return null;
-}
-
-function ancestors(node: BlockNode, path: string): string[] {
-  for (const child of node.children) {
-    if (child.path === path) {
-      return [node.path];
-    }
-    const below = ancestors(child, path);
-    if (below.length > 0) {
-      return [node.path, ...below];
-    }
-  }
-  return [];
-}
-
-/** Paths that match the query, and those to show: the matches and what leads to them. */
-function matching(root: BlockNode, query: string): { hits: Set<string>; shown: Set<string> } {
-  const hits = new Set<string>();
-  const shown = new Set<string>();
-  const visit = (node: BlockNode): boolean => {
-    const hit = [node.attr, node.name, node.class, node.path].some(text =>
-      text.toLowerCase().includes(query)
-    );
-    const below = node.children.map(visit).some(found => found);
-    if (hit) {
-      hits.add(node.path);
-    }
-    if (hit || below) {
-      shown.add(node.path);
-    }
-    return hit || below;
-  };
-  visit(root);
-  return { hits, shown };
 }

@@ -1,0 +1,72 @@
+// A tree of Blocks for quick look-ups: by path, upwards, and by what a user types into the filter.
+
+import type { BlockNode } from '../protocol/messages';
+import { STATE_TEXT } from './words';
+
+interface Entry {
+  node: BlockNode;
+  parent: string | null;
+  /** What the filter looks through, in lower case. */
+  text: string;
+}
+
+export class BlockIndex {
+  constructor(readonly root: BlockNode) {
+    const add = (node: BlockNode, parent: string | null): void => {
+      const texts = [node.attr, node.name, node.class, node.path, STATE_TEXT[node.state].word];
+      this.entries.set(node.path, { node, parent, text: texts.join('\n').toLowerCase() });
+      node.children.forEach(child => add(child, node.path));
+    };
+    add(root, null);
+  }
+
+  get size(): number {
+    return this.entries.size;
+  }
+
+  node(path: string): BlockNode | null {
+    return this.entries.get(path)?.node ?? null;
+  }
+
+  /** The paths above a Block, nearest first. */
+  ancestors(path: string): string[] {
+    const found: string[] = [];
+    for (let at = this.entries.get(path)?.parent ?? null; at !== null;) {
+      found.push(at);
+      at = this.entries.get(at)?.parent ?? null;
+    }
+    return found;
+  }
+
+  /** Paths that match the query, and those to show: the matches and what leads to them. */
+  matching(query: string): { hits: Set<string>; shown: Set<string> } {
+    const hits = new Set<string>();
+    const shown = new Set<string>();
+    for (const [path, entry] of this.entries) {
+      if (entry.text.includes(query)) {
+        hits.add(path);
+        for (let at: string | null = path; at !== null && !shown.has(at);) {
+          shown.add(at);
+          at = this.entries.get(at)?.parent ?? null;
+        }
+      }
+    }
+    return { hits, shown };
+  }
+
+  private readonly entries = new Map<string, Entry>();
+}
+
+/** The first Block, in tree order, for which `test` holds. */
+export function first(node: BlockNode, test: (node: BlockNode) => boolean): BlockNode | null {
+  if (test(node)) {
+    return node;
+  }
+  for (const child of node.children) {
+    const found = first(child, test);
+    if (found) {
+      return found;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,43 @@
+"""A model of 10,000 Blocks in the panel: only rows in view are there, the filter and the keys are quick."""
+
+import pytest
+from playwright.sync_api import expect
+
+MODEL = """import hybrid_lab as mx
+from hybrid_lab.gluon import nn
+
+net = nn.HybridSequential()
+for _ in range(100):
+    part = nn.HybridSequential()
+    for number in range(99):
+        part.add(nn.Dense(4) if number % 2 else nn.Activation("relu"))
+    net.add(part)"""
+
+# Seconds from a key in the filter until the picture of the answer is on the page.
+TYPE = """async text => {
+  const input = document.querySelector('#hybrid-lab-panel .hl-tree-search');
+  input.focus();
+  input.value = text;
+  const start = performance.now();
+  input.dispatchEvent(new Event('input', { bubbles: true }));
+  await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
+  return performance.now() - start;
+}"""
+
+
+@pytest.mark.parametrize("front_end", ["lab"])
+def test_ten_thousand_blocks(open_cells):
+    notebook = open_cells([MODEL])
+    panel = notebook.show_panel()
+    notebook.run_cell(0)
+    tree = panel.get_by_role("tree")
+    expect(tree.get_by_role("treeitem").first).to_be_visible(timeout=60_000)
+    milliseconds = [notebook.page.evaluate(TYPE, text) for text in ("d", "de", "den", "dense", "eager")]
+    print("a key in the filter:", *(f"{each:.0f} ms" for each in milliseconds))
+    notebook.page.evaluate(TYPE, "dense")
+    expect(panel.locator(".hl-tree-part [role=status]")).to_have_text("4900 matches")
+    assert tree.get_by_role("treeitem").count() < 100
+    notebook.page.keyboard.press("ArrowDown")
+    notebook.page.keyboard.press("End")
+    expect(tree.locator(":focus")).to_have_attribute("data-path", "99.97")
+    expect(tree.locator(":focus")).to_be_in_viewport()
