@@ -27,11 +27,11 @@ _MOST_BLOCKS = 1_000_000
 
 
 @contextlib.contextmanager
-def without_collecting() -> Iterator[None]:
+def without_collecting(collect: bool = True) -> Iterator[None]:
     """No collections until the end of the block, in all threads; afterwards as before. Blocks may overlap.
 
-    The last block that ends runs a full collection if more than about an eighth of all objects are new, and not too
-    many objects are there.
+    collect : if this is the last block that ends, let it run a full collection if more than about an eighth of all
+        objects are new, and not too many objects are there
     """
     global _waiting, _was_on
     due = False
@@ -48,7 +48,7 @@ def without_collecting() -> Iterator[None]:
             if not _waiting and _was_on:
                 gc.enable()
                 blocks = sys.getallocatedblocks()
-                due = blocks < _MOST_BLOCKS and gc.get_count()[0] > blocks / _BLOCKS
+                due = collect and blocks < _MOST_BLOCKS and gc.get_count()[0] > blocks / _BLOCKS
         if due:
             gc.collect()
 

@@ -32,7 +32,7 @@ def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
     if isinstance(found, str):
         return _reply(path, [], None, Shown(None, missing=found))
     choice = chosen(found, program)
-    with without_collecting():
+    with without_collecting(collect=False):
         return _reply(path, found, choice, choice.show(), net)
 
 
@@ -88,7 +88,7 @@ def chosen(found: list[Choice], program: str) -> Choice:
 def _picture(program: Program | None, net: Block | None, path: str) -> Picture | None:
     if program is None or net is None:
         return None
-    with without_collecting():
+    with without_collecting(collect=False):
         return Picture(program, net, path)
 
 

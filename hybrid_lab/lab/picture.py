@@ -369,6 +369,8 @@ class Picture:
                 record["location"] = next((place for place in places if place is not None), None)
         self.boxes = list(records.values())
         self.nodes = [item.row for item in sorted(items, key=lambda item: item.order)]
+        for box in (self._top, *records):  # no cycles are left, which would wait for Python's garbage collector
+            box.members, box.inside = [], {}
 
 
 def _leave(source: Item, output: int, reader: Item, outputs: dict[Box, dict[tuple[Item, int], None]]) -> None:

@@ -239,8 +239,7 @@ def _show_update(update: FusedUpdate) -> Shown:
         name = graph.name if len(graphs) == 1 else f"{graph.name} {number}"
         operators = graph.operators
         summary = f"{count(len(operators), 'operator')}, for each of {count(weights, 'weight')}"
-        size = next(value.shape[0] for value in graph.inputs)
-        note = f"the shapes are those of one block: a weight is updated in blocks of at most {count(size, 'value')}"
+        note = "each weight is updated in blocks of values; the shapes are those of one block"
         units.of |= dict.fromkeys(operators, Unit(name, "kernel", summary, update.source(graph), [note]))
         units.engines |= dict.fromkeys(operators, update.engine)
         inputs |= {value: Role("input", value.node.name) for value in graph.inputs}

@@ -177,3 +177,52 @@ def test_after_a_trace_that_worked_nothing_is_left_of_the_failed_one():
     net.stop = False
     net(mx.nd.ones((2, 3)))
     assert graph_view(net, "")["failed"] is None and graph_view(net, "")["program"] == "p0:forward"
+
+
+def test_a_program_has_the_engine_reason_and_seconds_that_explain_prints():
+    net = network()
+    net(mx.nd.ones((2, 1, 28, 28)))
+    with mx.autograd.record():
+        net(mx.nd.ones((2, 1, 28, 28)))
+    rows = mx.explain(net).blocks[0].programs
+    shown = {item["id"]: item for item in graph_view(net, "")["programs"]}
+    for number, row in enumerate(rows):
+        entry = shown[f"p{number}:forward"]
+        assert (entry["engine"], entry["seconds"]) == (row.engine, row.seconds)
+        assert entry["reason"].startswith(f"{row.choice}; {row.reason}") and row.place in entry["reason"]
+    assert [item["half"] for item in shown.values()] == ["traced", "predict", "forward", "backward"]
+
+
+class Own(mx.optimizer.SGD):
+    def update(self, index, weight, grad, state):
+        weight -= grad
+
+
+def test_an_update_that_is_no_graph_says_why():
+    net = network()
+    net(mx.nd.ones((2, 1, 28, 28)))
+    trainer = gluon.Trainer(net.collect_params(), Own())
+    reply = graph_view(net, "", "u0")
+    assert "no step so far" in reply["missing"] and reply["nodes"] == [] and reply["program"] == "u0"
+    with mx.autograd.record():
+        net(mx.nd.ones((2, 1, 28, 28))).backward()
+    trainer.step(2)
+    assert "Own has its own update()" in graph_view(net, "", "u0")["missing"]
+    assert graph_view(net, "0", "u0")["program"] == "u0", "a Block that the Trainer updates a part of"
+
+
+def test_an_update_is_drawn_with_its_program():
+    net = network()
+    net(mx.nd.ones((2, 1, 28, 28)))
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"wd": 0.1})
+    with mx.autograd.record():
+        net(mx.nd.ones((2, 1, 28, 28))).backward()
+    trainer.step(2)
+    reply = graph_view(net, "", "u0")
+    check_picture(reply)
+    assert reply["programs"][-1]["label"] == "update (Adam)"
+    (box,) = reply["boxes"]
+    assert box["kind"] == "kernel" and "6 weights" in box["summary"] and "def " in box["text"]
+    labels = {kind: {node["label"] for node in reply["nodes"] if node["kind"] == kind} for kind in ("input", "output")}
+    assert labels["input"] >= {"weight", "grad", "mean", "var", "lr"}
+    assert labels["output"] == {"new weight", "new mean", "new var"}

@@ -74,11 +74,12 @@ export function dictionary<T>(check: Check<T>): Check<Record<string, T>> {
 export function record<F extends Record<string, Check<unknown>>>(
   fields: F
 ): Check<{ [K in keyof F]: Checked<F[K]> }> {
+  const entries = Object.entries(fields).map(([name, check]) => ({ name, check, at: `.${name}` }));
   return (value, at) => {
     const source = asRecord(value, at);
     const result: Record<string, unknown> = {};
-    for (const [name, check] of Object.entries(fields)) {
-      result[name] = check(source[name], at ? `${at}.${name}` : name);
+    for (const field of entries) {
+      result[field.name] = field.check(source[field.name], at ? at + field.at : field.name);
     }
     return result as { [K in keyof F]: Checked<F[K]> };
   };
