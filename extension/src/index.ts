@@ -12,6 +12,7 @@ import { addCommands } from './lab/commands';
 import { KernelLink, mentionsHybridLab } from './lab/link';
 import { HybridPanel } from './lab/panel';
 import { serverLint } from './lab/server-lint';
+import { registerViewOutput } from './lab/view-output';
 import { KERNEL_PATIENCE } from './lint/lint-client';
 
 const PLUGIN_ID = 'hybrid-lab:plugin';
@@ -75,7 +76,24 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
     restorer?.add(panel, panel.id);
 
+    const showViews = (notebook: NotebookPanel): void => {
+      const link = linkOf(notebook);
+      registerViewOutput({
+        rendermime: notebook.content.rendermime,
+        ask: async view => {
+          const { channel } = link;
+          return channel && link.answersNow ? (await channel.request('static', { view })).html : null;
+        },
+        revision: id => link.state.models?.models.find(model => model.id === id)?.revision,
+        onChange: listener => {
+          link.changed.connect(listener);
+          return () => link.changed.disconnect(listener);
+        }
+      });
+    };
+    tracker.forEach(showViews);
     tracker.widgetAdded.connect((_, notebook) => {
+      showViews(notebook);
       const link = linkOf(notebook);
       let connected = false;
       link.changed.connect(() => {

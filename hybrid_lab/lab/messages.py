@@ -641,6 +641,12 @@ class WatchReply(TypedDict):
     """The page's wish was noted."""
 
 
+class StaticReply(TypedDict):
+    """What a notebook keeps of a view: HTML without scripts, as the cell's output has it."""
+
+    html: str
+
+
 class ErrorBody(TypedDict):
     """Why a request was not answered."""
 
@@ -882,6 +888,12 @@ class WatchRequest(TypedDict):
     visible: bool
 
 
+class StaticRequest(TypedDict):
+    """The id of a view's widget."""
+
+    view: str
+
+
 class ContentsRequest(TypedDict):
     """The number of the first part to read."""
 
@@ -917,6 +929,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "asset": (AssetRequest, AssetReply),
     "curves": (EmptyRequest, CurvesReply),
     "watch": (WatchRequest, WatchReply),
+    "static": (StaticRequest, StaticReply),
 }
 """Type of a request -> the bodies of the request and of its reply."""
 

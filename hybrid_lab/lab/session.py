@@ -199,6 +199,12 @@ class Session:
         """The connection itself has noted it, see `Comms`."""
         return {}
 
+    def _on_static(self, body: messages.StaticRequest) -> messages.StaticReply:
+        for view in list(self.views):
+            if view.model_id == body["view"]:
+                return {"html": view.static_html()}
+        raise RequestError("unknown-model", "this view is of an earlier kernel", "Run its cell again.")
+
     def _on_asset(self, body: messages.AssetRequest) -> messages.AssetReply:
         return {"name": body["name"], "text": asset(body["name"])}
 

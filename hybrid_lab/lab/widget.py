@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import os
+import sys
 from collections.abc import Mapping
 from importlib.resources import files as resources
 from typing import Any
@@ -19,6 +22,7 @@ from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.messages import PROTOCOL
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.static_html import block_html
+from hybrid_lab.lab.static_picture import picture_html
 from hybrid_lab.lab.svg import clean_svg
 
 ALLOWED = frozenset(
@@ -42,6 +46,11 @@ ALLOWED = frozenset(
     }
 )
 """The requests of this channel, all about the widget's own model."""
+
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+OUTPUT = "application/vnd.hybrid-lab.view+json"
+"""The view in a cell's output, for the JupyterLab extension: the widget while its kernel lives, else the HTML."""
 
 
 class View(anywidget.AnyWidget):
@@ -81,6 +90,8 @@ class View(anywidget.AnyWidget):
             return
         findings = self._session.findings(entry)
         if entry.revision != self._revision:
+            if self.svg:
+                self.svg = ""  # it shows the graph as it was
             self._revision = entry.revision
             self.tree = finite(self._session.tree(entry))
             self.graph = finite(graph_view(net, first_hybrid(net)))
@@ -110,22 +121,49 @@ class View(anywidget.AnyWidget):
         return clean_svg(proposal["value"])
 
     def _repr_mimebundle_(self, **keywords: dict[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The widget, and beside it the static tree and text for places that show no widgets."""
+        """The widget, and beside it static HTML and text for places that show no widgets.
+
+        Where a program runs the notebook, there is no widget: nbconvert would write a script in place of the HTML.
+        """
         bundle = super()._repr_mimebundle_(**keywords)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+        if is_run_by_a_program():
+            data = {}
+        elif WIDGET in data:
+            data = data | {OUTPUT: {"view": self.model_id, "model": self.model}}
         net = self._entry.reference()
         text = f"view of {self._entry.name}" if net is None else repr(net)
-        return data | {"text/html": self._static_html(), "text/plain": text}, metadata
+        return data | {"text/html": self.static_html(), "text/plain": text}, metadata
 
-    def _static_html(self) -> str:
-        net = self._entry.reference()
-        tree = "<div>the model is gone</div>" if net is None else block_html(net, self._entry.name)
-        return tree + (f"<div>{self.svg}</div>" if self.svg else "")
+    def static_html(self) -> str:
+        """Tree and picture as HTML without scripts, for a notebook that is read without a kernel."""
+        net, name = self._entry.reference(), self._entry.name
+        if net is None:
+            return f"<div>{html.escape(name)} is gone: its variable was deleted or assigned anew</div>"
+        self.refresh()
+        drawn = self.svg if self.selected == self.graph["path"] else ""
+        shown = f"{name}.{self.graph['path']}" if self.graph["path"] else name
+        return block_html(net, name) + picture_html(self.graph, shown, drawn)  # type: ignore[arg-type]
 
 
 def first_hybrid(net: Block) -> str:
     """Path of the first HybridBlock of the tree; the top where there is none."""
     return next((path for path, _ in hybrid_blocks(net)), "")
+
+
+def is_run_by_a_program() -> bool:
+    """Whether the running cell was sent by nbclient, papermill or another program, where nobody sees widgets.
+
+    The pages of notebooks send metadata with each cell, such as its id. Voila, which runs cells as nbclient does, and
+    Colab show widgets all the same.
+    """
+    ipython = sys.modules.get("IPython")
+    kernel = getattr(ipython.get_ipython() if ipython is not None else None, "kernel", None)
+    parent = kernel.get_parent() if kernel is not None and hasattr(kernel, "get_parent") else None
+    if not isinstance(parent, dict) or (parent.get("header") or {}).get("msg_type") != "execute_request":
+        return False
+    shows_widgets = "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila")
+    return not parent.get("metadata") and not shows_widgets
 
 
 def make_view(net: Block, session: Session, name: str | None = None) -> View:

@@ -513,6 +513,11 @@ export const watchReply = record({
 });
 export type WatchReply = Checked<typeof watchReply>;
 
+export const staticReply = record({
+  html: text
+});
+export type StaticReply = Checked<typeof staticReply>;
+
 export const fact = record({
   name: text,
   text: text
@@ -636,7 +641,8 @@ export const REPLIES = {
   archives: archivesReply,
   asset: assetReply,
   curves: curvesReply,
-  watch: watchReply
+  watch: watchReply,
+  static: staticReply
 } as const;
 
 export type RequestType = keyof typeof REPLIES;
@@ -746,6 +752,9 @@ export interface Requests {
   curves: Record<string, never>;
   watch: {
     visible: boolean;
+  };
+  static: {
+    view: string;
   };
 }
 

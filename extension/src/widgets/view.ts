@@ -61,6 +61,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
     onPicture: svg => {
       model.set('svg', svg);
       model.save_changes();
+      el.dispatchEvent(new CustomEvent('hybrid-lab-picture', { bubbles: true, composed: true }));
     }
   });
   const refresh = async (): Promise<void> => {
