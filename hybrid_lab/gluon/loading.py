@@ -9,7 +9,7 @@ from os import PathLike, fspath
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
-from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
@@ -79,20 +79,7 @@ def load_parameters(
         for name in unused:
             differences.append(f"extra: {name} {arrays[name].shape}{_nearest(name, targets, 'the model has')}")
     if differences:
-        hints = []
-        if any(each.startswith("missing") for each in differences):
-            hints.append("allow_missing=True keeps what is missing as it is")
-        if any(each.startswith("extra") for each in differences):
-            hints.append("ignore_extra=True skips what is extra")
-        if any(each.startswith("dtype") for each in differences):
-            hints.append("cast_dtype=True converts")
-        where = "the file" if source is not None else "the dictionary"
-        count = f"{len(differences)} difference{'s' if len(differences) > 1 else ''}"
-        note = f" ({'; '.join(hints)})" if hints else ""
-        path = None if source is None else fspath(source)
-        raise LoadMismatchError(
-            f"{where} does not fit the model: {count}; nothing was loaded{note}", differences, path=path
-        )
+        raise _does_not_fit(differences, source)
     for parameter, array in chosen.values():
         if np.dtype(parameter.dtype) != array.dtype:
             if dtype_source == "saved":
@@ -100,6 +87,22 @@ def load_parameters(
             else:
                 array = array.astype(parameter.dtype)
         parameter._load_init(NDArray.wrap(np.asarray(array, order="C")), ctx)
+
+
+#: What a kind of difference starts with -> what can be done about it.
+_REMEDIES = {
+    "missing": "allow_missing=True keeps what is missing as it is",
+    "extra": "ignore_extra=True skips what is extra",
+    "dtype": "cast_dtype=True converts",
+}
+
+
+def _does_not_fit(differences: list[str], source: str | PathLike[str] | None) -> LoadMismatchError:
+    hints = [hint for kind, hint in _REMEDIES.items() if any(each.startswith(kind) for each in differences)]
+    where = "the file" if source is not None else "the dictionary"
+    note = f" ({'; '.join(hints)})" if hints else ""
+    message = f"{where} does not fit the model: {count(len(differences), 'difference')}; nothing was loaded{note}"
+    return LoadMismatchError(message, differences, path=None if source is None else fspath(source))
 
 
 def _mismatch(

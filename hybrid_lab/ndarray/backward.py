@@ -233,19 +233,26 @@ def run_backward(
     collected = _Gradients()
     for link, gradient in zip(links, gradients, strict=True):
         collected.arrive(link, gradient)
-    if targets is None:
-        for node in reversed(nodes):
-            douts = collected.at(node)
-            if douts is not None:
-                needed = tuple([link is not None for link in node.links])
-                # A later step may read a `grad` as an input, so only the last step may write to it.
-                last_step = in_place and node is nodes[0]
-                _step_back(collected, node, douts, needed, create_graph, not retain_graph, last_step)
-                collected.drop(node)
-            if not retain_graph:
-                _use_up(node)
+    if targets is not None:
+        _go_back_to(targets, nodes, collected, retain_graph, create_graph)
         return collected, leaves
+    for node in reversed(nodes):
+        douts = collected.at(node)
+        if douts is not None:
+            needed = tuple([link is not None for link in node.links])
+            # A later step may read a `grad` as an input, so only the last step may write to it.
+            last_step = in_place and node is nodes[0]
+            _step_back(collected, node, douts, needed, create_graph, not retain_graph, last_step)
+            collected.drop(node)
+        if not retain_graph:
+            _use_up(node)
+    return collected, leaves
 
+
+def _go_back_to(
+    targets: Sequence[object], nodes: Sequence[Node], collected: _Gradients, retain_graph: bool, create_graph: bool
+) -> None:
+    """Collect the gradients of these links, by the steps that lead to them only."""
     wanted = {target for target in targets if type(target) is Leaf}
     outputs = {(target.node, target.index) for target in targets if type(target) is Output}
     asked = {node for node, _ in outputs}
@@ -269,7 +276,6 @@ def run_backward(
             collected.drop(node)
         if not retain_graph:
             _use_up(node)
-    return collected, leaves
 
 
 def _step_back(

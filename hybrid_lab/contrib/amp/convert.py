@@ -61,17 +61,8 @@ def convert_hybrid_block(
     result = SymbolBlock(outputs, [Symbol((value,)) for value in converted.inputs[:count]])
     # In the arguments' and results' own arrangement, for the calls that the graph holds for.
     (pinned,) = access.graphs(result).pinned.values()
-    access.graphs(result).pin(
-        [
-            replace(
-                pinned,
-                types=neutral.types,
-                in_spec=neutral.in_spec,
-                out_spec=neutral.out_spec,
-                observation=neutral.observation,
-            )
-        ]
-    )
+    arrangement = {name: getattr(neutral, name) for name in ("types", "in_spec", "out_spec", "observation")}
+    access.graphs(result).pin([replace(pinned, **arrangement)])
     arrays, targets = {}, {}
     narrow = {value.node.name for value in converted.inputs if cast_optional_params and value.dtype == precision.target}
     for parameter in neutral.parameters:

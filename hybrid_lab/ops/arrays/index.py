@@ -196,7 +196,7 @@ class TakeGrad(Adjoint, name="_take_grad"):
         rows = g.Reshape(emit_whole(g, indices, shape[axis], self.mode), [-1, 1])
         spread = g.Reshape(dy, [*shape[:axis], count, *shape[axis + 1 :]])
         order = [axis, *(index for index in range(len(shape)) if index != axis)]
-        zeros = g.Expand(g.const(0, g.dtype(dy)), g.const([shape[index] for index in order], "int64"))
+        zeros = g.Expand(g.const(0, g.dtype(dy)), [shape[index] for index in order])
         total = g.ScatterND(zeros, rows, g.Transpose(spread, perm=order), reduction="add")
         return g.Transpose(total, perm=[order.index(index) for index in range(len(shape))])
 
