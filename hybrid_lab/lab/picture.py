@@ -268,11 +268,12 @@ class Picture:
             if not readers and not returned:
                 return
             if len(readers) == 1 and not returned:
-                readers[0].row["badges"].append(self._badge(value, role))
+                readers[0].row["badges"].append(self._badge(value, role, readers[0].row["block"]))
                 return
         box = common_box([item.box for item in readers]) if role.inside and readers and not returned else self._top
         order = min((item.order for item in readers), default=0.0) - 0.5 if role.inside else -1.0
-        item = self._add(role.kind, role.label, box, order, [self._tensor(value)])
+        around = next((each.block for each in reversed(box.chain()) if each.block is not None), self.path)
+        item = self._add(role.kind, self._name(role, around), box, order, [self._tensor(value)])
         item.row["attributes"] = {"parameter": visible(role.path)} if role.path else {}
         item.row["attributes"] |= role.attributes
         self._item_of[value.node] = item
@@ -324,10 +325,18 @@ class Picture:
             known = self._tensors[key] = tensor(*key)
         return known
 
-    def _badge(self, value: Value, role: Role) -> Badge:
+    def _name(self, role: Role, block: str) -> str:
+        """What an input is called beside the operators of a Block: `weight` for its own parameter, else with the path
+        from the shown Block.
+        """
+        if not role.path or role.path.rpartition(".")[0] == block:
+            return role.label
+        return role.path.removeprefix(f"{self.path}.") if self.path else role.path
+
+    def _badge(self, value: Value, role: Role, block: str) -> Badge:
         kind: BadgeKind = "aux" if role.kind == "aux" else "constant" if role.kind == "constant" else "parameter"
         data = self._tensor(value)
-        name = _short(role.label)
+        name = _short(self._name(role, block))
         return {"name": name, "path": role.path, "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
     def _location(self, location: Location | None) -> LocationData | None:

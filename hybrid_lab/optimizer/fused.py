@@ -297,11 +297,12 @@ class FusedUpdate:
     @property
     def graphs(self) -> dict[Graph, int]:
         """The graphs that the last step ran, and how many weights each has updated."""
-        if self._arrays is None or self.refusal:
+        arrays = self._arrays
+        if arrays is None or arrays.partition is None or self.refusal:
             return {}
-        weights = Counter(self._arrays.partition[0])
+        weights = Counter(arrays.partition[0])
         graphs: Counter[Graph] = Counter()
-        for number, group in enumerate(self._arrays.groups):
+        for number, group in enumerate(arrays.groups):
             graphs[group.graph] += weights[number]
         return dict(graphs)
 
