@@ -43,7 +43,8 @@ export class ActionResults {
   finish(lines: Child[]): void {
     clearTimeout(this.patience);
     this.isBusy = false;
-    replace(this.results, ...lines);
+    const dismiss = button('Dismiss', () => this.clear(), { class: 'hl-link hl-dismiss' });
+    replace(this.results, ...lines, lines.length > 0 && dismiss);
     this.onBusy();
   }
 

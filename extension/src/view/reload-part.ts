@@ -26,12 +26,22 @@ export async function reload(
     if (error.code !== 'differs') {
       throw error;
     }
-    const question = failure(error);
+    let question = failure(error);
     try {
       const found = await requester.request('compare', { model: model.id, file, ...(path ? { path } : {}) });
-      question.push(diffView(found.difference, options));
+      question = [
+        h('p', {}, error.message),
+        diffView(found.difference, options),
+        h(
+          'details',
+          {},
+          h('summary', {}, 'What keeps the file from being loaded'),
+          h('ul', {}, ...error.details.map(line => h('li', {}, line)))
+        ),
+        error.next !== '' && h('p', { class: 'hl-next' }, error.next)
+      ];
     } catch {
-      // The list of differences is there; the picture of them is extra.
+      // The list of what differs is there all the same.
     }
     if (!(await results.confirm(question, "Use the file's graphs"))) {
       return null;

@@ -1,0 +1,105 @@
+"""Saving, comparing and reloading by the panel of a living notebook."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.test_lab import IN_LAB_ONLY, MODEL
+
+CLASS = """class Net(gluon.HybridBlock):
+    act = "relu"
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.body = nn.HybridSequential()
+            self.body.add(nn.Dense(8), nn.Dense(8))
+            self.head = nn.Dense(3)
+
+    def hybrid_forward(self, F, x):
+        return self.head(F.Activation(self.body(x), act_type=self.act))
+
+def made(act):
+    Net.act = act
+    net = Net()
+    net.initialize()
+    net.hybridize()
+    net(x)
+    return net"""
+
+RUN = """x = mx.nd.array(np.random.RandomState(0).rand(4, 5).astype("float32"))
+net = made("relu")
+big = made("relu")
+loss = gluon.loss.L2Loss()
+values = loss(x, x)"""
+
+TRAIN = """from hybrid_lab import autograd
+import time
+trainer = gluon.Trainer(big.collect_params(), "sgd", {"learning_rate": 0.1})
+for step in range(40):
+    with autograd.record():
+        value = (big(x) ** 2).sum()
+    value.backward()
+    trainer.step(4)
+    time.sleep(0.1)"""
+
+
+@IN_LAB_ONLY
+def test_what_changed_since_the_last_save(open_cells):
+    """Save, train on, compare, go back - and a file whose graph is another one, before anything is replaced."""
+    notebook = open_cells([MODEL, CLASS, RUN])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    expect(notebook.row("head")).to_be_visible()
+    notebook.click("Save net")
+    notebook.result("1 graph, and those of")
+    notebook.kernel("net.head.weight.set_data(net.head.weight.data() + 0.5)")
+    notebook.click("Compare…")
+    notebook.result("1 tensor changed")
+    expect(panel.locator(".hl-diff-tensors")).to_contain_text("head.weight differs by up to 0.5")
+
+    # The next save keeps the file that it replaces; the list of earlier saves leads back to it.
+    notebook.click("Save net")
+    expect(panel.locator(".hl-confirm")).to_contain_text(re.compile(r"net\.hlab exists already: Net, \d graphs"))
+    notebook.click("Replace it")
+    notebook.result("is in the history")
+    panel.get_by_text("Earlier saves").click()
+    panel.get_by_role("button", name=re.compile("^Reload the save of")).click()
+    notebook.result("Undo takes them back")
+    expect(panel.locator(".hl-diff-tensors")).to_contain_text("head.weight differs by up to 0.5")
+    panel.get_by_role("button", name="Undo this reload", exact=True).click()
+    notebook.result("1 parameter restored")
+
+    notebook.kernel("net = made('tanh')")
+    notebook.click("Reload all")
+    confirm = panel.locator(".hl-confirm")
+    expect(confirm.locator(".hl-diff-operators")).to_contain_text("act_type: 'relu' became 'tanh'")
+    expect(confirm.locator(".hl-mark").first).to_contain_text("changed")
+    notebook.click("Cancel")
+    notebook.result("net was not changed")
+    assert notebook.kernel("print(net._graphs.pinned)") == "{}"
+
+
+@IN_LAB_ONLY
+def test_the_toolbar_lists_every_model_before_it_saves_and_writes_nothing_into_a_running_cell(open_cells):
+    notebook = open_cells([MODEL, CLASS, RUN, TRAIN])
+    panel = notebook.show_panel()
+    for index in range(3):
+        notebook.run_cell(index)
+    expect(notebook.row("head")).to_be_visible()
+    notebook.run_cell(3, wait=False)
+    notebook.page.wait_for_timeout(1000)
+    notebook.page.locator('.jp-Toolbar [data-jp-item-name="hybrid-lab-save-all"] >> jp-button, button').first.click()
+    rows = panel.locator(".hl-save-row")
+    expect(rows).to_have_count(3)
+    assert [row.locator("input").is_checked() for row in rows.all()] == [True, True, False]
+    expect(rows.nth(2)).to_contain_text("a loss function")
+    notebook.click("Save 2 models")
+    notebook.result("Saved net")
+    notebook.result("Saved big")
+    assert notebook.is_running(3)
+    notebook.wait_run()
+    files = sorted(path.name for path in notebook.server.folder.glob("*.hlab"))
+    assert {"net.hlab", "big.hlab"} <= set(files) and "loss.hlab" not in files
+    outputs = notebook.cells()[3]["outputs"]
+    assert not [output for output in outputs if "saved" in str(output).lower()], outputs
