@@ -508,9 +508,7 @@ export const curvesReply = record({
 });
 export type CurvesReply = Checked<typeof curvesReply>;
 
-export const watchReply = record({
-
-});
+export const watchReply = record({});
 export type WatchReply = Checked<typeof watchReply>;
 
 export const staticReply = record({
