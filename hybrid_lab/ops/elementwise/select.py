@@ -54,17 +54,18 @@ class Where(Operator, name="where"):
     def numpy(
         self, condition: Array, x: Array, y: Array, out: Array | None = None, scratch: Scratch = np.empty
     ) -> Array:
-        shape = np.broadcast_shapes(np.shape(x), np.shape(y))
         hit = (
             condition if condition.dtype == bool else np.not_equal(condition, 0, out=scratch(condition.shape, np.bool_))
         )
-        if self._by_row(condition.shape, shape):
-            hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
+        if condition.ndim == 1:
+            shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+            if self._by_row(condition.shape, shape):
+                hit = hit.reshape(-1, *(1,) * (len(shape) - 1))
         if out is None and not is_scalar(x) and not is_scalar(y):
             return np.where(hit, x, y)
         if out is None:
             dtype = next((item.dtype for item in (x, y) if not is_scalar(item)), condition.dtype)
-            out = np.empty(np.broadcast_shapes(hit.shape, shape), dtype)
+            out = np.empty(np.broadcast_shapes(hit.shape, np.shape(x), np.shape(y)), dtype)
         elif not is_scalar(x) and np.may_share_memory(out, x):
             np.copyto(out, scalar_as(y, out), where=~hit, casting="unsafe" if is_scalar(y) else "same_kind")
             return out
