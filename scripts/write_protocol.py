@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from hybrid_lab.insight.states import STATES
 from hybrid_lab.lab import messages
 
 TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protocol" / "messages.ts"
@@ -123,6 +124,12 @@ def _field(entry: tuple[str, object]) -> str:
     return f"  {key}: {plain(kind)};"
 
 
+def quoted(text: str) -> str:
+    """A string of TypeScript as prettier writes it."""
+    mark = '"' if "'" in text else "'"
+    return f"{mark}{text}{mark}"
+
+
 def _lines(entries: Iterable[str]) -> str:
     return _indented(",\n".join(entries))
 
@@ -144,6 +151,13 @@ def page() -> str:
         "/** The checks of the replies, by type of request. */\nexport const REPLIES = {\n"
         + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in messages.REQUESTS.items())
         + "\n} as const;\n",
+        "/** How the states of Blocks are called, and what they mean. */\n"
+        "export const STATES: Record<BlockNode['state'], { word: string; meaning: string }> = {\n"
+        + _lines(
+            f"{state}: {{ word: {quoted(word)}, meaning: {quoted(meaning)} }}"
+            for state, (word, meaning) in STATES.items()
+        )
+        + "\n};\n",
         "export type RequestType = keyof typeof REPLIES;\n"
         "export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;\n",
         "/** The same for requests about a model file, which the Jupyter server answers. */\n"

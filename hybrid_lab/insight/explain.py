@@ -27,7 +27,7 @@ from hybrid_lab.graph.specialized import Specialized
 from hybrid_lab.insight.kernel_table import Kernels
 from hybrid_lab.insight.passes import Passes
 from hybrid_lab.insight.report import InsightReport
-from hybrid_lab.insight.states import block_state, class_name, walk
+from hybrid_lab.insight.states import STATES, State, block_state, class_name, walk
 from hybrid_lab.insight.table import Column, Row, Table, code, folded, short_line, wrapped
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.buffer import copies
@@ -93,13 +93,18 @@ class BlockRow:
     path: str
     name: str
     kind: str
-    state: str
+    state: State
     why: str
     shared_with: str | None
     output: str
     graphs: list[GraphRow] = field(default_factory=list)
     programs: list[ProgramRow] = field(default_factory=list)
     recompiled: int = 0
+
+    @property
+    def word(self) -> str:
+        """What the state is called."""
+        return STATES[self.state].word
 
     @property
     def own_graphs(self) -> list[GraphRow]:
@@ -191,7 +196,7 @@ class Explanation(InsightReport):
             if row.shared_with is not None:
                 lines.append(f"  {label:<{width}}  the same Block as {row.shared_with or self.name}")
                 continue
-            parts = [f"{label:<{width}}  {row.state:<8}", row.output, row.why]
+            parts = [f"{label:<{width}}  {row.word:<9}", row.output, row.why]
             lines += wrapped("  ".join(part for part in parts if part).rstrip(), "  ")
             indent = "  " * _depth(row) + "      "
             lines += [part for line in _details(row) for part in wrapped(line, indent)]
@@ -220,7 +225,7 @@ class Explanation(InsightReport):
         table = Table([Column("block", flexible=True), *map(Column, ("state", "output", "graphs")), Column("runs on")])
         for row in self.blocks:
             where = "; ".join(sorted({program.where for program in row.programs})) or row.why
-            cells = [_label(row), row.state, row.output, str(len(row.graphs) or ""), where]
+            cells = [_label(row), row.word, row.output, str(len(row.graphs) or ""), where]
             table.rows.append(Row(cells, depth=_depth(row)))
         error = [code(self.error.splitlines())] if self.error else []
         return [*error, table.html(), folded("everything", code(str(self).splitlines()))]

@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hooks import has_hooks
 from hybrid_lab.gluon.hybrid import HybridBlock
 
+State = Literal["active", "inlined", "waiting", "eager", "plain", "failed", "file"]
+
+
+class Wording(NamedTuple):
+    """How a state is called wherever people read it, and what it means: "the Block ..."."""
+
+    word: str
+    meaning: str
+
+
+STATES: dict[State, Wording] = {
+    "active": Wording("hybrid", "runs as a graph of its own"),
+    "inlined": Wording("inlined", "runs inside its parent's graph"),
+    "waiting": Wording("waiting", "is hybridized; its next call compiles its graph"),
+    "eager": Wording("eager", "is a HybridBlock that was not hybridized"),
+    "plain": Wording("plain", "is not hybrid: a Block that is no HybridBlock has no graph"),
+    "failed": Wording("failed", "does not hybridize: its code could not be traced"),
+    "file": Wording("from file", "runs a graph that was loaded from a file"),
+}
+"""The vocabulary of panel, view, `mx.explain`, static HTML and docs."""
+
 
 @dataclass(frozen=True)
 class BlockState:
     """why : one sentence, or "" """
 
-    state: Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
+    state: State
     why: str
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.block import Block
+from hybrid_lab.insight.states import STATES
 from hybrid_lab.lab.messages import BlockNode, Tensor
 from hybrid_lab.lab.tree import block_tree
 
@@ -19,16 +21,6 @@ _OPENED = 2
 """Levels of the tree that are open at first."""
 _ROWS = 2000
 """Blocks that are shown; the rest is counted."""
-
-_STATE_WORDS = {
-    "plain": "not hybrid",
-    "eager": "eager",
-    "waiting": "hybridized, not called",
-    "active": "graph",
-    "inlined": "in its parent's graph",
-    "failed": "does not hybridize",
-    "file": "graph from file",
-}
 
 
 def block_html(net: Block, name: str | None = None) -> str:
@@ -72,9 +64,11 @@ def _line(node: BlockNode, depth: int) -> str:
     elif node["parameter_count"] is None:
         parts.append(_dim("shapes not known yet"))
     if depth == 0 or node["state"] in ("failed", "file", "plain"):
-        word = say(_STATE_WORDS[node["state"]])
-        why = f' title="{say(node["why"], quote=True)}"' if node["why"] else ""
-        parts.append(f'<span style="{_STATE}"{why}>{word}</span>')
+        word, meaning = STATES[node["state"]]
+        why = say(f"{meaning}. {node['why']}".rstrip(". "), quote=True)
+        parts.append(f'<span style="{_STATE}" title="{why}">{word}</span>')
+        if depth == 0 and node["graphs"]:
+            parts.append(_dim(count(node["graphs"], "graph")))
     return " ".join(parts)
 
 

@@ -5,7 +5,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.insight.states import block_state, blocks_below, hybrid_blocks, walk
+from hybrid_lab.insight.states import STATES, block_state, blocks_below, hybrid_blocks, walk
 
 
 class Net(gluon.HybridBlock):
@@ -87,3 +87,27 @@ def test_a_block_that_stands_alone_is_not_inlined():
     alone = block_state(inner, inner=False)
     assert (alone.state, alone.why) == ("waiting", "has a graph, which its next call compiles")
     assert "inlined" not in str(mx.explain(inner)).splitlines()[1] and "inlined" in str(mx.explain(outer))
+
+
+def test_the_docs_have_the_vocabulary():
+    """The table of docs/lab.md is STATES, in its order."""
+    from pathlib import Path
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text(encoding="utf-8")
+    rows = [f"  | *{word}* | {meaning} |" for word, meaning in STATES.values()]
+    assert "\n".join(rows) in page
+
+
+def test_everybody_says_the_same_word():
+    """Each state in the explanation and in the static HTML of a model."""
+    from hybrid_lab.insight.states import STATES, State
+    from hybrid_lab.lab import messages
+    from hybrid_lab.lab.static_html import block_html
+
+    assert set(STATES) == set(State.__args__) == set(messages.State.__args__)
+    plain = nn.Sequential()
+    plain.add(nn.Dense(2))
+    for net, state in ((plain, "plain"), (nn.Dense(2), "eager")):
+        word, meaning = STATES[state]
+        assert f">{word}</span>" in block_html(net) and meaning in block_html(net)
+        assert f"  {word} " in str(mx.explain(net)).splitlines()[1]

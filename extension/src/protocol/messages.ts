@@ -643,6 +643,17 @@ export const REPLIES = {
   static: staticReply
 } as const;
 
+/** How the states of Blocks are called, and what they mean. */
+export const STATES: Record<BlockNode['state'], { word: string; meaning: string }> = {
+  active: { word: 'hybrid', meaning: 'runs as a graph of its own' },
+  inlined: { word: 'inlined', meaning: "runs inside its parent's graph" },
+  waiting: { word: 'waiting', meaning: 'is hybridized; its next call compiles its graph' },
+  eager: { word: 'eager', meaning: 'is a HybridBlock that was not hybridized' },
+  plain: { word: 'plain', meaning: 'is not hybrid: a Block that is no HybridBlock has no graph' },
+  failed: { word: 'failed', meaning: 'does not hybridize: its code could not be traced' },
+  file: { word: 'from file', meaning: 'runs a graph that was loaded from a file' }
+};
+
 export type RequestType = keyof typeof REPLIES;
 export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;
 

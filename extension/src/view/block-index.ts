@@ -1,7 +1,6 @@
 // A tree of Blocks for quick look-ups: by path, upwards, and by what a user types into the filter.
 
-import type { BlockNode } from '../protocol/messages';
-import { STATE_TEXT } from './words';
+import { type BlockNode, STATES } from '../protocol/messages';
 
 interface Entry {
   node: BlockNode;
@@ -13,7 +12,7 @@ interface Entry {
 export class BlockIndex {
   constructor(readonly root: BlockNode) {
     const add = (node: BlockNode, parent: string | null): void => {
-      const texts = [node.attr, node.name, node.class, node.path, STATE_TEXT[node.state].word];
+      const texts = [node.attr, node.name, node.class, node.path, STATES[node.state].word];
       this.entries.set(node.path, { node, parent, text: texts.join('\n').toLowerCase() });
       node.children.forEach(child => add(child, node.path));
     };

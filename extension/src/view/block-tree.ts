@@ -1,10 +1,11 @@
 // The tree of Blocks: ARIA tree, keyboard, search.
 
+import { STATES } from '../protocol/messages';
 import type { BlockNode } from '../protocol/messages';
 import { BlockIndex } from './block-index';
 import { append, h } from './dom';
 import { RowWindow } from './row-window';
-import { STATE_TEXT, countText, plural, shapeText } from './words';
+import { countText, plural, shapeText } from './words';
 
 /** One visible line of the tree. */
 interface Row {
@@ -160,7 +161,7 @@ export class BlockTree {
     const { hits } = this;
     const folder = node.children.length > 0;
     const open = folder && (hits !== null || this.expanded.has(node.path));
-    const state = STATE_TEXT[node.state];
+    const state = STATES[node.state];
     const why = node.why || state.meaning;
     const output = node.output.map(tensor => shapeText(tensor.shape)).join(' ');
     const details = h(

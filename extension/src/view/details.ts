@@ -1,9 +1,10 @@
 // What is known about one Block, or one node of its graph, as a table.
 
 import { boxTitle } from '../graph/card';
+import { STATES } from '../protocol/messages';
 import type { BlockNode, GraphBox, GraphNode, Location } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
-import { STATE_TEXT, accessPath, countText, plural, shapeText, tensorText } from './words';
+import { accessPath, countText, plural, shapeText, tensorText } from './words';
 
 export interface DetailsEvents {
   /** Go to a place in the user's code; absent where nothing can be jumped to. */
@@ -29,7 +30,7 @@ export class Details {
   }
 
   showBlock(block: BlockNode, modelName: string): void {
-    const state = STATE_TEXT[block.state];
+    const state = STATES[block.state];
     replace(
       this.element,
       h('h4', {}, h('code', {}, accessPath(modelName, block.path))),

@@ -1,6 +1,6 @@
-// How numbers, shapes and states are written for people.
+// How numbers and shapes are written for people.
 
-import type { BlockNode, Tensor } from '../protocol/messages';
+import type { Tensor } from '../protocol/messages';
 
 /** `(64, 120)`; unknown dimensions are `?`; an unknown shape is `?`. */
 export function shapeText(shape: Tensor['shape']): string {
@@ -51,20 +51,6 @@ export function agoText(then: number, now: number): string {
   }
   return new Date(then * 1000).toLocaleString();
 }
-
-/** One word for a Block's state, and what the word means. */
-export const STATE_TEXT: Record<BlockNode['state'], { word: string; meaning: string }> = {
-  plain: {
-    word: 'plain',
-    meaning: 'A Block that always runs eagerly; HybridBlocks below it can be hybridized.'
-  },
-  eager: { word: 'eager', meaning: 'A HybridBlock that was not hybridized.' },
-  waiting: { word: 'waiting', meaning: 'Hybridized; the first call traces its graph.' },
-  active: { word: 'hybrid', meaning: 'Hybridized; runs as a compiled graph.' },
-  inlined: { word: 'inlined', meaning: "Hybridized; runs inside its parent's graph." },
-  failed: { word: 'failed', meaning: 'Hybridized, but it could not be traced.' },
-  file: { word: 'from file', meaning: 'Runs the graph that was loaded from an archive.' }
-};
 
 /** The Block's path as code: `net.features.0`. */
 export function accessPath(modelName: string, path: string): string {
