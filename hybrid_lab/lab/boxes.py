@@ -37,7 +37,7 @@ class Box:
     """A frame. Most fields are those of the protocol's GraphBox.
 
     members : what stands directly inside, in the order of execution once `arrange` ran
-    order : of the first member
+    order : of the last member, which comes after all that the box reads; the first one may be computed early
     """
 
     kind: BoxKind
@@ -90,7 +90,7 @@ def arrange(box: Box) -> None:
     for inner in _children_first(box):
         inner.operators = sum(member.operators for member in inner.members)
         inner.members.sort(key=lambda member: member.order)
-        inner.order = min((member.order for member in inner.members), default=0.0)
+        inner.order = max((member.order for member in inner.members), default=0.0)
 
 
 def fold(box: Box) -> None:
@@ -116,7 +116,7 @@ def fold(box: Box) -> None:
 
 def _folded(parent: Box, run: list[Box]) -> Box:
     label = f"{run[0].label} to {run[-1].label}"
-    new = Box("fold", label, parent, run[0].class_name, copies=len(run), order=run[0].order, members=[*run])
+    new = Box("fold", label, parent, run[0].class_name, copies=len(run), order=run[-1].order, members=[*run])
     new.operators, new.location = sum(copy.operators for copy in run), run[0].location
     for copy in run:
         copy.parent = new
@@ -227,7 +227,7 @@ def _parts(parent: Box, members: list[Box | Item]) -> Iterator[Box]:
         piece = members[number * len(members) // pieces : (number + 1) * len(members) // pieces]
         operators = sum(member.operators for member in piece)
         label = f"operators {before + 1:,} to {before + operators:,}" if operators else f"part {number + 1} of {pieces}"
-        part = Box("part", label, parent, operators=operators, order=piece[0].order, members=piece)
+        part = Box("part", label, parent, operators=operators, order=piece[-1].order, members=piece)
         before += operators
         for member in piece:
             if isinstance(member, Box):

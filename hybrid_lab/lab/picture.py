@@ -117,13 +117,10 @@ class Picture:
 
     def _calls(self, scope: str) -> tuple[tuple[str, int], ...]:
         root = self.program.root
-        if scope == root or not scope.startswith(f"{root}." if root else ""):
+        if not isinstance(scope, Scope) or scope == root or not scope.startswith(f"{root}." if root else ""):
             return ()
-        if isinstance(scope, Scope):
-            before = () if scope.caller is None else self._chain(scope.caller)
-            return *before, (_below(scope, root), scope.call)
-        names = _below(scope, root).split(".")  # from a file
-        return tuple((".".join(names[: end + 1]), 1) for end in range(len(names)))
+        before = () if scope.caller is None else self._chain(scope.caller)
+        return *before, (_below(scope, root), scope.call)
 
     def _unit_places(self) -> dict[Unit, int]:
         """How many Block calls of an operator's chain stand around its unit."""

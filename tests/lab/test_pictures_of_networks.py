@@ -305,3 +305,18 @@ def test_the_prologue_of_a_session_stands_beside_it():
     reply = graph_view(net, "")
     check_picture(reply)
     assert [box["kind"] for box in reply["boxes"] if not box["parent"]] == ["prologue", "session"]
+
+
+def test_calls_of_a_block_stay_apart_in_a_file(tmp_path):
+    net, x = cells()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(x)
+    net.save(tmp_path / "cells.hlab")
+    loaded = gluon.load(tmp_path / "cells.hlab")
+    loaded(x)
+    for program in ("traced", "p0:forward"):
+        reply = graph_view(loaded, "", program)
+        check_picture(reply)
+        labels = [box["label"] for box in reply["boxes"] if box["kind"] == "block"]
+        assert labels == ["cell", "cell (2)", "cell (3)", "cell (4)", "cell (5)"]

@@ -17,17 +17,18 @@ import numpy as np
 from hybrid_lab.diagnostics import ArchiveError, AttributeSpecError, HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
+from hybrid_lab.graph.scope import MOST_BLOCKS, ReadScopes
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.framework.operator import Operator, find, registered_names
 
 from . import control_flow
-from .graph_writer import CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
+from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
 
 ATTRIBUTE_LIMIT = 4096
 """Longest attribute text of an operator that is parsed."""
 _HIDDEN = re.compile(r"__\w+__")
-_OWN = (DRAW, SCOPE, IMMEDIATES, EMPTY, control_flow.DRAWS)
+_OWN = (DRAW, SCOPE, CALLS, IMMEDIATES, EMPTY, control_flow.DRAWS)
 _LAYOUTS = {"NCHW", "NCW", "NCDHW", "None"}
 
 
@@ -68,6 +69,13 @@ def _immediates(text: str) -> list[tuple[int, Any]]:
     return sorted(numbers.items())
 
 
+def _calls(text: str) -> tuple[int, ...]:
+    numbers = text.split(".")
+    if len(numbers) > MOST_BLOCKS or not all(re.fullmatch(r"[1-9]\d{0,8}", number, re.ASCII) for number in numbers):
+        raise ValueError
+    return tuple(map(int, numbers))
+
+
 def _draw(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise ValueError
@@ -89,6 +97,7 @@ class GraphReader:
         self.document: dict[str, Any] = document if isinstance(document, dict) else {}
         self.depth = depth
         self._decisions: dict[Operator, Graph] = {}
+        self._scopes = ReadScopes()
         self.constants = constants or {}
         self.path = path
         self.member = member
@@ -297,7 +306,9 @@ class GraphReader:
             for key, value in attributes.items()
             if key.startswith("__") and _HIDDEN.fullmatch(key) and key not in _OWN and key not in IGNORED_ATTRIBUTES
         }
-        node = Node(op, inputs, name=name, scope=attributes.get(SCOPE, ""), draw=draw, attrs=own_attributes or None)
+        numbers = self._parsed(attributes, CALLS, _calls, f"node {name!r}") if CALLS in attributes else ()
+        scope = self._scopes.scope(attributes.get(SCOPE, ""), numbers)
+        node = Node(op, inputs, name=name, scope=scope, draw=draw, attrs=own_attributes or None)
         return node, missing
 
     def _complete(self, name: str, op: Operator, inputs: list[object]) -> tuple[list[Any], list[Value]]:

@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics import Unmappable
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Constant, Input, Node, Value
+from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.framework.pointwise import is_scalar
 
@@ -24,6 +25,8 @@ MXNET_VERSION = 10901
 CONSTANT = "__constant__"
 DRAW = "__draw__"
 SCOPE = "__scope__"
+CALLS = "__calls__"
+"""Which calls of the Blocks in the path a node belongs to, where one of them is not the first: Scope.numbers."""
 IMMEDIATES = "__immediates__"
 EMPTY = "__empty__"
 """On an array without elements: a 0 in its shape is meant, and not, as MXNet does, for a size that is not known."""
@@ -165,7 +168,9 @@ class GraphWriter:
             self._draws = max(self._draws, node.draw + 1)
         if not self.portable:
             if node.scope:
-                attrs[SCOPE] = node.scope
+                attrs[SCOPE] = str(node.scope)
+                if isinstance(node.scope, Scope) and node.scope.numbers:
+                    attrs[CALLS] = node.scope.numbers
             if node.op.attributes.get("_open") is False and 0 in node.op.attributes["shape"]:
                 attrs[EMPTY] = "1"
         return attrs
