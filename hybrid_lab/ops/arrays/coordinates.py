@@ -54,7 +54,9 @@ class GatherND(Operator, name="gather_nd"):
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         with inside(self):
-            return into(data[tuple(indices.astype(np.int64))], out)
+            parts = data[tuple(indices.astype(np.int64))]
+        # Without coordinates, m = 0, each part is the whole of data.
+        return into(parts if len(indices) else np.broadcast_to(parts, self.infer_shape(data.shape, indices.shape)), out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:

@@ -326,7 +326,7 @@ class _ArgExtreme(Operator):
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
-        where = np.asarray(type(self).find(data, axis=self.axis))
+        where = np.asarray(type(self).find(data, axis=self.axis)) if data.size else np.zeros(shape)
         if out is None:
             return where.astype(data.dtype).reshape(shape)
         np.copyto(out, np.reshape(where, shape), casting="unsafe")

@@ -73,8 +73,9 @@ class CTCLoss(Operator, name="CTCLoss", aliases=("ctc_loss", "_contrib_CTCLoss",
         if self.use_label_lengths:
             counts = given["label_lengths"].astype(np.int64)
         else:
+            # The labels before the first end.
             ends = label == (0 if self.blank_label == "first" else -1)
-            counts = np.where(ends.any(axis=1), ends.argmax(axis=1), label.shape[1])
+            counts = np.logical_not(np.logical_or.accumulate(ends, axis=1)).sum(axis=1)
         if ((steps < 1) | (steps > len(data)) | (counts < 0) | (counts > label.shape[1])).any():
             raise HybridLabError(
                 f"CTCLoss: lengths outside of data {data.shape} or label {label.shape}: {steps.tolist()} steps, "

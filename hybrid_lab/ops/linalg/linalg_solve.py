@@ -211,8 +211,9 @@ class Syevd(_Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
     def numpy(self, A: Array, out: Outs = None) -> Arrays:
         values, vectors = solved(self.name, np.linalg.eigh, (A + flip(A)) * A.dtype.type(0.5))
         rows = np.ascontiguousarray(flip(vectors))
-        places = np.argmax(np.abs(rows), axis=-1)[..., None]
-        rows *= np.sign(np.take_along_axis(rows, places, -1))
+        if rows.size:
+            places = np.argmax(np.abs(rows), axis=-1)[..., None]
+            rows *= np.sign(np.take_along_axis(rows, places, -1))
         return tuple(map(into, (rows, values), out or (None, None)))
 
     def grad(

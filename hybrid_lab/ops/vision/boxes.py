@@ -285,7 +285,7 @@ class BipartiteMatching(Operator, name="_contrib_bipartite_matching"):
         # MXNet stops behind match number topk + 1.
         limit = min(rows, columns, self.topk + 1 if self.topk > 0 else rows)
         for _ in range(limit):
-            best = scores.reshape(batch, -1).argmax(axis=1)
+            best = scores.reshape(batch, rows * columns).argmax(axis=1)
             row, column = np.divmod(best, max(columns, 1))
             good = scores[line, row, column] > threshold
             if not good.any():

@@ -217,7 +217,7 @@ class SpatialTransformer(Operator, name="SpatialTransformer"):
     def infer_shape(self, data: Shape, loc: Shape) -> Shape:
         grid: tuple[int, ...] = GridGenerator.bind(**self._grid).infer_shape(loc)
         _checked("SpatialTransformer", data, grid)
-        return (*data[:2], *grid[2:])
+        return chosen(self, data, (*data[:2], *grid[2:]))
 
     def lower(self, F: Functions, data: Tensor, loc: Tensor) -> Tensor:
         return F.BilinearSampler(data, F.GridGenerator(loc, **self._grid))
