@@ -57,17 +57,26 @@ class Run:
     late : the step whose writes between a call and its backward are done at its end
     rows : how many rows an empty batch has instead of none
     zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
+    waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
+        this step before it raised
 
-    written : per backward, the gradients that it wrote
+    written : per backward, the gradients that it wrote; waiting : per error, the parameters without values behind it
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
     """
 
     def __init__(
-        self, engine: str | None = None, late: str | None = None, rows: int = 0, zeros: Sequence[list[int]] = ()
+        self,
+        engine: str | None = None,
+        late: str | None = None,
+        rows: int = 0,
+        zeros: Sequence[list[int]] = (),
+        waits: Sequence[list[int]] = (),
     ):
-        self.engine, self.late, self.rows, self.zeros = engine, late, rows, zeros
+        self.engine, self.late, self.rows, self.zeros, self.waits = engine, late, rows, zeros, waits
         self.written: list[list[int]] = []
+        self.waiting: list[list[int]] = []
+        self._deferred: dict[int, Any] = {}
         self._arrays: list[Any] = []
         self._writes: list[Any] = []
         self.seen: list[Seen] = []
@@ -182,6 +191,11 @@ class Run:
 
     def see_error(self, error: Exception) -> None:
         """Keep the type of an error."""
+        parameters = self._parameters()
+        for index in self.waits[len(self.waiting)] if len(self.waiting) < len(self.waits) else ():
+            if index < len(parameters) and id(parameters[index]) in self._deferred:
+                parameters[index].uninitialize(*self._deferred[id(parameters[index])])
+        self.waiting.append([index for index, parameter in enumerate(parameters) if parameter._array is None])
         self.said[len(self.seen)] = error
         self.note("fact", "error", type(error).__name__)
 
@@ -205,11 +219,15 @@ class Run:
             if array.grad is not None:
                 self.see(f"{name}.grad", array.grad, "gradient")
 
+    def _parameters(self) -> list[Any]:
+        return [parameter for net in self._nets for parameter in net.collect_params().values()]
+
     @contextlib.contextmanager
     def step(self, label: str) -> Iterator[None]:
         """A part of the program; an error ends the part, and its type is kept."""
         self._label = f"{len(self.seen)} {label}"
-        parameters = [parameter for net in self._nets for parameter in net.collect_params().values()]
+        parameters = self._parameters()
+        self._deferred = {id(p): (p._shape, p._deferred_init) for p in parameters if p._array is None}
         held = [(p, p.data().copy()) for p in parameters if p._array is not None]
         try:
             yield
@@ -236,8 +254,7 @@ class Run:
 
     def backward(self, plain: Callable[..., None], *heads: Any) -> None:
         """A backward that keeps which gradients it writes, or writes zeros to those of `zeros` first."""
-        parameters = [parameter for net in self._nets for parameter in net.collect_params().values()]
-        arrays = [*[p.data() for p in parameters if p._array is not None], *self._arrays]
+        arrays = [*[p.data() for p in self._parameters() if p._array is not None], *self._arrays]
         leaves = [array.tape_link for array in arrays if type(array.tape_link) is tape.Leaf]
         for index in self.zeros[len(self.written)] if len(self.written) < len(self.zeros) else ():
             if index < len(leaves) and leaves[index].req == "write":
@@ -413,6 +430,7 @@ def run_text(
     name: str = "program",
     rows: int = 0,
     zeros: Sequence[list[int]] = (),
+    waits: Sequence[list[int]] = (),
 ) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
@@ -420,7 +438,7 @@ def run_text(
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, late, rows, zeros)
+    run = Run(engine, late, rows, zeros, waits)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         plain = reverse.backward

@@ -244,6 +244,70 @@ def program(run):
     assert check(0, "numpy", HEADER + never.replace("(0, 3)", "(2, 3)")).differences
 
 
+RAISES = """
+class Net(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Dense(2), nn.Dense(2, in_units=2)
+
+    def hybrid_forward(self, F, x):
+        return F.broadcast_add(self.second(self.first(x)), x)
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    run.hybridize(net)
+    run.see('of another net', run.array(2, (2, 2)))
+    with run.step('0 raises'):
+        net(run.array(1, (2, 3)))
+    with run.step('1 a smaller input'):
+        run.see('y', net(run.array(1, (2, 2))))
+        run.see_net(net)
+"""
+
+
+def test_an_eager_run_forgets_what_a_call_initialized_before_it_raised():
+    verdict = check(0, "numpy", HEADER + RAISES)
+    forgets = "programs whose eager run forgets the parameters that a call initialized before it raised"
+    assert not verdict.differences and verdict.explained == {forgets: 1}
+    other = RAISES.replace("run.see_net(net)", "run.note('state', 'w', 'not initialized' if run.engine else 'array')")
+    assert check(0, "numpy", HEADER + other).differences
+
+
+TRAINED = """
+class Net(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.child = nn.PReLU()
+
+    def hybrid_forward(self, F, x):
+        return F.sum(x) + F.sum(F.contrib.foreach(lambda a, s: (a, self.child(s)), x, F.ones((1,)))[1])
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    net(run.array(1, (2, 3)))
+    run.hybridize(net)
+    with run.step('0 trained'):
+        trainer = gluon.Trainer(net.collect_params(), 'sgd', {'wd': 0.1})
+        x = run.array(1, (0, 3))
+        x.attach_grad()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        trainer.step(1)
+        run.see_net(net)
+"""
+
+
+def test_a_trainer_applies_the_zeros_of_a_loop_without_a_step():
+    verdict = check(0, "numpy", HEADER + TRAINED)
+    gives = "programs whose eager run gives a Trainer the zeros that a loop or a branch gives"
+    assert not verdict.differences and verdict.explained == {gives: 1}
+    more = TRAINED.replace("'wd': 0.1", "'wd': 0.1 if run.engine else 0.2")
+    assert check(0, "numpy", HEADER + more).differences
+
+
 def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
     def normalized():
         with autograd.train_mode():
