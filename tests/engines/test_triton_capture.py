@@ -54,7 +54,7 @@ class StandIn:
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    monkeypatch.setattr(capture, "recorder", StandIn)
+    monkeypatch.setattr(capture, "recorder", lambda: StandIn().capture)
     monkeypatch.setattr(StandIn, "replays", 0)
     monkeypatch.setattr(StandIn, "spoil", False)
     return StandIn
@@ -232,7 +232,7 @@ def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch):
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nCompile with ...")
 
     with pytest.raises(RuntimeError) as caught:
-        capture.TorchRecorder().capture(failing)
+        capture.by_torch(failing)
     assert streams == ["first", "capture", "first"]
     assert capture._failure(caught.value) == "it failed: CUDA error: operation not permitted when stream is capturing"
 

@@ -210,7 +210,7 @@ class SimulatedGpu:
         inner = availability.Device
         availability.Device = lambda name, torch, interpreted: inner(name, "cpu", interpreted)
         availability.driver_seen = lambda: True
-        capture.recorder = lambda: None if availability.device().interpreted else SimulatedRecorder(self)
+        capture.recorder = lambda: None if availability.device().interpreted else SimulatedRecorder(self).capture
         for cached in (availability.device, availability.torch_device, availability._gpu_problem, context._gpus):
             cached.cache_clear()
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedRecorder:
-    """In the place of `capture.TorchRecorder`.
+    """Its `capture` is in the place of `capture.by_torch`.
 
     As with a CUDA graph no kernel runs before the first replay, and a replay reads and writes the addresses of the
     capture. What torch makes anew is made once while capturing too, for its memory's sake.

@@ -32,32 +32,29 @@ from hybrid_lab.engines.triton.run.steps import KernelOperator, on_torch
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input
 
+#: What a capture of a function gives: a function that launches again what it launched, and the tensors that these
+#: launches write to. Nothing has run before: the first replay is the first run.
+Captured = tuple[Callable[[], None], list[Any]]
 #: A program is captured at most so often; then its memory moves too much.
 CAPTURES = 4
 
 
-class TorchRecorder:
-    """Captures launches by torch's CUDA graphs, which are HIP graphs on AMD."""
+def by_torch(function: Callable[[], list[object]]) -> Captured:
+    """Capture launches by torch's CUDA graphs, which are HIP graphs on AMD."""
+    import torch
 
-    def capture(self, function: Callable[[], list[object]]) -> tuple[Callable[[], None], list[Any]]:
-        """A function that launches again what `function` launched, and the tensors that it then writes to.
-
-        Nothing has run when this returns: the first replay is the first run.
-        """
-        import torch
-
-        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                outputs = function()
-        finally:
-            torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
-        return graph.replay, outputs
+    graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outputs = function()
+    finally:
+        torch.cuda.set_stream(before)  # where a capture fails, torch stays on the stream of its own
+    return graph.replay, outputs
 
 
-def recorder() -> TorchRecorder | None:
-    """What captures on this machine's device; None in the interpreter."""
-    return None if availability.device().interpreted else TorchRecorder()
+def recorder() -> Callable[[Callable[[], list[Any]]], Captured] | None:
+    """The function that captures on this machine's device; None in the interpreter."""
+    return None if availability.device().interpreted else by_torch
 
 
 def obstacle(graph: Graph) -> str:
@@ -131,11 +128,11 @@ class _Capturing:
 
     def __init__(self, report: Report, *graphs: Graph):
         self._report, self._steady, self._lock = report, Steady(graphs[0]), forks.lock()
-        self._recorder = recorder()
+        self._capture_launches = recorder()
         self._calls = self._captures = 0
         self._forget()
         self.reason = next(filter(None, map(obstacle, graphs)), "")
-        if self._recorder is None:
+        if self._capture_launches is None:
             self.reason = self.reason or "Triton's interpreter has no captured launches"
         if self.reason:
             self._report.notes.append(f"launches are not captured: {self.reason}")
@@ -169,9 +166,9 @@ class _Capturing:
         expected : the results of a run without capture; the first replay must give the same
         what : the part of the program for messages, such as "of the forward"
         """
-        assert self._recorder is not None
+        assert self._capture_launches is not None
         try:
-            replay, outputs = self._recorder.capture(function)
+            replay, outputs = self._capture_launches(function)
             replay()
         except RuntimeError as error:
             self._give_up(_failure(error))
