@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Literal
@@ -15,8 +15,10 @@ from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.table import count
 from hybrid_lab.ops.framework.operator import get
 
-ALIGNED = 2000
-"""Operators of one Block that are aligned by their longest common subsequence; more are matched one after another."""
+READERS = 64
+"""Readers of one value among which an equal one is looked for."""
+ALIGNED = 1_000_000
+"""Pairs of equal operators of one Block up to which the longest common subsequence is searched."""
 
 Kind = Literal["same", "added", "removed", "changed"]
 
@@ -97,6 +99,25 @@ class _Side:
         if form is None:
             return hash(self.labels[node])
         return hash((form.key, tuple([(self.below[value.node], value.index) for value in form.operands])))
+
+    def near(self, radius: int) -> dict[Node, int]:
+        """A hash of each operator and of those around it, up to so many steps away, both ways."""
+        down = up = {node: hash(form.key) for node, form in self.form.items()}
+        for _ in range(radius):
+            down = {
+                node: hash((
+                    form.key, tuple([(down.get(value.node), value.index) for value in form.operands])
+                ))
+                for node, form in self.form.items()
+            }  # fmt: skip
+            up = {
+                node: hash((
+                    self.form[node].key,
+                    tuple(sorted([(place, index, up[reader]) for reader, place, index in self.readers[node]])),
+                ))
+                for node in self.operators
+            }  # fmt: skip
+        return {node: hash((down[node], up[node])) for node in self.operators}
 
     def places(self) -> dict[Node, int]:
         """The number of each operator among those of its Block."""
@@ -197,27 +218,90 @@ class _Matching:
         self.pairs: dict[Node, Node] = {}
         self.back: dict[Node, Node] = {}
         self._match()
+        drawing = {node for node in one.operators if node.draw is not None}
+        drawing_too = {node for node in two.operators if node.draw is not None}
+        # An operator that draws and was added or removed shifts the draws of all later ones.
+        self._same_draws = {self.pairs.get(node) for node in drawing} == drawing_too
 
     def _match(self) -> None:
         """The surest matches first; operators with equal keys are matched one after another."""
         one, two = self.one, self.two
         if not set(one.operators).isdisjoint(two.operators):
             self._by(lambda side, node: node)
+        self._by(lambda side, node: (side.block[node], side.below[node], side.above[node]))
         self._by(lambda side, node: (side.block[node], side.below[node]))
         self._by(lambda side, node: (side.block[node], side.above[node]))
-        for first, second in self._left():
-            if len(first) * len(second) <= ALIGNED**2:
-                keys = [one.form[node].key for node in first], [two.form[node].key for node in second]
-                for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
-                    for place in range(size):
-                        self._take(first[start + place], second[other + place])
+        self._spread()
+        for radius in (3, 1, 0):
+            left = self._left()
+            if not left:
+                break
+            near = one.near(radius), two.near(radius)
+            for first, second in left:
+                self._align(first, second, [near[0][node] for node in first], [near[1][node] for node in second])
+            self._spread()
         self._by(lambda side, node: (side.block[node], side.form[node].key))
         self._by(lambda side, node: (side.block[node], side.form[node].name))
         self._by(lambda side, node: side.below[node])
-        for first, second in self._left():
-            for node, replacement in zip(first, second, strict=False):
-                if self._in_the_same_place(node, replacement):
-                    self._take(node, replacement)
+        self._spread()
+
+    def _align(
+        self, first: Sequence[Node], second: Sequence[Node], keys: Sequence[int], other_keys: Sequence[int]
+    ) -> None:
+        """Match along the longest common subsequence of keys, unless that takes long because keys are repeated."""
+        counts = Counter(other_keys)
+        if sum(counts[key] for key in keys) > ALIGNED:
+            return
+        blocks = SequenceMatcher(None, keys, other_keys, autojunk=False).get_matching_blocks()
+        for start, other, size in blocks:
+            for place in range(size):
+                self._take(first[start + place], second[other + place])
+
+    def _spread(self) -> None:
+        """Match what stands beside matched operators: equal ones, else of equal names, else one in place of another."""
+        equal, alike, replaced = deque(self.pairs.items()), deque[tuple[Node, Node]](), deque[tuple[Node, Node]]()
+        while equal or alike or replaced:
+            if equal:
+                for pair in self._beside(*equal.popleft()):
+                    if self._are_equal(*pair):
+                        self._take(*pair)
+                        equal.append(pair)
+                    else:
+                        same_name = self.one.form[pair[0]].name == self.two.form[pair[1]].name
+                        (alike if same_name else replaced).append(pair)
+                continue
+            pair = (alike or replaced).popleft()
+            if self._are_free(*pair) and self._in_the_same_place(*pair):
+                self._take(*pair)
+                equal.append(pair)
+
+    def _beside(self, first: Node, second: Node) -> Iterator[tuple[Node, Node]]:
+        """Pairs of operators without a match that a matched pair reads, or that read it, in the same places."""
+        for mine, other in zip(self.one.form[first].operands, self.two.form[second].operands, strict=False):
+            if mine.index == other.index and self._are_free(mine.node, other.node):
+                yield mine.node, other.node
+        readers: dict[tuple[int, int], list[Node]] = defaultdict(list)
+        for reader, place, index in self.two.readers[second]:
+            readers[place, index].append(reader)
+        for reader, place, index in self.one.readers[first]:
+            free = [other for other in readers[place, index][:READERS] if self._are_free(reader, other)]
+            if free:
+                yield reader, next((other for other in free if self._are_equal(reader, other)), free[0])
+
+    def _are_equal(self, first: Node, second: Node) -> bool:
+        """Whether two operators are equal and none of their inputs is matched with something else."""
+        mine, other = self.one.form[first], self.two.form[second]
+        return mine.key == other.key and all(
+            self._match_exactly(one, two)
+            if one.node in self.pairs or one.node not in self.one.form
+            else two.node in self.two.form and two.node not in self.back
+            for one, two in zip(mine.operands, other.operands, strict=False)
+        )
+
+    def _are_free(self, first: Node, second: Node) -> bool:
+        if first in self.pairs or second in self.back:
+            return False
+        return first in self.one.form and second in self.two.form and self.one.block[first] == self.two.block[second]
 
     def _take(self, first: Node, second: Node) -> None:
         self.pairs[first], self.back[second] = second, first
@@ -241,14 +325,21 @@ class _Matching:
         return [both for both in left.values() if all(both)]
 
     def _in_the_same_place(self, first: Node, second: Node) -> bool:
-        """Whether one operator replaces the other: it reads what the other read, and is read by the same readers."""
+        """Whether one operator replaces the other: it reads what the other read, and is read by the same readers.
+
+        Readers that have no match yet count as the same if they are equal operators: an operator that was inserted
+        is read by the one before which it stands.
+        """
         reads = {value.node for value in self.two.form[second].operands}
         before = [value.node for value in self.one.form[first].operands if value.node in self.one.form]
         if before and not any(self.pairs.get(node) in reads for node in before):
             return False
         readers = {reader for reader, _, _ in self.two.readers[second]}
         after = [reader for reader, _, _ in self.one.readers[first]]
-        return any(self.pairs.get(reader) in readers for reader in after) if after else not readers
+        if not after or any(self.pairs.get(reader) in readers for reader in after):
+            return bool(after) or not readers
+        keys = {self.two.form[reader].key for reader in readers if reader not in self.back}
+        return any(self.one.form[reader].key in keys for reader in after if reader not in self.pairs)
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -302,8 +393,7 @@ class _Matching:
         types = [_types(node)[: node.op.signature.visible] for node in (first, second)]
         pairs = zip(*types, strict=False)
         changes += [f"result: {mine} became {other}" for mine, other in pairs if mine and other and mine != other]
-        draws = self.one.draw(first), self.two.draw(second)
-        if draws[0] != draws[1] and None not in draws:
+        if self._same_draws and self.one.draw(first) != self.two.draw(second):
             changes.append("draws other random numbers")
         return changes
 

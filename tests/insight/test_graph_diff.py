@@ -9,6 +9,8 @@ import hybrid_lab as mx
 from hybrid_lab import gluon, nd
 from hybrid_lab.formats.archive import graphs
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.hybridized.neutral import trace_block
+from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.insight.graph_diff import GraphSide, diff_graphs, with_context
 
 STEPS = ("relu", "tanh", "double", "add", "flip", "drop")
@@ -191,8 +193,30 @@ def test_constants_are_compared_by_their_numbers():
 def test_many_alike_operators_are_matched_quickly():
     """A chain of 1,000 in one Block with one operator more in the middle."""
     steps = [("flip", number, 0) for number in range(1000)]
-    rows, _ = rows_of(traced(steps), traced([*steps[:500], ("relu", 500, 0), *_later(steps[500:])]))
+    rows, _ = rows_of(traced_only(steps), traced_only([*steps[:500], ("relu", 500, 0), *_later(steps[500:])]))
     assert [row.kind for row in rows] == ["added"]
+
+
+def test_many_changes_in_one_block_stay_apart():
+    """50 of 1,000 operators changed: the rows are about them and those that read them, and none of the others."""
+    chance = random.Random(5)
+    steps = [
+        (chance.choice(["relu", "tanh", "double", "add"]), max(0, place - chance.randrange(2)), place)
+        for place in range(1000)
+    ]
+    changed = list(steps)
+    for place in range(10, 1000, 20):
+        changed[place] = ("drop", *steps[place][1:])
+    rows, results = rows_of(traced_only(steps), traced_only(changed))
+    assert len(rows) <= 100 and results == []
+    assert any("became Dropout" in change for row in rows for change in row.changes)
+
+
+def traced_only(steps):
+    """As `traced`, without compiling."""
+    net = Program(steps, 1)
+    leaves, spec = flatten((nd.ones((2, 3)),))
+    return trace_block(net, spec, [(leaves[0].shape, np.dtype("float32"))], False).graph
 
 
 def test_runs_of_equal_operators_are_one_row():
