@@ -35,7 +35,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-graphs test-programs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-graphs test-programs test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -54,6 +54,7 @@ help:
 	@echo 'make bench-aot   kernels of five networks for five GPUs that need not be here: registers, spills, bytes, seconds'
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
 	@echo 'make bench-gpu   layers, networks and training steps on a GPU beside torch and torch.compile (docs/gpu.md)'
+	@echo 'make bench-lab   graphs of networks in the lab: drawn, a box opened, frames a second (Chromium)'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -110,6 +111,10 @@ bench: install
 # Some 20 minutes: torch.compile takes most of them. ARGS="--only lenet" measures a part.
 bench-cpu: install
 	$(PY) benchmarks/cpu/run.py $(ARGS)
+
+# Some three minutes. ARGS="--only resnet" measures a part and writes nothing.
+bench-lab: install $(STAMPS)/chromium
+	$(PY) benchmarks/lab/run.py $(ARGS)
 
 # On a machine with a GPU that torch reaches; PY=python takes an environment that is there already. Results and tables
 # go to GPU_OUT; what is there is not measured again.

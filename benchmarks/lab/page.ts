@@ -14,18 +14,24 @@ const pane = new GraphPane(
   { onNode: () => undefined, onBox: () => undefined, onProgram: () => undefined }
 );
 
+let boxes: string[] = [];
+
 const lab = {
-  pane,
+  canvas: pane.canvas,
+  boxes: (): string[] => boxes,
+  isOpen: (id: string): boolean => pane.isOpen(id),
   /** Milliseconds from the reply's text to the picture on the page. */
   async show(address: string): Promise<number> {
     const text = await (await fetch(address)).text();
     pane.message('');
     const start = performance.now();
-    await pane.show(graphReply(JSON.parse(text), 'graph'));
+    const reply = graphReply(JSON.parse(text), 'graph');
+    await pane.show(reply);
     await frame();
+    boxes = reply.boxes.map(box => box.id);
     return performance.now() - start;
   },
-  /** Milliseconds from the double-click to the opened box on the page; of each closed box in turn. */
+  /** Milliseconds from the double-click to the opened box on the page. */
   async open(id: string): Promise<number> {
     const start = performance.now();
     await pane.toggle(id);

@@ -43,6 +43,7 @@ const STEPS: Record<string, Step> = {
 
 export class GraphPane {
   readonly element: HTMLElement;
+  readonly canvas: Canvas;
 
   constructor(
     private readonly layout: Layout,
@@ -252,6 +253,10 @@ export class GraphPane {
   }
 
   // -- opening and closing ------------------------------------------------------------------------------------------
+
+  isOpen(id: string): boolean {
+    return this.open.has(id);
+  }
 
   /** Open a closed box, close an open one. */
   async toggle(id: string): Promise<void> {
@@ -484,7 +489,6 @@ export class GraphPane {
   }
 
   private readonly composer: Composer;
-  private readonly canvas: Canvas;
   private readonly bar: GraphBar;
   private readonly asText: HTMLElement;
   private readonly note: HTMLElement;

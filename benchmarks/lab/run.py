@@ -1,0 +1,145 @@
+"""How long the lab takes to draw the graphs of real networks: in the kernel, and in the browser. `make bench-lab`.
+
+Writes results/lab.md. Needs the front end's node_modules and a Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from harness import write_table  # noqa: E402
+from lab.networks import NETWORKS  # noqa: E402
+from playwright.sync_api import Page, sync_playwright  # noqa: E402
+
+from hybrid_lab.lab.graph_view import graph_view  # noqa: E402
+from tests.browser.jupyter import launch  # noqa: E402
+
+#: Boxes of one network that are opened, one after the other.
+BOXES = 60
+
+#: Opens the boxes in their order, outer ones first; the milliseconds of each.
+OPEN = """async count => {
+  const times = [];
+  for (const id of lab.boxes().slice(0, count)) {
+    if (!lab.isOpen(id)) times.push(await lab.open(id));
+  }
+  return times;
+}"""
+
+#: Frames a second: panning where text can be read, panning the whole in sight, and zooming. The lowest of the three.
+FRAMES = """async () => {
+  const { canvas } = lab;
+  canvas.start();
+  const rates = [await lab.frames(() => canvas.look({ ...canvas.camera, y: canvas.camera.y - 12 }), 60)];
+  canvas.fit();
+  rates.push(await lab.frames(i => canvas.look({ ...canvas.camera, x: canvas.camera.x + (i % 2 ? 9 : -9) }), 60));
+  rates.push(await lab.frames(i => canvas.zoom(i < 30 ? 1.06 : 1 / 1.06), 60));
+  return Math.min(...rates);
+}"""
+
+ESBUILD = "--bundle --format=esm --target=es2022 --loader:.css=text --log-level=warning".split()
+
+
+def build(folder: Path) -> None:
+    """The page with the viewer, and Graphviz for its worker."""
+    esbuild = str(ROOT / "node_modules" / ".bin" / "esbuild")
+    for source, target in (("benchmarks/lab/page.ts", "page.js"), ("extension/src/graph/engine.ts", "graphviz.js")):
+        subprocess.run([esbuild, source, *ESBUILD, "--minify", f"--outfile={folder / target}"], cwd=ROOT, check=True)
+    (folder / "index.html").write_text(
+        '<!doctype html><meta charset="utf-8"><script type="module" src="page.js"></script>'
+    )
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/index.html"
+        server.shutdown()
+
+
+def measure(name: str, folder: Path, page: Page, rounds: int) -> list[str]:
+    """One row: operators, bytes, milliseconds in the kernel and in the browser, of an opened box, frames a second."""
+    net = NETWORKS[name]()
+    kernel = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        reply = graph_view(net, "")
+        text = json.dumps(reply)
+        kernel.append((time.perf_counter() - start) * 1e3)
+    (folder / "reply.json").write_text(text)
+    drawn = [page.evaluate("lab.show('reply.json')") for _ in range(rounds)]
+    opened = page.evaluate(OPEN, BOXES) or [0.0]
+    frames = page.evaluate(FRAMES)
+    operators = sum(node["kind"] == "operator" for node in reply["nodes"])
+    closed = statistics.median(kernel) + statistics.median(drawn)
+    row = [
+        name,
+        f"{operators:,}",
+        f"{len(text) / 1e6:.1f} MB",
+        f"{statistics.median(kernel):.0f} ms",
+        f"{statistics.median(drawn):.0f} ms",
+        f"{closed:.0f} ms",
+        f"{statistics.median(opened):.0f} ms, at most {max(opened):.0f} ms",
+        f"{frames:.0f}",
+    ]
+    print(" | ".join(row), flush=True)
+    return row
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--only", default="", help="a part of a network's name; no file is written")
+    chosen = options.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright, served(Path(home)) as url:
+        folder = Path(home)
+        build(folder)
+        browser = launch(playwright)
+        for name in NETWORKS:
+            if chosen.only in name:
+                page = browser.new_page(viewport={"width": 1000, "height": 900})
+                page.goto(url)
+                page.wait_for_function("window.lab")
+                rows.append(measure(name, folder, page, chosen.rounds))
+                page.close()
+        browser.close()
+    if not chosen.only:
+        header = ["graph", "operators", "reply", "kernel", "browser", "drawn, closed", "a box opened", "frames/s"]
+        write_table(
+            "lab",
+            "Graphs in the lab",
+            header,
+            rows,
+            f"Medians of {chosen.rounds}. Kernel: from the request to the text of the reply. Browser: from that text to the"
+            " picture, in Chromium without a GPU. A box opened: from the double-click to the picture, for up to"
+            f" {BOXES} boxes of the graph one after the other, all of which stay open. Frames: the lowest rate of panning"
+            " and zooming with these boxes open; 60 is the most.",
+        )
+
+
+if __name__ == "__main__":
+    main()
