@@ -134,10 +134,10 @@ def main() -> None:
             "Graphs in the lab",
             header,
             rows,
-            f"Medians of {chosen.rounds}. Kernel: from the request to the text of the reply. Browser: from that text to the"
-            " picture, in Chromium without a GPU. A box opened: from the double-click to the picture, for up to"
-            f" {BOXES} boxes of the graph one after the other, all of which stay open. Frames: the lowest rate of panning"
-            " and zooming with these boxes open; 60 is the most.",
+            f"Medians of {chosen.rounds}. Kernel: from the request to the text of the reply. Browser: from that text"
+            " to the picture, in Chromium without a GPU. A box opened: from the double-click to the picture, for up"
+            f" to {BOXES} boxes of the graph one after the other, all of which stay open. Frames: the lowest rate of"
+            " panning and zooming with these boxes open; 60 is the most.",
         )
 
 
