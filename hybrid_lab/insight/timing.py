@@ -291,14 +291,22 @@ def _give_eager_times(rows: Sequence[Step], nodes: Times) -> set[Any]:
                 places.setdefault(key, []).append(row)
     matched: set[Any] = set()
     taken: set[int] = set()
+    begins: dict[int, int] = {}  # of a list of rows, how many at its beginning are taken: a loop may give thousands
     for (part, node), spent in nodes.items():
         where = part, node.scope, node.location
         options = places.get((*where, node.op.name)) or places.get((*where, "composite", node.name))
         options = options or (places.get(where) if part == "backward" else None)
         if not options:
             continue
-        free = [row for row in options if id(row) not in taken] or options
-        best = max(free, key=lambda row: row.seconds) if part == "backward" else free[0]
+        if part == "backward":
+            free = [row for row in options if id(row) not in taken] or options
+            best = max(free, key=lambda row: row.seconds)
+        else:
+            begin = begins.get(id(options), 0)
+            while begin < len(options) and id(options[begin]) in taken:
+                begin += 1
+            begins[id(options)] = begin
+            best = options[begin] if begin < len(options) else options[0]
         taken.add(id(best))
         best.eager_seconds = (best.eager_seconds or 0.0) + spent
         matched.add((part, node))

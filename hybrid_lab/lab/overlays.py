@@ -368,9 +368,14 @@ def _gradients(source: _Source) -> _Overlay:
 def _norm(array: NDArray) -> float:
     """The Euclidean norm, in parts, so that nothing is copied whole."""
     flat, total = array.raw().reshape(-1), 0.0
-    for start in range(0, flat.size, 1 << 20):
-        part = flat[start : start + (1 << 20)].astype(np.float64)
-        total += float(part @ part)
+    for start in range(0, flat.size, 1 << 18):
+        part = flat[start : start + (1 << 18)]
+        with np.errstate(all="ignore"):
+            square = float(np.dot(part, part)) if part.dtype == np.float32 else 0.0
+        if not 1e-30 < square < 1e30:  # out of the range in which float32 has all its digits
+            part = part.astype(np.float64)
+            square = float(part @ part)
+        total += square
     return math.sqrt(total) if total == total else math.nan
 
 
