@@ -31,7 +31,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
       const path = contents.localPath(context.path);
       return new DocumentView({
         requester: new FileRequester(path, post),
-        model: new ModelView({ layout }),
+        model: new ModelView({ layout, isFile: true }),
         targets: () => panels().map(asTarget),
         run: (target, code) =>
           runIn(

@@ -1,5 +1,6 @@
 // The picture on the page: only what the pane shows is in the document; dragging, wheel and fingers move it.
 
+import type { OverlayItem } from '../protocol/messages';
 import { h, uniqueId } from '../view/dom';
 import {
   Camera,
@@ -17,6 +18,7 @@ import {
 import { DrawnItem, DrawnLayer, Picture, Rect } from './compose';
 import { edgeElement, farElement, itemElement, pathOf, portElement, svg } from './draw';
 import type { Point } from './layer';
+import { showMeasured } from './measured';
 import { Minimap } from './minimap';
 import type { Scene } from './scene';
 import { portKey } from './scene';
@@ -147,6 +149,16 @@ export class Canvas {
     }
   }
 
+  /** Show what was measured of nodes and boxes, by id; it stays on what is drawn later. */
+  measure(items: ReadonlyMap<string, OverlayItem>): void {
+    this.measured = items;
+    for (const shown of this.layers) {
+      for (const [key, element] of shown.elements) {
+        this.measureElement(element, key);
+      }
+    }
+  }
+
   /** Size of the pane; a usual one where the page has no layout. */
   get pane(): Size {
     const { clientWidth, clientHeight } = this.element;
@@ -236,6 +248,7 @@ export class Canvas {
         const made = make();
         elements.set(key, made);
         this.markElement(made, key);
+        this.measureElement(made, key);
         parent.append(made);
       } else if (!isIn && element) {
         element.remove();
@@ -279,6 +292,13 @@ export class Canvas {
     classes.toggle('hl-g-up', marks.up.has(key) || marks.upEdges.has(key));
     classes.toggle('hl-g-down', marks.down.has(key) || marks.downEdges.has(key));
     classes.toggle('hl-g-hit', marks.hits.has(key));
+  }
+
+  private measureElement(element: SVGElement, key: string): void {
+    const item = this.picture?.items.get(key);
+    if (item) {
+      showMeasured(element, this.measured.get(key), item.width);
+    }
   }
 
   private onResize(): void {
@@ -406,6 +426,7 @@ export class Canvas {
   private scene: Scene | null = null;
   private layers: Shown[] = [];
   private marks: Marks = NO_MARKS;
+  private measured: ReadonlyMap<string, OverlayItem> = new Map();
   private drawn: { rect: Rect; isFar: boolean } | null = null;
   private first: string | null = null;
   private moved = false;

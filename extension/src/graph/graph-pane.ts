@@ -1,13 +1,13 @@
 // The graphs of one Block: which program, its picture with boxes that open in place, search, paths, and the same as text.
 
-import type { GraphBox, GraphNode, GraphReply, Location } from '../protocol/messages';
+import type { GraphBox, GraphNode, GraphReply, Location, OverlayReply } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { safeSvg } from '../view/safe-svg';
 import { plural } from '../view/words';
 import { GraphBar } from './bar';
 import { anchored } from './camera';
 import { Canvas, Marks, NO_MARKS } from './canvas';
-import { pageMeasure } from './card';
+import { boxTitle, pageMeasure } from './card';
 import { Composer, Picture } from './compose';
 import { spoken } from './draw';
 import { download, pngOf, staticSvg, svgText } from './export';
@@ -182,6 +182,18 @@ export class GraphPane {
       this.pick(target);
       this.canvas.reveal(target);
     }
+  }
+
+  /** An overlay on what is drawn; null: none. */
+  measure(reply: OverlayReply | null): void {
+    this.canvas.measure(new Map(reply?.items.map(item => [item.id, item])));
+  }
+
+  /** What a node or box is called. */
+  nameOf(id: string): string {
+    const node = this.scene?.nodes.get(id);
+    const box = this.scene?.box(id);
+    return node ? node.label || node.op : box ? boxTitle(box).title : id;
   }
 
   private forget(): void {

@@ -2,7 +2,7 @@
 
 import { boxTitle } from '../graph/card';
 import { STATES } from '../protocol/messages';
-import type { BlockNode, GraphBox, GraphNode, Location } from '../protocol/messages';
+import type { BlockNode, GraphBox, GraphNode, Location, Parameter } from '../protocol/messages';
 import { Child, button, h, replace } from './dom';
 import { accessPath, countText, plural, shapeText, tensorText } from './words';
 
@@ -13,6 +13,8 @@ export interface DetailsEvents {
   onBlock(path: string): void;
   /** Select a box of the graph: the kernel, or what else an operator runs in. */
   onBox(id: string): void;
+  /** Show the numbers of a parameter of the Block at `path`; absent where there is no kernel. */
+  onNumbers?(path: string, parameter: Parameter): void;
 }
 
 export class Details {
@@ -27,6 +29,21 @@ export class Details {
 
   clear(): void {
     replace(this.element);
+  }
+
+  /** One more fact about what is shown. */
+  add(name: string, text: string): void {
+    if (text !== '') {
+      this.element
+        .querySelector('.hl-facts tbody')
+        ?.append(h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, text)));
+    }
+  }
+
+  /** Numbers of a parameter of the Block that is shown. */
+  showNumbers(...numbers: HTMLElement[]): void {
+    this.element.querySelector('.hl-numbers-of')?.remove();
+    this.element.append(h('div', { class: 'hl-numbers-of' }, ...numbers));
   }
 
   showBlock(block: BlockNode, modelName: string): void {
@@ -65,7 +82,7 @@ export class Details {
               h(
                 'tr',
                 {},
-                h('td', {}, parameter.name, parameter.shared && h('span', { class: 'hl-chip' }, 'shared')),
+                h('td', {}, this.parameterName(block.path, parameter), parameter.shared && h('span', { class: 'hl-chip' }, 'shared')),
                 h('td', {}, shapeText(parameter.shape)),
                 h('td', {}, parameter.dtype),
                 h('td', {}, parameter.grad_req)
@@ -122,6 +139,16 @@ export class Details {
           box.text
         )
     );
+  }
+
+  private parameterName(path: string, parameter: Parameter): Child {
+    const { onNumbers } = this.events;
+    return onNumbers
+      ? button(parameter.name, () => onNumbers(path, parameter), {
+          class: 'hl-link',
+          title: 'Show its numbers, a histogram, and its gradient'
+        })
+      : parameter.name;
   }
 
   private runsIn(frames: readonly GraphBox[]): [string, Child][] {

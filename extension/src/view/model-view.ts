@@ -3,17 +3,28 @@
 import { GraphPane } from '../graph/graph-pane';
 import type { Layout } from '../graph/worker';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type { BlockNode, GraphBox, GraphReply, Location, TreeReply } from '../protocol/messages';
+import type {
+  BlockNode,
+  GraphBox,
+  GraphReply,
+  Location,
+  Parameter,
+  TreeReply
+} from '../protocol/messages';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
 import { h, replace } from './dom';
 import { FindingsList, ListedFinding } from './findings-list';
+import { numbersOf } from './numbers';
+import { Overlays } from './overlays';
 import { Tabs } from './tabs';
 import { countText, plural } from './words';
 
 export interface ModelViewOptions {
   layout: Layout;
+  /** The model is in a file, where nothing runs and nothing can be measured. */
+  isFile?: boolean;
   /** Go to a place in a cell. */
   onLocation?(location: Location): void;
   /** The Block the user selected. */
@@ -37,10 +48,12 @@ export class ModelView {
       onNode: node => {
         this.showsNode = true;
         this.details.showNode(node, this.framesOf(node.box), this.name);
+        this.details.add('Measured', this.overlays.textOf(node.id));
       },
       onBox: box => {
         this.showsNode = true;
         this.details.showBox(box, this.framesOf(box.parent), this.operatorsIn(box), this.name);
+        this.details.add('Measured', this.overlays.textOf(box.id));
       },
       onNothing: () => {
         this.showsNode = false;
@@ -62,8 +75,12 @@ export class ModelView {
     this.details = new Details({
       onLocation: options.onLocation,
       onBlock: path => this.select(path),
-      onBox: id => void this.graph.select(id)
+      onBox: id => void this.graph.select(id),
+      ...(!options.isFile && {
+        onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
+      })
     });
+    this.overlays = new Overlays(this.graph);
     this.findings = new FindingsList();
     this.others = new FindingsList();
     this.othersSection = h(
@@ -78,7 +95,13 @@ export class ModelView {
       [
         {
           name: 'Graph',
-          content: h('div', { class: 'hl-tab-graph' }, this.graph.element, this.details.element)
+          content: h(
+            'div',
+            { class: 'hl-tab-graph' },
+            this.overlays.element,
+            this.graph.element,
+            this.details.element
+          )
         },
         { name: 'Findings', content: h('div', {}, this.findings.element, this.othersSection) },
         { name: 'Report', content: h('div', {}, this.report) }
@@ -100,6 +123,7 @@ export class ModelView {
     if (requester !== this.requester) {
       this.graph.warm();
       this.requester = requester;
+      this.overlays.connect(this.options.isFile ? null : requester);
       this.drawnKey = '';
       void this.draw();
       this.onTab(this.tabs.current);
@@ -245,6 +269,28 @@ export class ModelView {
       this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.program}`;
     }
     void this.graph.show(graph);
+    this.overlays.show(current?.model.id ?? '', graph);
+  }
+
+  /** The numbers of a parameter, and of its gradient. */
+  private async showNumbers(path: string, parameter: Parameter): Promise<void> {
+    const { requester, current } = this;
+    if (!requester || !current) {
+      return;
+    }
+    const kinds = parameter.grad_req === 'null' ? (['data'] as const) : (['data', 'grad'] as const);
+    try {
+      const replies = await Promise.all(
+        kinds.map(what =>
+          requester.request('values', { model: current.model.id, path, name: parameter.name, what })
+        )
+      );
+      if (path === this.tree.selected && !this.showsNode) {
+        this.details.showNumbers(...replies.map(numbersOf));
+      }
+    } catch (error) {
+      this.details.showNumbers(h('p', { class: 'hl-alert' }, sentence(asRequestError(error))));
+    }
   }
 
   private onTab(index: number): void {
@@ -277,6 +323,7 @@ export class ModelView {
   private readonly tree: BlockTree;
   private readonly graph: GraphPane;
   private readonly details: Details;
+  private readonly overlays: Overlays;
   private readonly findings: FindingsList;
   private readonly others: FindingsList;
   private readonly othersSection: HTMLElement;

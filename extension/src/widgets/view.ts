@@ -3,6 +3,7 @@
 import type { AnyModel, RenderProps } from '@anywidget/types';
 import styles from '../../style/base.css';
 import graphStyles from '../../style/graph.css';
+import overlayStyles from '../../style/overlay.css';
 import { workerLayout } from '../graph/worker';
 import { Channel, Envelope, asRequestError } from '../protocol/channel';
 import { ProtocolError } from '../protocol/check';
@@ -107,7 +108,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const root = h(
     'div',
     { class: 'hl-root hl-wide' },
-    h('style', {}, styles, graphStyles),
+    h('style', {}, styles, graphStyles, overlayStyles),
     problem,
     actions.element,
     view.element

@@ -1,0 +1,66 @@
+// The numbers, histogram and picture of one array.
+
+import type { ValuesReply } from '../protocol/messages';
+import { h } from './dom';
+
+const HEIGHT = 44;
+
+export function numbersOf(reply: ValuesReply): HTMLElement {
+  if (reply.missing !== '') {
+    return h('p', { class: 'hl-empty' }, reply.missing);
+  }
+  return h(
+    'section',
+    { class: 'hl-numbers', 'aria-label': `Numbers of ${reply.title}` },
+    h('h5', {}, h('bdi', {}, reply.title), h('span', { class: 'hl-row-class' }, reply.type)),
+    h(
+      'div',
+      { class: 'hl-numbers-parts' },
+      h(
+        'table',
+        { class: 'hl-facts' },
+        h(
+          'tbody',
+          {},
+          ...reply.facts.map(({ name, text }) =>
+            h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, text))
+          )
+        )
+      ),
+      reply.bars.length > 1 && histogram(reply),
+      reply.picture.startsWith('data:image/png;base64,') &&
+        h(
+          'figure',
+          {},
+          h('img', { src: reply.picture, alt: `heat map of the values: ${reply.caption}` }),
+          h('figcaption', {}, reply.caption)
+        )
+    ),
+    reply.text !== '' &&
+      h(
+        'details',
+        {},
+        h('summary', {}, 'values'),
+        h('pre', { tabindex: 0, 'aria-label': `Values of ${reply.title}` }, reply.text)
+      )
+  );
+}
+
+function histogram({ bars, low, high }: ValuesReply): HTMLElement {
+  const most = Math.max(...bars);
+  const heights = bars.map(bar => (bar > 0 ? Math.max(Math.round((bar / most) * HEIGHT), 1) : 0));
+  return h(
+    'figure',
+    {},
+    h(
+      'div',
+      {
+        class: 'hl-histogram',
+        role: 'img',
+        'aria-label': `histogram of the values from ${low} to ${high}`
+      },
+      ...heights.map(height => h('span', { style: `height:${height}px` }))
+    ),
+    h('figcaption', {}, h('span', {}, low), h('span', {}, high))
+  );
+}

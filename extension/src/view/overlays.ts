@@ -1,0 +1,112 @@
+// Overlays of one model's graphs: asks for what is measured, and shows it on the picture, in the bar and in the details.
+
+import { Requester, asRequestError } from '../protocol/channel';
+import type { GraphReply, OverlayReply } from '../protocol/messages';
+import { OverlayBar } from './overlay-bar';
+
+/** The picture that overlays are shown on. */
+export interface MeasuredPicture {
+  measure(reply: OverlayReply | null): void;
+  nameOf(id: string): string;
+  select(id: string): Promise<void>;
+}
+
+export class Overlays {
+  constructor(private readonly picture: MeasuredPicture) {
+    this.bar = new OverlayBar({
+      onKind: () => void this.ask(),
+      onMarked: id => void picture.select(id),
+      onWatch: isOn => void this.watch(isOn)
+    });
+    this.bar.element.hidden = true;
+  }
+
+  get element(): HTMLElement {
+    return this.bar.element;
+  }
+
+  connect(requester: Requester | null): void {
+    this.requester = requester;
+  }
+
+  /** A graph of a model is drawn. What was measured of the same program stays. */
+  show(model: string, graph: GraphReply): void {
+    const key = `${model}|${graph.path}|${graph.program}`;
+    this.bar.element.hidden = !this.requester || graph.nodes.length === 0;
+    if (key === this.key || !this.requester) {
+      return;
+    }
+    const isOther = model !== this.model;
+    Object.assign(this, { key, model, path: graph.path, program: graph.program });
+    void this.ask();
+    if (isOther) {
+      void this.watch();
+    }
+  }
+
+  /** What is measured of a node or box, in words. */
+  textOf(id: string): string {
+    return this.reply?.items.find(item => item.id === id)?.text ?? '';
+  }
+
+  private async ask(): Promise<void> {
+    const { requester, key } = this;
+    const { kind, inputs } = this.bar;
+    this.reply = null;
+    this.picture.measure(null);
+    this.bar.clear();
+    if (!requester || kind === null) {
+      return;
+    }
+    const asked = `${key}|${kind}|${inputs}`;
+    this.asked = asked;
+    this.bar.say(kind === 'time' || kind === 'values' ? 'Measuring …' : '');
+    try {
+      const { model, path, program } = this;
+      const reply = await requester.request('overlay', { model, path, program, kind, data: inputs });
+      if (asked === this.asked && kind === this.bar.kind) {
+        this.reply = reply;
+        this.picture.measure(reply);
+        this.bar.show(reply, id => this.picture.nameOf(id));
+      }
+    } catch (error) {
+      if (asked === this.asked && kind === this.bar.kind) {
+        this.bar.say(sentence(error), true);
+      }
+    }
+  }
+
+  /** Switch the watch for NaN; without `isOn`, ask whether it is on. */
+  private async watch(isOn?: boolean): Promise<void> {
+    const { requester, model } = this;
+    try {
+      const reply = await requester?.request('watch_nan', {
+        model,
+        ...(isOn !== undefined && { on: isOn })
+      });
+      if (model === this.model) {
+        this.bar.setWatch(reply?.on ?? false);
+      }
+    } catch (error) {
+      this.bar.setWatch(false);
+      if (isOn !== undefined) {
+        this.bar.say(sentence(error), true);
+      }
+    }
+  }
+
+  private readonly bar: OverlayBar;
+  private requester: Requester | null = null;
+  private model = '';
+  private path = '';
+  private program = '';
+  private key = '';
+  private asked = '';
+  private reply: OverlayReply | null = null;
+}
+
+function sentence(error: unknown): string {
+  const { message, next } = asRequestError(error);
+  return [message, next].filter(text => text !== '').join(' ');
+}
+
