@@ -82,7 +82,12 @@ export class Details {
               h(
                 'tr',
                 {},
-                h('td', {}, this.parameterName(block.path, parameter), parameter.shared && h('span', { class: 'hl-chip' }, 'shared')),
+                h(
+                  'td',
+                  {},
+                  this.parameterName(block.path, parameter),
+                  parameter.shared && h('span', { class: 'hl-chip' }, 'shared')
+                ),
                 h('td', {}, shapeText(parameter.shape)),
                 h('td', {}, parameter.dtype),
                 h('td', {}, parameter.grad_req)

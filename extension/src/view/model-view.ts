@@ -3,14 +3,7 @@
 import { GraphPane } from '../graph/graph-pane';
 import type { Layout } from '../graph/worker';
 import { Requester, RequestError, asRequestError } from '../protocol/channel';
-import type {
-  BlockNode,
-  GraphBox,
-  GraphReply,
-  Location,
-  Parameter,
-  TreeReply
-} from '../protocol/messages';
+import type { BlockNode, GraphBox, GraphReply, Location, Parameter, TreeReply } from '../protocol/messages';
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';

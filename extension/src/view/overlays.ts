@@ -109,4 +109,3 @@ function sentence(error: unknown): string {
   const { message, next } = asRequestError(error);
   return [message, next].filter(text => text !== '').join(' ');
 }
-

@@ -1,0 +1,211 @@
+// Overlays of a graph, numbers of parameters, and the switch that stops at NaN.
+
+import { buttonOf, mount, press, settle } from './page';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { shortText } from '../src/graph/measured';
+import { RequestError } from '../src/protocol/channel';
+import type { OverlayItem, OverlayReply, ValuesReply } from '../src/protocol/messages';
+import { ModelView } from '../src/view/model-view';
+import { numbersOf } from '../src/view/numbers';
+import { TableKernel, graph, model, network, noLayout } from './records';
+
+function item(id: string, changes: Partial<OverlayItem> = {}): OverlayItem {
+  return { id, value: 0.001, share: 0.5, text: '1.0 ms (50.0%), eager 2.0 ms', bad: false, ...changes };
+}
+
+function overlay(changes: Partial<OverlayReply> = {}): OverlayReply {
+  return {
+    kind: 'time',
+    program: 'traced',
+    unit: 's',
+    headline: 'forward: 2.0 ms in 4 steps',
+    missing: '',
+    items: [item('n3'), item('b0', { share: 1, text: '<b>2.0 ms</b>, x' }), item('n4', { bad: true })],
+    marked: ['n4', 'b0'],
+    timeline: [],
+    ...changes
+  };
+}
+
+const NUMBERS: ValuesReply = {
+  title: 'weight\u202e',
+  type: '10 x 84, float32, cpu(0)',
+  facts: [{ name: 'NaN', text: '3' }],
+  finite: false,
+  bars: [1, 0, 4],
+  low: '-1',
+  high: '1',
+  picture: 'data:image/png;base64,AAAA',
+  caption: '0 is clear',
+  text: '[<script>]',
+  missing: ''
+};
+
+async function shown(answers: ConstructorParameters<typeof TableKernel>[0]): Promise<{
+  view: ModelView;
+  kernel: TableKernel;
+  select: HTMLSelectElement;
+  choose(kind: string): Promise<void>;
+  text(selector: string): string;
+}> {
+  const kernel = new TableKernel({
+    graph: () => graph(),
+    watch_nan: body => ({ on: body.on ?? false }),
+    ...answers
+  });
+  const view = new ModelView({ layout: noLayout });
+  mount(view.element);
+  view.connect(kernel);
+  view.showTree({ model: model(), root: network() });
+  await settle(150);
+  const select = view.element.querySelector<HTMLSelectElement>('select[aria-label="Overlay"]')!;
+  const choose = async (kind: string): Promise<void> => {
+    select.value = kind;
+    select.dispatchEvent(new Event('change'));
+    await settle(5);
+  };
+  const text = (selector: string): string => view.element.querySelector(selector)?.textContent ?? '';
+  return { view, kernel, select, choose, text };
+}
+
+test('an overlay colours nodes and boxes, links to the largest, and goes away again', async () => {
+  const asked: unknown[] = [];
+  const { view, choose, text } = await shown({
+    overlay: body => {
+      asked.push(body);
+      return overlay({ kind: body.kind });
+    }
+  });
+  const element = (id: string): SVGElement => view.element.querySelector<SVGElement>(`[data-id="${id}"]`)!;
+  assert.equal(element('n3').classList.contains('hl-g-measured'), false);
+  await choose('time');
+  assert.deepEqual(asked, [{ model: 'm1', path: '', program: 'traced', kind: 'time', data: '' }]);
+  assert.equal(text('.hl-overlay-bar .hl-summary'), 'forward: 2.0 ms in 4 steps');
+  assert.equal(element('n3').style.getPropertyValue('--hl-share'), '0.500');
+  assert.equal(element('n3').querySelector('.hl-g-measure')?.textContent, '1.0 ms (50.0%)');
+  assert.match(
+    element('n3').getAttribute('aria-label') ?? '',
+    /broadcast_add.*1\.0 ms \(50\.0%\), eager 2\.0 ms/
+  );
+  assert.ok(element('n4').classList.contains('hl-g-bad'));
+  assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnectedfeatures');
+  buttonOf(view.element, 'FullyConnected').click();
+  await settle(5);
+  assert.match(text('.hl-details'), /Measured1\.0 ms \(50\.0%\), eager 2\.0 ms/);
+  await choose('');
+  assert.equal(element('n3').classList.contains('hl-g-measured'), false);
+  assert.equal(element('n3').getAttribute('aria-label')?.includes('eager'), false);
+  assert.equal(text('.hl-overlay-marked') + text('.hl-overlay-bar .hl-summary'), '');
+});
+
+test('inputs are named for times and values only; the memory has a timeline', async () => {
+  const { view, kernel, choose } = await shown({
+    overlay: body =>
+      overlay({
+        kind: body.kind,
+        timeline: [
+          { id: 'n1', bytes: 10 },
+          { id: 'n2', bytes: 30 }
+        ]
+      })
+  });
+  const field = view.element.querySelector<HTMLInputElement>('.hl-overlay-data')!;
+  assert.equal(field.hidden, true);
+  await choose('memory');
+  assert.equal(field.hidden, true);
+  const drawing = view.element.querySelector('.hl-overlay-timeline svg')!;
+  assert.match(drawing.getAttribute('aria-label') ?? '', /over 2 steps; it is fullest at relu/);
+  await choose('values');
+  assert.equal(field.hidden, false);
+  field.value = ' x, y ';
+  press(field, 'Enter');
+  await settle(5);
+  assert.deepEqual(kernel.asked.at(-1)?.body, {
+    model: 'm1',
+    path: '',
+    program: 'traced',
+    kind: 'values',
+    data: 'x, y'
+  });
+});
+
+test('what the kernel refuses is said, and what is missing', async () => {
+  const { choose, text } = await shown({
+    overlay: body => {
+      if (body.kind === 'time') {
+        throw new RequestError('busy', 'a cell is running', 'Ask again.');
+      }
+      return overlay({ kind: body.kind, headline: '', missing: 'No gradient yet.' });
+    }
+  });
+  await choose('time');
+  assert.equal(text('.hl-overlay-bar .hl-alert'), 'a cell is running Ask again.');
+  await choose('gradients');
+  assert.equal(text('.hl-overlay-bar .hl-alert'), '');
+  assert.equal(text('.hl-overlay-bar .hl-summary'), 'No gradient yet.');
+});
+
+test('the switch for NaN shows what the kernel says', async () => {
+  const { view, kernel } = await shown({});
+  const box = view.element.querySelector<HTMLInputElement>('.hl-overlay-bar input[type=checkbox]')!;
+  assert.equal(box.checked, false);
+  box.checked = true;
+  box.dispatchEvent(new Event('change'));
+  await settle();
+  assert.deepEqual(kernel.asked.at(-1), { type: 'watch_nan', body: { model: 'm1', on: true } });
+  assert.equal(box.checked, true);
+});
+
+test('a model file has no overlays, and no links to numbers', async () => {
+  const view = new ModelView({ layout: noLayout, isFile: true });
+  mount(view.element);
+  view.connect(new TableKernel({ graph: () => graph() }));
+  view.showTree({ model: model(), root: network() });
+  await settle(150);
+  assert.equal(view.element.querySelector<HTMLElement>('.hl-overlay-bar')?.hidden, true);
+});
+
+test('numbers are text, and a picture only of data', () => {
+  const element = numbersOf(NUMBERS);
+  assert.equal(element.querySelector('script'), null);
+  assert.match(element.textContent ?? '', /10 x 84, float32, cpu\(0\).*NaN3/);
+  assert.deepEqual(
+    [...element.querySelectorAll<HTMLElement>('.hl-histogram span')].map(bar => bar.style.height),
+    ['11px', '0px', '44px']
+  );
+  assert.equal(element.querySelector('img')?.getAttribute('src'), NUMBERS.picture);
+  assert.equal(numbersOf({ ...NUMBERS, picture: 'https://example.org/x.png' }).querySelector('img'), null);
+  assert.equal(numbersOf({ ...NUMBERS, missing: 'no values yet' }).textContent, 'no values yet');
+});
+
+test('the numbers of a parameter are asked for by its name', async () => {
+  const root = network();
+  const parameter = { name: 'weight', shape: [3], dtype: 'float32', grad_req: 'write', shared: false };
+  root.parameters = [parameter];
+  const kernel = new TableKernel({
+    graph: () => graph(),
+    watch_nan: () => ({ on: false }),
+    values: body => ({ ...NUMBERS, title: body.what })
+  });
+  const view = new ModelView({ layout: noLayout });
+  mount(view.element);
+  view.connect(kernel);
+  view.showTree({ model: model(), root });
+  await settle(150);
+  buttonOf(view.element, 'weight').click();
+  await settle(5);
+  const asked = kernel.asked.filter(({ type }) => type === 'values').map(({ body }) => body);
+  assert.deepEqual(asked, [
+    { model: 'm1', path: '', name: 'weight', what: 'data' },
+    { model: 'm1', path: '', name: 'weight', what: 'grad' }
+  ]);
+  const titles = [...view.element.querySelectorAll('.hl-numbers h5 bdi')].map(each => each.textContent);
+  assert.deepEqual(titles, ['data', 'grad']);
+});
+
+test('what has room beside a node', () => {
+  assert.equal(shortText(item('n')), '1.0 ms (50.0%)');
+  assert.equal(shortText(item('n', { bad: true })), 'NaN or infinite');
+  assert.equal(shortText(item('n', { text: 'x'.repeat(40) })).length, 28);
+});
