@@ -1,0 +1,88 @@
+"""Overlays in a living notebook: times, values and memory on the graph, numbers of parameters, the switch for NaN."""
+
+import os
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.test_graph import CONTRAST, for_each_theme
+from tests.browser.test_lab import IN_LAB_ONLY, MODEL
+
+TRAINED = """net = nn.HybridSequential()
+net.add(nn.Conv2D(6, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Dense(30), nn.Dense(10))
+net.initialize()
+net.hybridize(engine="numpy")
+x = mx.nd.random.normal(shape=(2, 1, 28, 28))
+net(x)
+with mx.autograd.record():
+    loss = net(x).sum()
+loss.backward()"""
+
+SHOWN = """mx.nd.random.normal(shape=(16, 3, 7, 7))"""
+
+
+@IN_LAB_ONLY
+def test_what_is_measured_is_seen_on_the_graph(open_cells):
+    notebook = open_cells([MODEL, TRAINED, SHOWN])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    chosen = panel.get_by_role("combobox", name="Overlay", exact=True)
+    headline = panel.locator(".hl-overlay-bar .hl-summary")
+    measured = panel.locator("svg.hl-g .hl-g-measured")
+
+    chosen.select_option("time")
+    expect(headline).to_contain_text("the same operators in eager mode")
+    expect(measured.first).to_be_visible()
+    slowest = panel.locator(".hl-overlay-marked button")
+    expect(slowest.first).to_be_visible()
+    slowest.first.click()
+    expect(panel.locator("svg.hl-g .hl-g-selected")).to_have_count(1)
+    expect(panel.locator(".hl-details")).to_contain_text(re.compile(r"Measured[0-9.]+ (us|ms)"))
+    closed = panel.locator("svg.hl-g .hl-g-measured:not(.hl-g-open)")
+    for theme in for_each_theme(notebook):
+        for index in range(closed.count()):
+            assert closed.nth(index).evaluate(CONTRAST) >= 4.5, (theme, index)
+        if folder := os.environ.get("HYBRID_LAB_PICTURES"):
+            notebook.page.screenshot(path=f"{folder}/overlay_{theme.rpartition(' ')[2].lower()}.png")
+
+    chosen.select_option("memory")
+    expect(headline).to_contain_text("arena")
+    expect(panel.locator(".hl-overlay-timeline svg")).to_be_visible()
+
+    chosen.select_option("values")
+    field = panel.get_by_role("textbox", name=re.compile("^Variables with the inputs"))
+    field.fill("x")
+    field.press("Enter")
+    expect(headline).to_contain_text("on x: all are finite")
+    notebook.kernel("x[0, 0, 0, 0] = float('nan')")
+    panel.get_by_role("button", name="Measure").click()
+    expect(headline).to_contain_text("with NaN or infinities")
+    expect(panel.locator("svg.hl-g .hl-g-bad").first).to_be_visible()
+
+    chosen.select_option("")
+    expect(measured).to_have_count(0)
+
+
+@IN_LAB_ONLY
+def test_numbers_and_the_switch_for_nan(open_cells):
+    notebook = open_cells([MODEL, TRAINED, SHOWN])
+    panel = notebook.show_panel()
+    notebook.run_all()
+    output = notebook.show_cell(2).locator(".jp-OutputArea-output")
+    expect(output).to_contain_text("16 x 3 x 7 x 7, float32, cpu(0)")
+    expect(output.locator("img")).to_be_visible()
+
+    notebook.row("2").click()
+    panel.locator(".hl-details").get_by_role("button", name="weight", exact=True).click()
+    numbers = panel.locator(".hl-numbers")
+    expect(numbers).to_have_count(2)
+    expect(numbers.first).to_contain_text("30 x 864, float32, cpu(0)")
+    expect(numbers.first.locator("img")).to_be_visible()
+
+    watch = panel.get_by_role("checkbox", name="Stop at NaN")
+    watch.check()
+    expect(watch).to_be_checked()
+    code = "try:\n    net(x * float('nan'))\nexcept mx.diagnostics.NonFiniteError as error:\n    print(error)"
+    assert "input 0 of" in notebook.kernel(code)
+    watch.uncheck()
+    assert notebook.kernel(code) == ""
