@@ -9,11 +9,12 @@ import { documents } from './documents/plugin';
 import { workerLayout } from './graph/worker';
 import { CellDiagnosticsService } from './lab/cell-diagnostics';
 import { addCommands } from './lab/commands';
+import { FileDiagnosticsService } from './lab/file-diagnostics';
 import { KernelLink, mentionsHybridLab } from './lab/link';
 import { HybridPanel } from './lab/panel';
 import { serverLint } from './lab/server-lint';
 import { registerViewOutput } from './lab/view-output';
-import { KERNEL_PATIENCE } from './lint/lint-client';
+import { KERNEL_PATIENCE, LintTarget } from './lint/lint-client';
 
 const PLUGIN_ID = 'hybrid-lab:plugin';
 
@@ -57,14 +58,17 @@ const plugin: JupyterFrontEndPlugin<void> = {
       return {
         kernel:
           channel && link.answersNow
-            ? async cells =>
-                (await channel.request('lint', { cells, only: [] }, { timeout: KERNEL_PATIENCE })).cells
+            ? async (cells, target) =>
+                (await channel.request('lint', { cells, only: [], target }, { timeout: KERNEL_PATIENCE }))
+                  .cells
             : null,
         server: askServer
       };
     });
+    const files = new FileDiagnosticsService(askServer);
     if (editors) {
       diagnostics.register(editors);
+      files.register(editors);
     }
 
     const panel = new HybridPanel({
@@ -111,12 +115,20 @@ const plugin: JupyterFrontEndPlugin<void> = {
       const load = (registry: ISettingRegistry.ISettings): void => {
         const value = <T>(key: string, fallback: T): T =>
           (registry.get(key).composite as T | undefined) ?? fallback;
-        diagnostics.configure({ enabled: value('lint', true), delay: value('lintDelay', 400) });
+        const lint = {
+          enabled: value('lint', true),
+          delay: value('lintDelay', 400),
+          target: value<LintTarget>('lintTarget', '')
+        };
+        diagnostics.configure(lint);
+        files.configure(lint);
+        panel.view.setTarget(lint.target);
         panel.refreshSeconds = value('refreshSeconds', 2);
       };
       settings.load(PLUGIN_ID).then(
         registry => {
           load(registry);
+          panel.view.onTarget = target => void registry.set('lintTarget', target);
           registry.changed.connect(load);
         },
         (error: unknown) => console.warn('Hybrid Lab runs with default settings.', error)

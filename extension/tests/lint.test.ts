@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Text } from '@codemirror/state';
 import { CellDiagnostics, LintClient, changedCells } from '../src/lint/lint-client';
-import { offsetAt, rangeOf } from '../src/lint/positions';
+import { changesOf, offsetAt, rangeOf } from '../src/lint/positions';
 import { diagnostic } from './records';
 
 const cells = [{ id: 'a', source: 'x.shape' }];
@@ -73,4 +73,29 @@ test('ranges are clamped to the text', () => {
   assert.equal(place(99, 0, 99, 5), 'end');
   assert.equal(place(-3, -1, 1, 3), 'def');
   assert.equal(place(3, 5, 3, 9), '');
+});
+
+test('MXNet rules are another question', async () => {
+  const targets: string[] = [];
+  const client = new LintClient(() => ({
+    kernel: async (_, target) => {
+      targets.push(target);
+      return found('kernel');
+    },
+    server: null
+  }));
+  await client.lint(cells);
+  await client.lint(cells, 'mxnet');
+  assert.deepEqual(targets, ['', 'mxnet']);
+});
+
+test('a fix changes the text that was checked, and no other', () => {
+  const checked = Text.of(['a', 'x.shape', 'b']);
+  const edits = [{ line: 2, col: 0, end_line: 2, end_col: 1, text: 'y' }];
+  assert.deepEqual(changesOf(checked, checked, edits), [{ from: 2, to: 3, insert: 'y' }]);
+  assert.deepEqual(changesOf(checked, Text.of(['long', 'x.shape']), edits), [
+    { from: 5, to: 6, insert: 'y' }
+  ]);
+  assert.equal(changesOf(checked, Text.of(['new', 'a', 'x.shape']), edits), null);
+  assert.equal(changesOf(checked, Text.of(['a']), edits), null);
 });

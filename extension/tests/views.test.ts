@@ -7,7 +7,7 @@ import { RequestError } from '../src/protocol/channel';
 import type { BlockNode, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { BlockTree } from '../src/view/block-tree';
-import { FindingsList, listed } from '../src/view/findings-list';
+import { FindingsList, ListedFinding, listed } from '../src/view/findings-list';
 import { renderMarkdown } from '../src/view/markdown';
 import { KernelState, PanelView } from '../src/view/panel-view';
 import { safeSvg } from '../src/view/safe-svg';
@@ -436,4 +436,20 @@ test('the tab counts the findings of the model; others of the notebook are liste
   view.setCellFindings([]);
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
   assert.equal(others?.hidden, true);
+});
+
+test('findings have a button for their fix, and one for all safe fixes', () => {
+  const applied: string[] = [];
+  const list = new FindingsList();
+  mount(list.element);
+  const finding = (line: number, safe: boolean): ListedFinding => ({
+    diagnostic: diagnostic({ line }),
+    place: `cell 1, line ${line}`,
+    jump: null,
+    fix: { title: `Write ${line}`, safe, apply: focus => applied.push(`${line} ${focus}`) }
+  });
+  list.show([finding(1, true), finding(2, false), finding(3, true)], 'None.');
+  click(buttonOf(list.element, 'Write 2 (check the result)'));
+  click(buttonOf(list.element, 'Apply all 2 safe fixes'));
+  assert.deepEqual(applied, ['2 true', '3 false', '1 true']);
 });

@@ -11,7 +11,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
-from hybrid_lab.lab.messages import CellSource, Diagnostic, Edit
+from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
@@ -48,9 +48,10 @@ def diagnostic(finding: Finding, located: bool) -> Diagnostic:
     }
 
 
-def lint_cells(cells: list[CellSource], only: list[str]) -> dict[str, list[Diagnostic]]:
+def lint_cells(request: LintRequest) -> dict[str, list[Diagnostic]]:
     """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings."""
-    per_cell = check_cells([cell["source"] for cell in cells])
+    cells, only = request["cells"], request["only"]
+    per_cell = check_cells([cell["source"] for cell in cells], request.get("target") or None)
     wanted = set(only)
     return {
         cell["id"]: [diagnostic(item, False) for item in findings if item.code != _UNREADABLE]

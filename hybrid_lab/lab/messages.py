@@ -37,6 +37,7 @@ AutosaveUnit = Literal["off", "step", "epoch"]
 BadgeKind = Literal["parameter", "aux", "constant"]
 BoxKind = Literal["block", "kernel", "session", "prologue", "fold", "part"]
 ChangeKind = Literal["same", "added", "removed", "changed"]
+LintTarget = Literal["", "mxnet"]
 GraphSource = Literal["code", "file"]
 Half = Literal["traced", "predict", "forward", "backward", "update"]
 NodeKind = Literal["operator", "input", "parameter", "aux", "constant", "output"]
@@ -812,10 +813,13 @@ class CellSource(TypedDict):
 
 
 class LintRequest(TypedDict):
-    """All code cells of a notebook, and the ids of those to report on; none: all."""
+    """All code cells of a notebook, and the ids of those to report on; none: all. With the target `mxnet`, also notes
+    about what MXNet itself cannot do.
+    """
 
     cells: list[CellSource]
     only: list[str]
+    target: NotRequired[LintTarget]
 
 
 class SaveRequest(ModelRequest):

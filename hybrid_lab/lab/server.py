@@ -7,7 +7,7 @@ import atexit
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -125,8 +125,8 @@ def lint(request: bytes) -> LintReply:
     from hybrid_lab.lab.messages import LintRequest
     from hybrid_lab.lab.schema import check_fields
 
-    checked = check_fields(LintRequest, parsed(request))
-    return {"cells": lint_cells(checked["cells"], checked["only"])}
+    checked = cast(LintRequest, check_fields(LintRequest, parsed(request)))
+    return {"cells": lint_cells(checked)}
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -178,7 +178,7 @@ class Session:
         return {"text": str(explain(self.registry.get(body["model"]).block))}
 
     def _on_lint(self, body: messages.LintRequest) -> messages.LintReply:
-        return {"cells": lint_cells(body["cells"], body["only"])}
+        return {"cells": lint_cells(body)}
 
     def _on_archives(self, body: messages.EmptyRequest) -> messages.ArchivesReply:
         return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing(self._namespace())}

@@ -70,3 +70,13 @@ def test_the_extension_is_listed_and_valid(tmp_path):
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     lines = [line for line in (listed.stdout + listed.stderr).splitlines() if "hybrid_lab" in line]
     assert any("enabled" in line for line in lines) and any("OK" in line for line in lines), lines
+
+
+def test_lint_with_the_rules_of_mxnet(server):
+    code = ["from hybrid_lab import gluon", "class A(gluon.HybridBlock):"]
+    code += ["    def hybrid_forward(self, F, x):", "        return x[0]"]
+    source = "\n".join(code)
+    bodies = [{"cells": [{"id": "a", "source": source}], "only": []} | more for more in ({}, {"target": "mxnet"})]
+    codes = [[item["code"] for item in post(server, body)[1]["cells"]["a"]] for body in bodies]
+    assert codes[0] == [] and codes[1]
+    assert post(server, bodies[0] | {"target": "torch"})[0] == 400

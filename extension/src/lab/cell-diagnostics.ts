@@ -1,20 +1,17 @@
-// Squiggles, gutter marks and hover texts in the code cells of Python notebooks, while typing.
+// Checks the code cells of Python notebooks while they are typed, and marks the findings in their editors.
 
 import type { ICellModel } from '@jupyterlab/cells';
 import type { CodeEditor } from '@jupyterlab/codeeditor';
 import type { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { EditorExtensionRegistry } from '@jupyterlab/codemirror';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
-import { Action, Diagnostic as EditorDiagnostic, lintGutter, linter, setDiagnostics } from '@codemirror/lint';
-import { Compartment, Extension } from '@codemirror/state';
-import { EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
+import { Extension, Text } from '@codemirror/state';
 import { ISignal, Signal } from '@lumino/signaling';
-import { CellDiagnostics, LintClient, LintSources } from '../lint/lint-client';
-import { rangeOf } from '../lint/positions';
+import { CellDiagnostics, LintClient, LintSources, LintTarget } from '../lint/lint-client';
+import { changesOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
-import { h } from '../view/dom';
-import type { ListedFinding } from '../view/findings-list';
-import { inline, renderMarkdown } from '../view/markdown';
+import { ListedFinding, ListedFix, fixTitle } from '../view/findings-list';
+import { MarkedEditor, marksExtension } from './editor-marks';
 import { mentionsHybridLab } from './link';
 import { jumpToCell } from './jump';
 
@@ -22,16 +19,15 @@ export interface CellDiagnosticsSettings {
   enabled: boolean;
   /** Milliseconds after the last key before a notebook is checked. */
   delay: number;
-}
-
-interface Editor {
-  view: EditorView;
-  model: CodeEditor.IModel;
+  /** `mxnet`: also what MXNet itself cannot do. */
+  target: LintTarget;
 }
 
 interface NotebookState {
   client: LintClient;
   cells: CellDiagnostics;
+  /** The text of each cell when it was checked. */
+  sources: Record<string, string>;
 }
 
 export class CellDiagnosticsService {
@@ -46,9 +42,9 @@ export class CellDiagnosticsService {
   }
 
   configure(settings: CellDiagnosticsSettings): void {
-    const wasEnabled = this.settings.enabled;
+    const { enabled, target } = this.settings;
     this.settings = settings;
-    if (settings.enabled !== wasEnabled) {
+    if (settings.enabled !== enabled || settings.target !== target) {
       this.tracker.forEach(panel => {
         if (settings.enabled) {
           void this.check(panel);
@@ -79,12 +75,13 @@ export class CellDiagnosticsService {
     const cells = [...panel.content.model.cells]
       .filter(cell => cell.type === 'code')
       .map(cell => ({ id: cell.id, source: cell.sharedModel.getSource() }));
-    const found = await this.stateOf(panel).client.lint(cells);
+    const found = await this.stateOf(panel).client.lint(cells, this.settings.target);
     if (!found || panel.isDisposed) {
       return null;
     }
     const known = new Set(cells.map(cell => cell.id));
     const kept = Object.fromEntries(Object.entries(found).filter(([id]) => known.has(id)));
+    this.stateOf(panel).sources = Object.fromEntries(cells.map(({ id, source }) => [id, source]));
     this.publish(panel, kept);
     return Object.values(kept).reduce((total, diagnostics) => total + diagnostics.length, 0);
   }
@@ -97,46 +94,43 @@ export class CellDiagnosticsService {
 
   /** The findings of a notebook as the panel lists them, in the order of the cells. */
   findings(panel: NotebookPanel): ListedFinding[] {
-    const { cells } = this.stateOf(panel);
+    const { cells, sources } = this.stateOf(panel);
     return [...(panel.content.model?.cells ?? [])].flatMap((cell, index) =>
       (cells[cell.id] ?? []).map(diagnostic => ({
         diagnostic: { ...diagnostic, location: placeIn(cell, index, diagnostic) },
         place: `${cellName(cell, index)}, line ${diagnostic.line}`,
-        jump: () => void jumpToCell(panel, { cellId: cell.id, ...diagnostic })
+        jump: () => void jumpToCell(panel, { cellId: cell.id, ...diagnostic }),
+        fix: diagnostic.fix && fixOf(panel, cell, diagnostic, diagnostic.fix, sources[cell.id] ?? '')
       }))
     );
   }
 
-  private extension(model: CodeEditor.IModel): Extension {
-    const gutter = new Compartment();
-    const attach = (view: EditorView): Editor => this.attach(view, model, gutter);
-    const detach = (editor: Editor): void => void this.editors.delete(editor);
-    const edited = (): void => this.touch(model);
-    const plugin = ViewPlugin.fromClass(
-      class {
-        readonly editor: Editor;
-        constructor(view: EditorView) {
-          this.editor = attach(view);
-        }
-        update(update: ViewUpdate): void {
-          if (update.docChanged) {
-            edited();
-          }
-        }
-        destroy(): void {
-          detach(this.editor);
-        }
-      }
-    );
-    return [plugin, gutter.of(NO_GUTTER), linter(null)];
+  /** Go to the finding after the cursor, or to the first one; false where there are none. */
+  next(panel: NotebookPanel): boolean {
+    const findings = this.findings(panel);
+    const notebook = panel.content;
+    const { activeCellIndex, activeCell } = notebook;
+    const cursor = activeCell?.editor?.getCursorPosition() ?? { line: 0, column: -1 };
+    const order = new Map([...(notebook.model?.cells ?? [])].map((cell, index) => [cell.id, index]));
+    const isAfter = ({ location, line, col }: Diagnostic): boolean => {
+      const index = order.get(location?.cell_id ?? '') ?? -1;
+      const down = index - activeCellIndex || line - 1 - cursor.line || col - cursor.column;
+      return down > 0;
+    };
+    const target = findings.find(({ diagnostic }) => isAfter(diagnostic)) ?? findings[0];
+    target?.jump?.();
+    return target !== undefined;
   }
 
-  private attach(view: EditorView, model: CodeEditor.IModel, gutter: Compartment): Editor {
-    const editor = { view, model };
-    this.editors.add(editor);
-    this.gutters.set(view, gutter);
-    this.touch(model);
-    return editor;
+  private extension(model: CodeEditor.IModel): Extension {
+    return marksExtension(
+      editor => {
+        this.editors.set(editor, model);
+        this.touch(model);
+      },
+      editor => this.editors.delete(editor),
+      () => this.touch(model)
+    );
   }
 
   /** Note that a cell is new or edited; its notebook is checked when the typing rests. */
@@ -180,85 +174,57 @@ export class CellDiagnosticsService {
       ids.set(cell, cell.id);
     }
     const checked = this.settings.enabled && this.applies(panel);
-    for (const { view, model } of this.editors) {
+    for (const [editor, model] of this.editors) {
       const id = ids.get(model);
-      if (id === undefined) {
-        continue;
+      if (id !== undefined) {
+        editor.show(cells[id] ?? [], checked, this.stateOf(panel).sources[id] ?? '');
       }
-      const gutter = this.gutters.get(view);
-      if (gutter) {
-        const wanted = checked ? GUTTER : NO_GUTTER;
-        if (gutter.get(view.state) !== wanted) {
-          view.dispatch({ effects: gutter.reconfigure(wanted) });
-        }
-      }
-      const diagnostics = (cells[id] ?? []).map(diagnostic => forEditor(view, diagnostic));
-      view.dispatch(setDiagnostics(view.state, diagnostics));
     }
   }
 
   private stateOf(panel: NotebookPanel): NotebookState {
     let state = this.states.get(panel);
     if (!state) {
-      state = { client: new LintClient(() => this.sources(panel)), cells: {} };
+      state = { client: new LintClient(() => this.sources(panel)), cells: {}, sources: {} };
       this.states.set(panel, state);
     }
     return state;
   }
 
-  private settings: CellDiagnosticsSettings = { enabled: true, delay: 400 };
-  private readonly editors = new Set<Editor>();
-  private readonly gutters = new WeakMap<EditorView, Compartment>();
+  private settings: CellDiagnosticsSettings = { enabled: true, delay: 400, target: '' };
+  private readonly editors = new Map<MarkedEditor, CodeEditor.IModel>();
   private readonly states = new WeakMap<NotebookPanel, NotebookState>();
   private touched = new Set<CodeEditor.IModel>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly _changed = new Signal<this, NotebookPanel>(this);
 }
 
-const GUTTER = lintGutter();
-const NO_GUTTER: Extension = [];
-
-const SEVERITY = { error: 'error', warning: 'warning', note: 'info' } as const;
-
-/** CodeMirror's form of a diagnostic. */
-function forEditor(view: EditorView, diagnostic: Diagnostic): EditorDiagnostic {
-  const { fix } = diagnostic;
+/** The fix of a finding, for the list: it changes the cell's text, whether its editor is on the page or not. */
+function fixOf(
+  panel: NotebookPanel,
+  cell: ICellModel,
+  diagnostic: Diagnostic,
+  fix: Fix,
+  source: string
+): ListedFix {
+  const checked = Text.of(source.split('\n'));
   return {
-    ...rangeOf(view.state.doc, diagnostic),
-    severity: SEVERITY[diagnostic.severity],
-    source: `hybrid_lab ${diagnostic.code}`,
-    message: diagnostic.message,
-    markClass: `hl-lint hl-lint-${diagnostic.severity}`,
-    renderMessage: () => hoverText(diagnostic),
-    actions: fix ? [fixAction(fix)] : []
-  };
-}
-
-/** The rule's text, as shown on hover. */
-function hoverText(diagnostic: Diagnostic): HTMLElement {
-  return h(
-    'div',
-    { class: 'hl-hover' },
-    h('p', {}, h('strong', {}, `${diagnostic.code} `), ...inline(diagnostic.message)),
-    diagnostic.rewrite !== '' && h('p', {}, 'Instead: ', h('code', {}, diagnostic.rewrite)),
-    diagnostic.help !== '' && renderMarkdown(diagnostic.help)
-  );
-}
-
-function fixAction(fix: Fix): Action {
-  return {
-    name: fix.safe ? fix.title : `${fix.title} (check the result)`,
-    apply: view => {
-      const changes = fix.edits.map(edit => ({ ...rangeOfEdit(view, edit), insert: edit.text }));
-      view.dispatch({ changes, userEvent: 'input.fix' });
+    title: fixTitle(fix),
+    safe: fix.safe,
+    apply: focus => {
+      const now = Text.of(cell.sharedModel.getSource().split('\n'));
+      const changes = changesOf(checked, now, fix.edits) ?? [];
+      cell.sharedModel.transact(() => {
+        // From the end, so that no change moves the place of another.
+        [...changes]
+          .sort((a, b) => b.from - a.from)
+          .forEach(({ from, to, insert }) => cell.sharedModel.updateSource(from, to, insert));
+      });
+      if (focus) {
+        void jumpToCell(panel, { cellId: cell.id, ...diagnostic });
+      }
     }
   };
-}
-
-function rangeOfEdit(view: EditorView, edit: Fix['edits'][number]): { from: number; to: number } {
-  const isInsertion = edit.line === edit.end_line && edit.col === edit.end_col;
-  const { from, to } = rangeOf(view.state.doc, edit);
-  return isInsertion ? { from, to: from } : { from, to };
 }
 
 function executionCount(cell: ICellModel): number | null {

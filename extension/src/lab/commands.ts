@@ -1,10 +1,13 @@
 // The palette's commands; the toolbar button is one of them (see schema/plugin.json).
 
+import { nextDiagnostic } from '@codemirror/lint';
+import { EditorView } from '@codemirror/view';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import { plural } from '../view/words';
 import type { CellDiagnosticsService } from './cell-diagnostics';
+import { applyFixAt } from './editor-marks';
 import { labIcon } from './icon';
 import type { HybridPanel } from './panel';
 
@@ -14,7 +17,9 @@ export const COMMANDS = {
   reloadAll: 'hybrid-lab:reload-all',
   undo: 'hybrid-lab:undo',
   open: 'hybrid-lab:open-without-code',
-  lint: 'hybrid-lab:lint'
+  lint: 'hybrid-lab:lint',
+  applyFix: 'hybrid-lab:apply-fix',
+  nextFinding: 'hybrid-lab:next-finding'
 } as const;
 
 /** Milliseconds that a kernel has for the list of its models when the panel opens; one that is busy answers later. */
@@ -85,9 +90,31 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
       }
     }
   });
+  app.commands.addCommand(COMMANDS.applyFix, {
+    label: 'Apply the Fix at the Cursor',
+    isEnabled: () => editorOf(document.activeElement) !== null,
+    execute: () => {
+      const view = editorOf(document.activeElement);
+      return view !== null && applyFixAt(view);
+    }
+  });
+  app.commands.addCommand(COMMANDS.nextFinding, {
+    label: 'Go to the Next Finding',
+    execute: () => {
+      const view = editorOf(document.activeElement);
+      const notebook = tracker.currentWidget;
+      const inNotebook = notebook !== null && notebook === app.shell.currentWidget;
+      return inNotebook ? diagnostics.next(notebook) : view !== null && nextDiagnostic(view);
+    }
+  });
   if (palette) {
     for (const command of Object.values(COMMANDS)) {
       palette.addItem({ command, category: 'Hybrid Lab' });
     }
   }
+}
+
+/** The editor that has the focus. */
+function editorOf(element: Element | null): EditorView | null {
+  return element instanceof HTMLElement ? EditorView.findFromDOM(element) : null;
 }

@@ -2,21 +2,21 @@
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import type { CellDiagnostics } from '../lint/lint-client';
+import type { CellDiagnostics, LintTarget } from '../lint/lint-client';
 import { CellSource, lintReply } from '../protocol/messages';
 
 /** A function that asks the server. It rejects where the server cannot answer; a missing endpoint is asked once only. */
 export function serverLint(
   settings: ServerConnection.ISettings
-): (cells: CellSource[]) => Promise<CellDiagnostics> {
+): (cells: CellSource[], target: LintTarget) => Promise<CellDiagnostics> {
   let isMissing = false;
-  return async cells => {
+  return async (cells, target) => {
     if (isMissing) {
       throw new Error('The server has no lint endpoint.');
     }
     const response = await ServerConnection.makeRequest(
       URLExt.join(settings.baseUrl, 'hybrid-lab', 'lint'),
-      { method: 'POST', body: JSON.stringify({ cells, only: [] }) },
+      { method: 'POST', body: JSON.stringify({ cells, only: [], target }) },
       settings
     );
     if (!response.ok) {

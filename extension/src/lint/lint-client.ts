@@ -5,11 +5,16 @@ import type { CellSource, Diagnostic, LintReply } from '../protocol/messages';
 /** Diagnostics by cell id. */
 export type CellDiagnostics = LintReply['cells'];
 
+/** `mxnet`: also what MXNet itself cannot do. */
+export type LintTarget = '' | 'mxnet';
+
+type Ask = (cells: CellSource[], target: LintTarget) => Promise<CellDiagnostics>;
+
 export interface LintSources {
   /** Ask the kernel; null where it cannot answer now. */
-  kernel: ((cells: CellSource[]) => Promise<CellDiagnostics>) | null;
+  kernel: Ask | null;
   /** Ask the server; null where there is no such endpoint. */
-  server: ((cells: CellSource[]) => Promise<CellDiagnostics>) | null;
+  server: Ask | null;
 }
 
 /** Milliseconds the kernel has. */
@@ -24,13 +29,13 @@ export class LintClient {
   constructor(private readonly sources: () => LintSources) {}
 
   /** Diagnostics of all cells; null where nobody could answer (what is shown then stays). */
-  async lint(cells: CellSource[]): Promise<CellDiagnostics | null> {
-    const key = JSON.stringify(cells);
+  async lint(cells: CellSource[], target: LintTarget = ''): Promise<CellDiagnostics | null> {
+    const key = JSON.stringify([target, cells]);
     if (this.last?.key === key) {
       return this.last.cells;
     }
     if (this.inFlight?.key !== key) {
-      this.inFlight = { key, answer: this.ask(cells) };
+      this.inFlight = { key, answer: this.ask(cells, target) };
     }
     const { answer } = this.inFlight;
     const found = await answer;
@@ -48,11 +53,11 @@ export class LintClient {
     this.last = null;
   }
 
-  private async ask(cells: CellSource[]): Promise<CellDiagnostics | null> {
+  private async ask(cells: CellSource[], target: LintTarget): Promise<CellDiagnostics | null> {
     const { kernel, server } = this.sources();
     for (const source of [kernel, server]) {
       try {
-        const found = await source?.(cells);
+        const found = await source?.(cells, target);
         if (found) {
           return found;
         }

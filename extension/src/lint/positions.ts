@@ -1,6 +1,6 @@
 // Places in a cell: Python's lines and characters against the editor's UTF-16 offsets. Everything is clamped.
 
-import type { Diagnostic } from '../protocol/messages';
+import type { Diagnostic, Edit } from '../protocol/messages';
 
 /** The part of CodeMirror's Text that is needed here. */
 export interface Lines {
@@ -45,4 +45,23 @@ export function rangeOf(
     }
   }
   return { from, to };
+}
+
+/** A fix's edits as changes of a text; an insertion stays empty. Null where the text is not the one that was checked. */
+export function changesOf(
+  checked: Lines,
+  now: Lines,
+  edits: readonly Edit[]
+): { from: number; to: number; insert: string }[] | null {
+  const changes: { from: number; to: number; insert: string }[] = [];
+  for (const edit of edits) {
+    for (let line = edit.line; line <= edit.end_line; line++) {
+      if (line > now.lines || line > checked.lines || now.line(line).text !== checked.line(line).text) {
+        return null;
+      }
+    }
+    const from = offsetAt(now, edit.line, edit.col);
+    changes.push({ from, to: Math.max(from, offsetAt(now, edit.end_line, edit.end_col)), insert: edit.text });
+  }
+  return changes;
 }

@@ -714,6 +714,7 @@ export interface Requests {
   lint: {
     cells: CellSource[];
     only: string[];
+    target?: '' | 'mxnet';
   };
   save: {
     model: string;

@@ -1,6 +1,6 @@
 // The list of findings: severity, message, place; a click goes there, the rule's text unfolds.
 
-import type { Diagnostic, Location } from '../protocol/messages';
+import type { Diagnostic, Fix, Location } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { inline, renderMarkdown } from './markdown';
 
@@ -11,6 +11,17 @@ export interface ListedFinding {
   place: string;
   /** Goes there; null where the place cannot be reached from here. */
   jump: (() => void) | null;
+  /** Repairs it; null where there is no repair, or the code cannot be reached from here. */
+  fix?: ListedFix | null;
+}
+
+export interface ListedFix {
+  /** What it changes. */
+  title: string;
+  /** Whether the repaired code does the same for certain. */
+  safe: boolean;
+  /** Change the code. `focus`: go there, so that Ctrl+Z undoes it. */
+  apply(focus: boolean): void;
 }
 
 const SEVERITY = { error: 'Error', warning: 'Warning', note: 'Note' } as const;
@@ -29,7 +40,7 @@ export class FindingsList {
     this.sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
     const shown = JSON.stringify([
       emptyText,
-      this.sorted.map(({ diagnostic, place, jump }) => [diagnostic, place, jump !== null])
+      this.sorted.map(({ diagnostic, place, jump, fix }) => [diagnostic, place, jump !== null, !!fix])
     ]);
     if (shown === this.shown) {
       return;
@@ -42,8 +53,14 @@ export class FindingsList {
       replace(this.element, h('p', { class: 'hl-empty' }, emptyText));
       return;
     }
+    const safe = this.safeFixes().length;
     replace(
       this.element,
+      safe > 1 &&
+        button(`Apply all ${safe} safe fixes`, () => this.fixAll(), {
+          class: 'hl-button hl-fix-all',
+          title: 'Ctrl+Z in a cell undoes the changes of that cell'
+        }),
       h(
         'ul',
         { class: 'hl-findings', 'aria-label': 'Findings' },
@@ -52,8 +69,21 @@ export class FindingsList {
     );
   }
 
+  /** From the last line of a cell to its first, so that no fix moves the place of another. */
+  private safeFixes(): ListedFix[] {
+    const below = (a: Diagnostic, b: Diagnostic): number => b.line - a.line || b.col - a.col;
+    return [...this.sorted]
+      .sort((a, b) => below(a.diagnostic, b.diagnostic))
+      .flatMap(({ fix }) => (fix?.safe ? [fix] : []));
+  }
+
+  private fixAll(): void {
+    const fixes = this.safeFixes();
+    fixes.forEach((fix, i) => fix.apply(i === fixes.length - 1));
+  }
+
   private item(item: ListedFinding, index: number, open: ReadonlySet<string | undefined>): HTMLElement {
-    const { diagnostic, place, jump } = item;
+    const { diagnostic, place, jump, fix } = item;
     const key = `${place}|${diagnostic.code}|${diagnostic.col}`;
     return h(
       'li',
@@ -77,6 +107,11 @@ export class FindingsList {
       h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
       diagnostic.rewrite !== '' &&
         h('div', { class: 'hl-finding-rewrite' }, 'Instead: ', h('code', {}, diagnostic.rewrite)),
+      fix &&
+        button(fixLabel(fix), () => this.sorted[index]?.fix?.apply(true), {
+          class: 'hl-button hl-fix',
+          title: 'Changes the cell; Ctrl+Z there undoes it'
+        }),
       diagnostic.help !== '' &&
         h(
           'details',
@@ -86,6 +121,21 @@ export class FindingsList {
         )
     );
   }
+}
+
+/** `Write F.relu: the namespace of the mode that runs`: what a fix changes. */
+export function fixTitle(fix: Fix): string {
+  const texts = [...new Set(fix.edits.map(edit => edit.text.trim()))];
+  const [text] = texts;
+  if (texts.length !== 1 || text === undefined || text.length > 60 || text.includes('\n')) {
+    return fix.title;
+  }
+  return text === '' ? `Remove it: ${fix.title}` : `Write ${text}: ${fix.title}`;
+}
+
+/** The label of a fix's button. */
+export function fixLabel(fix: { title: string; safe: boolean }): string {
+  return fix.safe ? fix.title : `${fix.title} (check the result)`;
 }
 
 /** Findings of a model as list items; `onLocation` makes those in cells reachable. */

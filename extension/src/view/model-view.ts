@@ -31,6 +31,8 @@ const REST = 120;
 
 export class ModelView {
   readonly element: HTMLElement;
+  /** The contents of the tab of findings. */
+  readonly findingsPart = h('div', {});
 
   constructor(private readonly options: ModelViewOptions) {
     this.tree = new BlockTree({
@@ -82,6 +84,7 @@ export class ModelView {
       h('h4', {}, 'Also in the cells of this notebook'),
       this.others.element
     );
+    this.findingsPart.append(this.findings.element, this.othersSection);
     this.report = h('pre', { class: 'hl-report', tabindex: 0, 'aria-label': 'Report' });
     this.tabs = new Tabs(
       'About the model',
@@ -96,7 +99,7 @@ export class ModelView {
             this.details.element
           )
         },
-        { name: 'Findings', content: h('div', {}, this.findings.element, this.othersSection) },
+        { name: 'Findings', content: this.findingsPart },
         { name: 'Report', content: h('div', {}, this.report) }
       ],
       index => this.onTab(index)

@@ -57,6 +57,11 @@ export class PanelView {
       },
       onShowInGraph: block => this.view.select(block)
     });
+    this.rules = h('input', {
+      type: 'checkbox',
+      onchange: () => this.onTarget(this.rules.checked ? 'mxnet' : '')
+    });
+    this.rulesLabel = h('label', { class: 'hl-rules' }, this.rules, ' Also mark what MXNet itself cannot do');
     this.view = new ModelView({
       layout: options.layout,
       onLocation: options.onLocation,
@@ -127,6 +132,14 @@ export class PanelView {
     this.view.connect(state.requester);
     this.addNotes(state.models);
     this.showModels();
+  }
+
+  /** Called when the user asks for other rules. */
+  onTarget: (target: '' | 'mxnet') => void = () => undefined;
+
+  /** The rules that are asked for. */
+  setTarget(target: '' | 'mxnet'): void {
+    this.rules.checked = target === 'mxnet';
   }
 
   /** Findings of the notebook's cells, as the linter sees them while typing. */
@@ -257,6 +270,7 @@ export class PanelView {
       return [item];
     });
     this.view.showFindings(own, [...others]);
+    (this.view.element.hidden ? this.looseSection : this.view.findingsPart).append(this.rulesLabel);
     this.looseFindings.show(this.cellFindings, 'None.');
     this.looseSection.hidden = !this.view.element.hidden || this.cellFindings.length === 0;
   }
@@ -266,6 +280,8 @@ export class PanelView {
   private readonly picker: HTMLSelectElement;
   private readonly view: ModelView;
   private readonly curves: CurvesView;
+  private readonly rules: HTMLInputElement;
+  private readonly rulesLabel: HTMLElement;
   private readonly hint: HTMLElement;
   private readonly looseFindings: FindingsList;
   private readonly looseSection: HTMLElement;

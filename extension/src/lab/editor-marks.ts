@@ -1,0 +1,132 @@
+// Marks of findings in an editor: squiggles, gutter, hover texts, and the fix that Alt+Enter applies.
+
+import {
+  Action,
+  Diagnostic as EditorDiagnostic,
+  forEachDiagnostic,
+  lintGutter,
+  linter,
+  setDiagnostics
+} from '@codemirror/lint';
+import { Compartment, Extension, Text } from '@codemirror/state';
+import { EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
+import { changesOf, rangeOf } from '../lint/positions';
+import type { Diagnostic, Fix } from '../protocol/messages';
+import { h } from '../view/dom';
+import { fixLabel, fixTitle } from '../view/findings-list';
+import { inline, renderMarkdown } from '../view/markdown';
+
+/** An editor that can show marks. */
+export class MarkedEditor {
+  constructor(
+    readonly view: EditorView,
+    private readonly gutter: Compartment
+  ) {}
+
+  /**
+   * Show these findings of `source`. `hasGutter`: whether this editor's code is checked at all.
+   */
+  show(diagnostics: readonly Diagnostic[], hasGutter: boolean, source: string): void {
+    const wanted = hasGutter ? GUTTER : NO_GUTTER;
+    if (this.gutter.get(this.view.state) !== wanted) {
+      this.view.dispatch({ effects: this.gutter.reconfigure(wanted) });
+    }
+    const marks = diagnostics.map(diagnostic =>
+      forEditor(this.view, diagnostic, Text.of(source.split('\n')))
+    );
+    this.view.dispatch(setDiagnostics(this.view.state, marks));
+  }
+}
+
+/** The editor extension: `attach` is told of a new editor, `detach` of one that is gone, `edited` of every change. */
+export function marksExtension(
+  attach: (editor: MarkedEditor) => void,
+  detach: (editor: MarkedEditor) => void,
+  edited: () => void
+): Extension {
+  const gutter = new Compartment();
+  const plugin = ViewPlugin.fromClass(
+    class {
+      readonly editor: MarkedEditor;
+      constructor(view: EditorView) {
+        this.editor = new MarkedEditor(view, gutter);
+        attach(this.editor);
+      }
+      update(update: ViewUpdate): void {
+        if (update.docChanged) {
+          edited();
+        }
+      }
+      destroy(): void {
+        detach(this.editor);
+      }
+    }
+  );
+  // The class is what the shortcut's selector asks for: elsewhere Alt+Enter runs the cell, as ever.
+  const here = EditorView.contentAttributes.of(view =>
+    fixAt(view) === null ? null : { class: 'hl-fix-here' }
+  );
+  return [plugin, gutter.of(NO_GUTTER), linter(null), here];
+}
+
+/** Apply the fix of the finding at the cursor; false where there is none. */
+export function applyFixAt(view: EditorView): boolean {
+  const found = fixAt(view);
+  found?.action.apply(view, found.from, found.to);
+  return found !== null;
+}
+
+function fixAt(view: EditorView): { action: Action; from: number; to: number } | null {
+  const { head } = view.state.selection.main;
+  let found: { action: Action; from: number; to: number } | null = null;
+  forEachDiagnostic(view.state, (diagnostic, from, to) => {
+    const action = diagnostic.actions?.[0];
+    if (action && from <= head && head <= to) {
+      found ??= { action, from, to };
+    }
+  });
+  return found;
+}
+
+const GUTTER = lintGutter();
+const NO_GUTTER: Extension = [];
+
+const SEVERITY = { error: 'error', warning: 'warning', note: 'info' } as const;
+
+/** CodeMirror's form of a diagnostic. */
+function forEditor(view: EditorView, diagnostic: Diagnostic, checked: Text): EditorDiagnostic {
+  const { fix } = diagnostic;
+  return {
+    ...rangeOf(view.state.doc, diagnostic),
+    severity: SEVERITY[diagnostic.severity],
+    source: `hybrid_lab ${diagnostic.code}`,
+    message: diagnostic.message,
+    markClass: `hl-lint hl-lint-${diagnostic.severity}`,
+    renderMessage: () => hoverText(diagnostic),
+    actions: fix ? [fixAction(fix, checked)] : []
+  };
+}
+
+/** The rule's text, as shown on hover. */
+function hoverText(diagnostic: Diagnostic): HTMLElement {
+  return h(
+    'div',
+    { class: 'hl-hover' },
+    h('p', {}, h('strong', {}, `${diagnostic.code} `), ...inline(diagnostic.message)),
+    diagnostic.rewrite !== '' && h('p', {}, 'Instead: ', h('code', {}, diagnostic.rewrite)),
+    diagnostic.help !== '' && renderMarkdown(diagnostic.help)
+  );
+}
+
+function fixAction(fix: Fix, checked: Text): Action {
+  return {
+    name: `${fixLabel({ title: fixTitle(fix), safe: fix.safe })} (Alt+Enter)`,
+    apply: view => {
+      const changes = changesOf(checked, view.state.doc, fix.edits);
+      if (changes) {
+        view.dispatch({ changes, userEvent: 'input.fix' });
+      }
+      view.focus(); // so that Ctrl+Z undoes it
+    }
+  };
+}

@@ -1,0 +1,56 @@
+"""Repairs of findings: from the keyboard, from the list, all at once, undone, in cells and in Python files."""
+
+import pytest
+from playwright.sync_api import expect
+
+CELLS = ["""import hybrid_lab as mx
+from hybrid_lab import gluon""", """class One(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return mx.nd.relu(x)""", """class Two(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return mx.nd.tanh(x)"""]  # fmt: skip
+
+SOURCE = "i => window.jupyterapp.shell.currentWidget.content.model.cells.get(i).sharedModel.getSource()"
+FILE = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.getSource()"
+
+
+@pytest.mark.parametrize("front_end", ["lab"])
+def test_fixes_in_cells_and_files(open_cells, server):
+    notebook = open_cells(CELLS)
+    page = notebook.page
+
+    def source(index):
+        return page.evaluate(SOURCE, index)
+
+    panel = notebook.show_panel()
+    notebook.expect_marks(1, ["mx.nd.relu(x)"])
+    notebook.expect_marks(2, ["mx.nd.tanh(x)"])
+
+    # From finding to finding with F8; Alt+Enter repairs, Ctrl+Z takes that back.
+    notebook.show_cell(0).locator(".cm-content").click()
+    page.keyboard.press("F8")
+    expect(notebook.show_cell(1).locator(".cm-content")).to_be_focused()
+    page.keyboard.press("Alt+Enter")
+    page.wait_for_function(f"() => ({SOURCE})(1).includes('F.relu')")
+    assert len(notebook.cells()) == 3  # Alt+Enter ran nothing and added no cell
+    page.keyboard.press("Control+z")
+    page.wait_for_function(f"() => ({SOURCE})(1).includes('mx.nd.relu')")
+    notebook.expect_marks(1, ["mx.nd.relu(x)"])
+
+    # All at once from the panel, which puts the cursor into the cell.
+    panel.get_by_role("button", name="Apply all 2 safe fixes").click()
+    page.wait_for_function(f"() => ({SOURCE})(1).includes('F.relu') && ({SOURCE})(2).includes('F.tanh')")
+    page.wait_for_function("() => document.activeElement.closest('.jp-Cell') !== null")
+    page.keyboard.press("Control+z")
+    page.wait_for_function(f"() => ({SOURCE})(1).includes('mx.nd.relu') || ({SOURCE})(2).includes('mx.nd.tanh')")
+    assert "hybrid_forward" in source(1) and "hybrid_forward" in source(2)
+
+    # The same marks in the editor of a Python file.
+    (server.folder / "model.py").write_text("\n\n".join(CELLS))
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:open', {path: 'model.py'})")
+    editor = page.locator(".jp-FileEditor .cm-content")
+    expect(editor.locator(".hl-lint").first).to_be_visible(timeout=20_000)
+    editor.click()
+    page.keyboard.press("F8")
+    page.keyboard.press("Alt+Enter")
+    page.wait_for_function(f"() => ({FILE})().includes('F.relu') || ({FILE})().includes('F.tanh')")
