@@ -73,7 +73,7 @@ class Executable:
         return str(self.report)
 
 
-class Kept:
+class ForwardState:
     """What a forward keeps for its backward.
 
     saved : the saved values, in the order of the ("saved", i) sources; they may lie in memory that goes back to the
@@ -97,7 +97,7 @@ class Kept:
 
 
 class Training(ABC):
-    """The compiled forward and backward of recorded calls. Safe to call from several threads, each with its own Kept.
+    """The compiled forward and backward of recorded calls. Threads may run them at once, each with its own state.
 
     forward, backward : the same as two executables that share nothing: for reports, and to run one of them alone
     begin : (inputs, rng) -> (results, kept). Runs the forward; results are the outputs and then the new values of
@@ -106,7 +106,7 @@ class Training(ABC):
 
     forward: Executable
     backward: Executable
-    begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], Kept]]
+    begin: Callable[[Sequence[np.ndarray], tuple[int, int]], tuple[list[np.ndarray], ForwardState]]
 
     def release(self) -> None:
         """Give back the memory that it keeps for the next call, where that call may never come."""
@@ -116,7 +116,7 @@ class Training(ABC):
     @abstractmethod
     def finish(
         self,
-        kept: Kept,
+        kept: ForwardState,
         operands: Sequence[np.ndarray],
         rng: tuple[int, int],
         last: bool = True,
@@ -140,14 +140,14 @@ class SeparateTraining(Training):
         self._first, self._last = num_outputs, len(forward.graph.outputs)
         self.begin = self._begin
 
-    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
+    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], ForwardState]:
         results = self.forward.run(inputs, rng)
         first, last = self._first, self._last
-        return results[:first] + results[last:], Kept(results[first:last])
+        return results[:first] + results[last:], ForwardState(results[first:last])
 
     def finish(
         self,
-        kept: Kept,
+        kept: ForwardState,
         operands: Sequence[np.ndarray],
         rng: tuple[int, int],
         last: bool = True,

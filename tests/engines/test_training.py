@@ -376,7 +376,7 @@ def test_a_backward_that_fails_does_not_leave_wrong_numbers_behind():
 
 
 def test_memory_that_comes_back_while_the_pool_is_busy():
-    """The garbage collector may drop a forward's Kept at any moment, also while somebody takes an arena."""
+    """The garbage collector may drop a forward's ForwardState at any moment, also while somebody takes an arena."""
     pool = ArenaPool()
     with pool._lock:
         pool.give(Arena(host_memory(100)))

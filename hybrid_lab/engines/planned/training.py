@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.engine import Executable, Kept, Training
+from hybrid_lab.engines.engine import Executable, ForwardState, Training
 from hybrid_lab.engines.planned.arena import Arena, Frame
 from hybrid_lab.engines.planned.program import Writer
 from hybrid_lab.graph.dump import dump, dump_text
@@ -20,7 +20,7 @@ from hybrid_lab.graph.specialized import Source, Split
 
 
 class Begin(Writer):
-    """The forward: returns the outputs and new values of effects, and a Kept with the saved values and the arena."""
+    """The forward: returns the outputs and new values of effects, and a ForwardState of saved values and the arena."""
 
     def __init__(self, plan: MemoryPlan, static_alloc: bool, num_outputs: int, num_saved: int):
         super().__init__(plan, static_alloc)
@@ -29,7 +29,7 @@ class Begin(Writer):
 
     def _memory(self) -> tuple[list[str], list[str]]:
         frames = self.frames
-        self.bound["keep"], self.bound["release"] = Kept, frames.give
+        self.bound["keep"], self.bound["release"] = ForwardState, frames.give
         if not (self.plan.arena_bytes or self.fixed or self.uses_scratch):
             return ["arena = None"], []
         self.bound["acquire"], self.bound["idle"] = frames.take, frames.idle
@@ -113,7 +113,7 @@ class JointTraining(Training):
 
     def finish(
         self,
-        kept: Kept,
+        kept: ForwardState,
         operands: Sequence[np.ndarray],
         rng: tuple[int, int],
         last: bool = True,

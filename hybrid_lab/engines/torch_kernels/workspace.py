@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
-from hybrid_lab.engines.engine import Kept, Training
+from hybrid_lab.engines.engine import ForwardState, Training
 from hybrid_lab.engines.torch_kernels.fused import Item
 from hybrid_lab.engines.torch_kernels.recurrent import LayerBackward, backward_of_layers, lstm_only, split_weights
 from hybrid_lab.engines.torch_kernels.rules import Kernel, rule, shape_of
@@ -280,12 +280,12 @@ def rewritten(split: Split) -> Rewritten | None:
     return Rewritten(pairs, split) if pairs else None
 
 
-class _Inner(Kept):
+class _Inner(ForwardState):
     """What a forward kept; None in place of what only the same training can read."""
 
     __slots__ = ("kept",)
 
-    def __init__(self, kept: Kept, places: Sequence[int | None]):
+    def __init__(self, kept: ForwardState, places: Sequence[int | None]):
         super().__init__([None if place is None else kept.saved[place] for place in places])  # type: ignore[misc]
         self.kept = kept
 
@@ -303,13 +303,13 @@ class WorkspaceTraining(Training):
         self._plain.release()
         self._inner.release()
 
-    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], Kept]:
+    def _begin(self, inputs: Sequence[np.ndarray], rng: tuple[int, int]) -> tuple[list[np.ndarray], ForwardState]:
         results, kept = self._inner.begin(inputs, rng)
         return results, _Inner(kept, self._found.kept)
 
     def finish(
         self,
-        kept: Kept,
+        kept: ForwardState,
         operands: Sequence[np.ndarray],
         rng: tuple[int, int],
         last: bool = True,

@@ -17,7 +17,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.replay import replay, unfold
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import Kept
+    from hybrid_lab.engines.engine import ForwardState
     from hybrid_lab.gluon.hybridized.head_sets import Heads
     from hybrid_lab.gluon.hybridized.program import Program
 
@@ -43,7 +43,7 @@ class CompiledEntry(tape.Entry):
         leaves: Sequence[NDArray],
         values: list[np.ndarray],
         buffers: list[Buffer],
-        kept: Kept | None,
+        kept: ForwardState | None,
         rng: tuple[int, int],
         before: list[int],
         outputs: Sequence[NDArray] = (),

@@ -33,7 +33,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.types import Shape
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import Executable, Kept, Training
+    from hybrid_lab.engines.engine import Executable, ForwardState, Training
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 MAX_PACKED = 4
@@ -303,7 +303,7 @@ class Program:
         leaves: Sequence[NDArray],
         raw: Sequence[Any],
         outputs: list[NDArray],
-        kept: Kept | None,
+        kept: ForwardState | None,
         rng: tuple[int, int],
         before: list[int],
     ) -> None:
@@ -330,7 +330,7 @@ class Program:
         return tuple([None if index in self._idle else link for index, link in enumerate(links)])
 
     def _for_backward(
-        self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: Kept | None
+        self, leaves: Sequence[NDArray], raw: Sequence[Any], outputs: Sequence[NDArray], kept: ForwardState | None
     ) -> tuple[list[Any], list[Buffer]]:
         """The values that the backward reads, but for output gradients: inputs and parameters, outputs, saved values;
         and the buffers of all but the saved ones.
@@ -357,7 +357,9 @@ class Program:
             return [_wrap(results[0], self.context)]
         return [_wrap(result, self.context) for result in results[: self._num_outputs]]
 
-    def run_again(self, leaves: Sequence[NDArray], rng: tuple[int, int]) -> tuple[list[Any], list[Buffer], Kept | None]:
+    def run_again(
+        self, leaves: Sequence[NDArray], rng: tuple[int, int]
+    ) -> tuple[list[Any], list[Buffer], ForwardState | None]:
         """The forward of an earlier call, for what the backward reads of it: nothing is updated."""
         raw = [array.raw(self.device) for array in (*leaves, *self._arrays)]
         results, kept = (self._run(raw, rng), None) if self._begin is None else self._begin(raw, rng)

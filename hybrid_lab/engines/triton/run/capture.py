@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybrid_lab import forks
-from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, Kept, Training
+from hybrid_lab.engines.engine import CONSTANT_ROLES, Executable, ForwardState, Training
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.report import Report
@@ -250,7 +250,7 @@ class CapturedTraining(_Capturing, Training):
                 self._forget()
         self._inner.release()
 
-    def _begin(self, inputs: Sequence[Any], rng: tuple[int, int]) -> tuple[list[Any], Kept]:
+    def _begin(self, inputs: Sequence[Any], rng: tuple[int, int]) -> tuple[list[Any], ForwardState]:
         if self.reason or self.busy:
             return self._inner.begin(inputs, rng)
         with self._lock:
@@ -261,7 +261,7 @@ class CapturedTraining(_Capturing, Training):
                 self._replay()
                 outputs = _replayed(self._outputs)
                 self.busy = True
-                return outputs, Kept(self._kept.saved, self, _free)
+                return outputs, ForwardState(self._kept.saved, self, _free)
             self._calls += 1
             results, kept = self._inner.begin(inputs, rng)
             if self._calls > 1 and self._takes(inputs):
@@ -283,7 +283,7 @@ class CapturedTraining(_Capturing, Training):
 
     def finish(
         self,
-        kept: Kept,
+        kept: ForwardState,
         operands: Sequence[Any],
         rng: tuple[int, int],
         last: bool = True,
