@@ -55,7 +55,7 @@ test('a Block of one operator is dissolved into it; a kernel is not', () => {
   assert.equal(scene.resolve('b1'), 'n4');
   assert.equal(scene.resolve('b0'), 'b0');
   assert.equal(scene.resolve('gone'), undefined);
-  assert.equal(nodeCard(scene.nodes.get('n4')!, scene.only('n4'), measure).aside, 'output Dense');
+  assert.equal(nodeCard(scene.nodes.get('n4')!, scene, measure).aside, 'output Dense');
   const kernel = { boxes: [{ ...kernelBox, parent: '' }], nodes: [node('n0', { box: 'g0' })] };
   assert.deepEqual(new Scene(kernel).layer('').members, ['g0']);
 });
@@ -73,6 +73,30 @@ test('one value that two members read is one edge each; a value enters a box onc
   assert.equal(scene.layer('').edges.length, 1);
   assert.deepEqual(scene.layer('b0').enters, ['n0:0']);
   assert.equal(scene.layer('b0').edges.length, 2);
+});
+
+test('what the prologue prepares is a chip of its readers, and no edge', () => {
+  const reply = {
+    boxes: [box('b0', { kind: 'prologue', operators: 2 })],
+    nodes: [
+      node('n0'),
+      node('n1', {
+        box: 'b0',
+        badges: [{ name: 'weight', path: 'weight', shape: [3, 2], dtype: 'float32', kind: 'parameter' }]
+      }),
+      node('n2', { box: 'b0', reads: ['n1'] }),
+      node('n3', { reads: ['n0', 'n2'] })
+    ]
+  };
+  const scene = new Scene(reply);
+  const edges = scene.layer('').edges.map(edge => `${edge.from}>${edge.to}`);
+  assert.deepEqual(edges, ['n0>n3']);
+  assert.equal(scene.layer('b0').edges.length, 1);
+  const chips = nodeCard(scene.nodes.get('n3')!, scene, measure).chips;
+  assert.deepEqual(
+    chips.map(chip => [chip.kind, chip.text.split(' ')[0]]),
+    [['prepared', 'weight']]
+  );
 });
 
 // -- layout -----------------------------------------------------------------------------------------------------------

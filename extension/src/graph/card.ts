@@ -2,6 +2,7 @@
 
 import type { GraphBox, GraphNode, Tensor } from '../protocol/messages';
 import { plural } from '../view/words';
+import type { Scene } from './scene';
 
 /** Width of one line of text in pixels. */
 export type Measure = (text: string, size: number, bold: boolean) => number;
@@ -112,20 +113,22 @@ export function boxCard(box: GraphBox, measure: Measure): Card {
   return card(title, aside, boxDetail(box), [], TOGGLE.inset + TOGGLE.side + 6, measure);
 }
 
-/** `only`: the box that holds nothing but this node, and is not drawn. */
-export function nodeCard(node: GraphNode, only: GraphBox | undefined, measure: Measure): Card {
+/** A node with its parameters, and what the prologue prepared of them. */
+export function nodeCard(node: GraphNode, scene: Scene, measure: Measure): Card {
+  const only = scene.only(node.id);
   const attributes = Object.entries(node.attributes)
     .map(([name, value]) => `${name}=${value}`)
     .join('  ');
-  const chips = node.badges.map(badge => ({
-    text: [
-      badge.name,
-      badge.shape && badge.shape.length > 0 && badge.shape.map(size => size ?? '?').join('×')
-    ]
-      .filter(part => part)
-      .join(' '),
-    kind: badge.kind
-  }));
+  const chips = [
+    ...node.badges.map(badge => ({ text: named(badge.name, badge.shape), kind: badge.kind as string })),
+    ...scene.prepared(node).map(read => ({
+      text: named(
+        scene.parametersOf(read.node).join(', ') || 'prepared',
+        scene.nodes.get(read.node)?.outputs[read.output]?.shape ?? null
+      ),
+      kind: 'prepared'
+    }))
+  ];
   if (node.kind === 'input' || node.kind === 'output') {
     const pill = card(node.label || node.kind, '', '', chips, PAD, measure);
     return { ...pill, titleX: (pill.width - pill.titleWidth) / 2 };
@@ -135,6 +138,11 @@ export function nodeCard(node: GraphNode, only: GraphBox | undefined, measure: M
     ? [only.label, only.class].filter((part, i, all) => part && all.indexOf(part) === i).join(' ')
     : '';
   return card(node.label || node.op || node.kind, aside, detail, chips, PAD + 2, measure);
+}
+
+/** `weight 64×3×7×7` */
+function named(name: string, shape: Tensor['shape']): string {
+  return [name, (shape ?? []).map(size => size ?? '?').join('×')].filter(part => part).join(' ');
 }
 
 function card(

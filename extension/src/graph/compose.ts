@@ -158,7 +158,7 @@ export class Composer {
     if (!card) {
       const box = scene.box(id);
       const node = scene.nodes.get(id);
-      card = box ? boxCard(box, this.measure) : nodeCard(node!, scene.only(id), this.measure);
+      card = box ? boxCard(box, this.measure) : nodeCard(node!, scene, this.measure);
       cards.set(id, card);
     }
     return card;

@@ -1,6 +1,6 @@
 // The graph of a reply as a tree of boxes, each box a layer: its members, and the edges between them.
 
-import type { GraphBox, GraphNode, GraphReply } from '../protocol/messages';
+import type { GraphBox, GraphNode, GraphReply, Read } from '../protocol/messages';
 
 /** Names output `output` of a node: `n7:0`. */
 export type ValueKey = string;
@@ -154,6 +154,36 @@ export class Scene {
     return this.readers.get(node) ?? [];
   }
 
+  /**
+   * What a node outside of the prologue reads of it. Each is a chip of the node, as its parameters are: an edge for each
+   * of them would cross the whole picture.
+   */
+  prepared(node: GraphNode): Read[] {
+    return this.isInPrologue(node.id) ? [] : node.inputs.filter(read => this.isInPrologue(read.node));
+  }
+
+  /** The names of the parameters that a node is computed from, which it or what feeds it has as chips; at most three. */
+  parametersOf(node: string): string[] {
+    const names = new Set<string>();
+    const seen = new Set([node]);
+    for (const id of seen) {
+      const found = this.nodes.get(id);
+      const own = found?.kind === 'parameter' || found?.kind === 'aux' ? [found.label] : [];
+      for (const name of [...own, ...(found?.badges ?? []).map(badge => badge.name)]) {
+        names.add(name);
+      }
+      if (names.size >= 3) {
+        break;
+      }
+      found?.inputs.forEach(read => seen.add(read.node));
+    }
+    return [...names].slice(0, 3);
+  }
+
+  private isInPrologue(node: string): boolean {
+    return this.above(node).some(box => this.boxes.get(box)?.kind === 'prologue');
+  }
+
   /** Divide the edge from a node to a reader among the layers that it passes. */
   lift(value: ValueKey, source: string, reader: string, onPart: OnPart): void {
     let from = source;
@@ -239,8 +269,9 @@ export class Scene {
       }
     };
     for (const node of this.nodes.values()) {
+      const prepared = new Set(this.prepared(node));
       for (const read of node.inputs) {
-        if (this.nodes.has(read.node)) {
+        if (this.nodes.has(read.node) && !prepared.has(read)) {
           this.lift(valueKey(read.node, read.output), read.node, node.id, add);
         }
       }
