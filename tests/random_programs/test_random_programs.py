@@ -332,3 +332,25 @@ def test_roundings_move_what_is_computed_in_float32_and_rounded_once(dtype):
     assert (np.abs(moved.astype("float64") - plain.astype("float64")) > 1e-3).any()
     with other_rounding(0):
         assert np.array_equal((x + x).asnumpy(), (x * 2).asnumpy())  # exact in both
+
+
+def test_an_interrupt_between_two_calls_of_a_block_leaves_the_states_of_the_first_one():
+    text = """
+class Net(Block):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm()
+
+    def forward(self, x):
+        return self.norm(x) + self.norm(x)
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    run.hybridize(net)
+    x = run.array(1, (4, 3))
+    with autograd.record():
+        for at in range(1, 120, 3):
+            run.interrupt(net, lambda: net(x), at)
+"""
+    assert not check(0, "numpy", HEADER + text).differences
