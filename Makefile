@@ -115,6 +115,7 @@ bench-cpu: install
 # Some three minutes. ARGS="--only resnet" measures a part and writes nothing.
 bench-lab: install $(STAMPS)/chromium
 	$(PY) benchmarks/lab/run.py $(ARGS)
+	$(PY) benchmarks/lab/blocks.py
 
 # On a machine with a GPU that torch reaches; PY=python takes an environment that is there already. Results and tables
 # go to GPU_OUT; what is there is not measured again.
