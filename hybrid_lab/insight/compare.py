@@ -16,9 +16,11 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import of_user
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.insight.calls import Call, Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
+from hybrid_lab.insight.calls import Compiled, compile_call, gradients, outer_calls, run_eager, run_hybrid
 from hybrid_lab.insight.checking import Check, Part, check_program
+from hybrid_lab.insight.difference import BlockDifference, ModelDifference, by_block
 from hybrid_lab.insight.eager import listen
+from hybrid_lab.insight.graph_diff import GraphSide, diff_graphs
 from hybrid_lab.insight.origins import first_changed, first_miscompiled, first_untrue
 from hybrid_lab.insight.reference import ROUNDING, changed, in_float64, nearness, tolerance, unlike
 from hybrid_lab.insight.report import InsightReport
@@ -158,6 +160,25 @@ class Comparison(InsightReport):
     name: str
     calls: list[CallComparison]
 
+    def __post_init__(self) -> None:
+        self.graphs: list[tuple[Graph, Graph]] = []  # of each call: as traced, and after all passes
+
+    def diff(self, call: int = 0) -> ModelDifference:
+        """The graph that eager mode computes beside the compiled forward graph of a call, operator by operator: what
+        the passes changed. The first operator with other numbers is a change of its Block.
+        """
+        eager, hybrid = self.graphs[call]
+        rows, results = diff_graphs(
+            *(GraphSide(graph, "", [value.node.name for value in graph.inputs], True) for graph in (eager, hybrid))
+        )
+        blocks = {path: BlockDifference("same", path, "", [], own) for path, own in by_block(rows).items()}
+        found = next(iter(self.calls[call].differences), None)
+        if found is not None:
+            path = found.block.partition(".")[2]
+            text = f"{found.operator}: first with other numbers: {found.text}"
+            blocks.setdefault(path, BlockDifference("same", path, "")).changes.append(text)
+        return ModelDifference(f"{self.name} eager", f"{self.name} hybrid", list(blocks.values()), results)
+
     @property
     def equal(self) -> bool:
         """Whether hybrid gives eager's numbers within rounding."""
@@ -221,12 +242,17 @@ def compare(net: Block, *inputs: object, train: bool | None = None) -> Compariso
     """
     calls = outer_calls(net, inputs)
     modes = [(False, False), (True, True)] if train is None else [(train, train)]
-    return Comparison(net.name, [_compare_call(call, *mode) for call in calls for mode in modes])
+    comparison = Comparison(net.name, [])
+    for call in calls:
+        for training, recording in modes:
+            compiled = compile_call(call, training, recording)
+            comparison.calls.append(_compare_call(compiled))
+            comparison.graphs.append((compiled.neutral.graph, compiled.special.forward))
+    return comparison
 
 
-def _compare_call(call: Call, training: bool, recording: bool) -> CallComparison:
-    compiled = compile_call(call, training, recording)
-    heads = compiled.heads() if recording else None
+def _compare_call(compiled: Compiled) -> CallComparison:
+    call, heads = compiled.call, compiled.heads() if compiled.recording else None
     comparison = CallComparison(call.name, call.types, compiled.mode, compiled.program.engine, compiled.program.where)
     (outputs, eager_gradients), operations = listen(call.block, lambda: run_eager(compiled, heads))
     hybrid_outputs, hybrid_gradients = run_hybrid(compiled, heads)

@@ -1,4 +1,4 @@
-"""The magics: %hybrid_save, %hybrid_load, %hybrid_explain, %hybrid_profile, %hybrid_compare and %%hybrid_lint."""
+"""The magics: %hybrid_save, _load, _diff, _explain, _profile and _compare, and %%hybrid_lint."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -16,7 +17,7 @@ from hybrid_lab.lab.places import running_cell
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from hybrid_lab.formats.archive import LoadReport
+    from hybrid_lab.formats.archive import LoadReport, ModelDifference
     from hybrid_lab.gluon.block import Block
     from hybrid_lab.insight import Comparison, Explanation, Profile
     from hybrid_lab.lab.hooks import Lab
@@ -25,6 +26,7 @@ _SAVE = "%hybrid_save net [path]"
 _LOAD = "%hybrid_load net [path] [--graphs code|file]"
 _EXPLAIN = "%hybrid_explain net [x ...]"
 _PROFILE = "%hybrid_profile net x [x ...] [--train]"
+_DIFF = "%hybrid_diff net [path]"
 _COMPARE = "%hybrid_compare net x [x ...] [--train]"
 _LINT = "%%hybrid_lint [mxnet]"
 _CONTEXT = 200
@@ -52,9 +54,10 @@ class HybridMagics(Magics):
     def hybrid_save(self, line: str) -> str:
         """`%hybrid_save net [path]`: save the tree, every graph and all parameters of a model; gives the path.
 
-        An existing file is replaced if it is an archive.
+        An existing file is replaced if it is an archive, and kept among the earlier saves that the panel lists.
         """
         from hybrid_lab.formats.archive import layout, save_cached_graphs, why_no_archive
+        from hybrid_lab.lab import history
 
         name, rest = _words(line, _SAVE)
         if len(rest) > 1:
@@ -65,7 +68,20 @@ class HybridMagics(Magics):
             reason = why_no_archive(path) if os.path.lexists(path) else None
             if reason is not None:
                 raise UsageError(f"{path} exists and is not an intact archive ({reason}); choose another name")
-            return save_cached_graphs(net, path)
+            with history.replacing(Path(path)):
+                return save_cached_graphs(net, path)
+
+    @line_magic
+    def hybrid_diff(self, line: str) -> ModelDifference:
+        """`%hybrid_diff net [path]`: what differs between the archive of a model and the model now."""
+        from hybrid_lab.formats.archive import diff
+
+        name, rest = _words(line, _DIFF)
+        if len(rest) > 1:
+            raise UsageError(f"one path at most: {_DIFF}")
+        net = self._block(name, _DIFF)
+        with _as_usage():
+            return diff(rest[0] if rest else f"{name}.hlab", net)
 
     @line_magic
     def hybrid_load(self, line: str) -> LoadReport:

@@ -154,6 +154,31 @@ def test_passes_can_be_compared():
         str(mx.diff(stage.before, stage.after))
 
 
+def test_eager_and_hybrid_can_be_compared_as_graphs():
+    net = Nested()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    x = nd.ones((2, 5))
+    net(x)
+    comparison = mx.compare(net, x)
+    for number in range(len(comparison.calls)):
+        assert not [row for row in comparison.diff(number).operators if "FullyConnected" in row.first + row.second]
+    assert "eager" in str(comparison.diff()) and "graphs" not in comparison.data()
+
+
+def test_the_first_operator_with_other_numbers_is_marked():
+    from hybrid_lab.insight.compare import Comparison, Difference
+
+    net = Nested()
+    net.initialize()
+    net.hybridize(engine="numpy")
+    comparison: Comparison = mx.compare(net, nd.ones((2, 5)))
+    wrong = Difference("kernel", "FullyConnected(num_hidden=3)", "", f"{net.name}.body.1", "", "", "", "it is off by 1")
+    comparison.calls[0].differences.append(wrong)
+    (block,) = [block for block in comparison.diff().blocks if block.path == "body.1"]
+    assert block.changes == ["FullyConnected(num_hidden=3): first with other numbers: it is off by 1"]
+
+
 def test_control_flow_is_compared_inside():
     def loop(step):
         class Loop(gluon.HybridBlock):

@@ -50,6 +50,18 @@ def test_save_replaces_archives_only(model, usage, tmp_path):
     assert model("%hybrid_save net data.npz") == str(tmp_path / "data.npz")
 
 
+def test_diff_says_what_changed_since_the_save(model, usage, tmp_path):
+    model("%hybrid_save net")
+    assert not model("%hybrid_diff net")
+    model("net.fc.weight.set_data(net.fc.weight.data() + 1)")
+    assert "tensor fc.weight: differs by up to 1 " in str(model("%hybrid_diff net"))
+    model("%hybrid_save net")
+    (kept,) = (tmp_path / ".hybrid_lab_history").glob("*.hlab")
+    assert str(model(f"%hybrid_diff net '{kept}'")).count("tensor") == 2  # in the headline, and its line
+    assert "nothing.hlab" in usage("%hybrid_diff net nothing")
+    assert "one path at most" in usage("%hybrid_diff net a b")
+
+
 def test_explain(model):
     assert "1 graph," in str(model("%hybrid_explain net x"))
 

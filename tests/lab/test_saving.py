@@ -213,10 +213,10 @@ def test_a_failed_reload_or_compare_leaves_everything(page, namespace, tmp_path,
     before, graphs = weights(net), graph_state(net)
     (tmp_path / "cut.hlab").write_bytes((tmp_path / "net.hlab").read_bytes()[:-7])
     (tmp_path / "notes.ipynb").write_text("{}")
-    for request in ({"kind": "reload", "graphs": "code"}, {"kind": "reload", "graphs": "file"}, {"kind": "compare"}):
-        error = page.error(model="m1", file="cut.hlab", **request)
+    for kind, more in (("reload", {"graphs": "code"}), ("reload", {"graphs": "file"}), ("compare", {})):
+        error = page.error(kind, model="m1", file="cut.hlab", **more)
         assert error["code"] == "corrupt" and "another copy" in error["next"]
-        error = page.error(model="m1", file="notes.ipynb", **request)
+        error = page.error(kind, model="m1", file="notes.ipynb", **more)
         assert error["code"] == "corrupt" and "Choose an archive" in error["next"]
         assert same(weights(net), before) and graph_state(net) == graphs
 
