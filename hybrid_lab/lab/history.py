@@ -37,6 +37,7 @@ def replacing(path: Path) -> Iterator[Path | None]:
     An error in the block leaves file and history as they were. Raises OSError, before the block, where nothing can be
     kept: then nothing is replaced either.
     """
+    path = Path(os.path.realpath(path))  # a save through a link replaces what the link leads to
     entry, is_new = _keep(path)
     try:
         yield entry
@@ -81,7 +82,7 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
     while True:
         entry = folder / f"{name}{f'-{number}' if number > 1 else ''}{path.suffix}"
         try:
-            os.link(path, entry, follow_symlinks=False)
+            os.link(path, entry)
         except FileExistsError:
             if entry.samefile(path):
                 return entry, False

@@ -117,6 +117,19 @@ def test_files_of_the_history_are_checked_as_others_are(page, namespace, tmp_pat
     assert (tmp_path / "net.hlab").read_bytes() == before and not list(outside.iterdir())
 
 
+def test_a_save_through_a_link_keeps_what_the_link_leads_to(tmp_path):
+    (tmp_path / "real").mkdir()
+    net, real, link = make_net(), tmp_path / "real" / "run.hlab", tmp_path / "link.hlab"
+    net.save(real)
+    link.symlink_to(real)
+    before = real.read_bytes()
+    spoil(net)
+    with history.replacing(link) as entry:
+        net.save(link)
+    assert link.is_symlink() and entry.read_bytes() == before != real.read_bytes()
+    assert history.entries(real) == [entry]
+
+
 # -- failures leave everything as it was -------------------------------------------------------------------------------
 
 
