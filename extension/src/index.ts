@@ -1,16 +1,19 @@
 // The JupyterLab extension: side panel, cell diagnostics, commands. Also for Notebook 7, where only the core tokens exist.
 
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
+import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
 import { documents } from './documents/plugin';
 import { workerLayout } from './graph/worker';
 import { CellDiagnosticsService } from './lab/cell-diagnostics';
-import { addCommands } from './lab/commands';
+import { COMMANDS, addCommands } from './lab/commands';
 import { FileDiagnosticsService } from './lab/file-diagnostics';
+import { labIcon } from './lab/icon';
 import { KernelLink, mentionsHybridLab } from './lab/link';
+import { ViewMemory } from './lab/memory';
 import { HybridPanel } from './lab/panel';
 import { serverLint } from './lab/server-lint';
 import { registerViewOutput } from './lab/view-output';
@@ -22,14 +25,22 @@ const plugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN_ID,
   description: 'Block trees, cached graphs and lint findings beside your notebook.',
   autoStart: true,
-  optional: [INotebookTracker, IEditorExtensionRegistry, ICommandPalette, ILayoutRestorer, ISettingRegistry],
+  optional: [
+    INotebookTracker,
+    IEditorExtensionRegistry,
+    ICommandPalette,
+    ILayoutRestorer,
+    ISettingRegistry,
+    IStateDB
+  ],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker | null,
     editors: IEditorExtensionRegistry | null,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
-    settings: ISettingRegistry | null
+    settings: ISettingRegistry | null,
+    state: IStateDB | null
   ) => {
     if (!tracker) {
       return; // a page of Notebook 7 without a notebook
@@ -71,14 +82,32 @@ const plugin: JupyterFrontEndPlugin<void> = {
       files.register(editors);
     }
 
-    const panel = new HybridPanel({
+    const parts = {
       tracker,
       diagnostics,
       linkOf,
-      layout: workerLayout(async () => (await import('./graph/source')).default)
-    });
+      layout: workerLayout(async () => (await import('./graph/source')).default),
+      memory: new ViewMemory(state)
+    };
+    const tabs = new WidgetTracker<MainAreaWidget<HybridPanel>>({ namespace: 'hybrid-lab-tab' });
+    const openTab = (): void => {
+      let tab = tabs.currentWidget;
+      if (!tab || tab.isDisposed) {
+        tab = new MainAreaWidget({ content: new HybridPanel(parts) });
+        tab.id = 'hybrid-lab-main';
+        tab.title.label = 'Hybrid Lab';
+        tab.title.icon = labIcon;
+        tab.title.closable = true;
+        tab.content.refreshSeconds = panel.refreshSeconds;
+        app.shell.add(tab, 'main', { mode: 'split-right', type: 'Hybrid Lab' });
+        void tabs.add(tab);
+      }
+      app.shell.activateById(tab.id);
+    };
+    const panel = new HybridPanel({ ...parts, onTab: openTab });
     app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
     restorer?.add(panel, panel.id);
+    void restorer?.restore(tabs, { command: COMMANDS.openTab, name: () => 'hybrid-lab' });
 
     const showViews = (notebook: NotebookPanel): void => {
       const link = linkOf(notebook);
@@ -109,7 +138,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       });
     });
 
-    addCommands(app, { panel, tracker, diagnostics, palette });
+    addCommands(app, { panel, tracker, diagnostics, palette, openTab });
 
     if (settings) {
       const load = (registry: ISettingRegistry.ISettings): void => {

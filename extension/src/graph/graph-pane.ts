@@ -84,6 +84,18 @@ export class GraphPane {
     this.message('Select a Block to see its graph.');
   }
 
+  /** Names of the boxes that the user has opened, and the scale, for `recall`. */
+  get looked(): { open: string[]; scale: number } {
+    const { scene } = this;
+    const open = scene && this.touched ? [...this.open].map(id => nameOf(scene, id)) : [];
+    return { open, scale: this.canvas.camera.scale };
+  }
+
+  /** Draw the next graph with these boxes open, at this scale. */
+  recall(looked: { open: readonly string[]; scale: number }): void {
+    this.recalled = looked;
+  }
+
   /** Load what lays graphs out, while the first graph is still asked for. */
   warm(): void {
     this.layout.warm?.();
@@ -116,7 +128,12 @@ export class GraphPane {
       const names = new Set([...this.open].map(id => nameOf(before, id)));
       withNames(scene, names).forEach(id => open.add(id));
     }
-    this.touched &&= samePath;
+    const { recalled } = this;
+    this.recalled = null;
+    if (recalled) {
+      withNames(scene, new Set(recalled.open)).forEach(id => open.add(id));
+    }
+    this.touched = (this.touched && samePath) || (recalled?.open.length ?? 0) > 0;
     this.scene = scene;
     this.scenePath = graph.path;
     this.drawn = picture;
@@ -126,6 +143,9 @@ export class GraphPane {
       this.selected = null;
     }
     await this.redraw(open, null, keep);
+    if (recalled && view === this.view) {
+      this.canvas.zoom(recalled.scale / this.canvas.camera.scale);
+    }
   }
 
   /** Show a picture that was drawn earlier (a saved widget without a kernel). */
@@ -512,6 +532,7 @@ export class GraphPane {
   private picture: Picture | null = null;
   private open = new Set<string>();
   /** Whether the user has opened or closed a box of this Block's graphs. */
+  private recalled: { open: readonly string[]; scale: number } | null = null;
   private touched = false;
   private view = '';
   private drawn = '';

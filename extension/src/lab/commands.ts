@@ -13,6 +13,7 @@ import type { HybridPanel } from './panel';
 
 export const COMMANDS = {
   showPanel: 'hybrid-lab:show-panel',
+  openTab: 'hybrid-lab:open-tab',
   saveAll: 'hybrid-lab:save-all',
   reloadAll: 'hybrid-lab:reload-all',
   undo: 'hybrid-lab:undo',
@@ -30,10 +31,12 @@ export interface CommandOptions {
   tracker: INotebookTracker;
   diagnostics: CellDiagnosticsService;
   palette: ICommandPalette | null;
+  /** Show the panel as a tab of the main area. */
+  openTab(): void;
 }
 
 export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void {
-  const { panel, tracker, diagnostics, palette } = options;
+  const { panel, tracker, diagnostics, palette, openTab } = options;
   const { actions } = panel.view;
   /** Results, questions and errors are shown in the panel, so it has to be seen. */
   const inPanel = (act: () => Promise<void>) => async (): Promise<void> => {
@@ -49,6 +52,12 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
     label: 'Show the Hybrid Lab Panel',
     icon: labIcon,
     execute: () => app.shell.activateById(panel.id)
+  });
+  app.commands.addCommand(COMMANDS.openTab, {
+    label: 'Open the Hybrid Lab Panel as a Tab',
+    caption: 'Tree, graph and details side by side, as wide as wanted',
+    icon: labIcon,
+    execute: openTab
   });
   app.commands.addCommand(COMMANDS.saveAll, {
     label: 'Save Every Model…',

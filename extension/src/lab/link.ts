@@ -79,7 +79,7 @@ export class KernelLink implements IDisposable {
     const busy = subshells ? 'a cell is running' : 'busy: requests wait for the running cell';
     return {
       ...base,
-      text: this.busy ? `${who} — ${busy}` : who,
+      text: this.busy ? `${busy} — ${who}` : who,
       kind: this.busy ? 'busy' : 'ready',
       requester: this.channel
     };

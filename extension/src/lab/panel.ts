@@ -10,12 +10,16 @@ import type { CellDiagnosticsService } from './cell-diagnostics';
 import { labIcon } from './icon';
 import { cellIdOf, jumpToCell } from './jump';
 import { KernelLink } from './link';
+import type { ViewMemory } from './memory';
 
 export interface HybridPanelOptions {
   tracker: INotebookTracker;
   diagnostics: CellDiagnosticsService;
   linkOf(panel: NotebookPanel): KernelLink;
   layout: Layout;
+  memory: ViewMemory;
+  /** Open the same as a tab of the main area; absent in the tab. */
+  onTab?(): void;
 }
 
 export class HybridPanel extends Widget {
@@ -23,7 +27,7 @@ export class HybridPanel extends Widget {
 
   constructor(private readonly options: HybridPanelOptions) {
     super();
-    this.id = 'hybrid-lab-panel';
+    this.id = options.onTab ? 'hybrid-lab-panel' : 'hybrid-lab-tab';
     this.addClass('hl-panel');
     this.title.icon = labIcon;
     this.title.caption = 'Hybrid Lab';
@@ -32,8 +36,14 @@ export class HybridPanel extends Widget {
     this.view = new PanelView({
       layout: options.layout,
       onLocation: location => void this.jump(location),
-      onConnect: () => void this.link?.connect()
+      onConnect: () => void this.link?.connect(),
+      ...(options.onTab && { onTab: options.onTab }),
+      memory: {
+        read: () => (this.current ? options.memory.read(this.current.context.path) : undefined),
+        write: looked => this.current && options.memory.write(this.current.context.path, looked)
+      }
     });
+    void options.memory.ready.then(() => this.view.recall());
     this.node.append(this.view.element);
     options.tracker.currentChanged.connect(this.follow, this);
     options.diagnostics.changed.connect(this.onFindings, this);
@@ -42,6 +52,7 @@ export class HybridPanel extends Widget {
 
   /** Ask for the models every so many seconds while a cell runs and the panel is visible; 0: only after cells. */
   set refreshSeconds(seconds: number) {
+    this.seconds = seconds;
     clearInterval(this.timer);
     if (seconds > 0) {
       this.timer = setInterval(() => {
@@ -50,6 +61,10 @@ export class HybridPanel extends Widget {
         }
       }, seconds * 1000);
     }
+  }
+
+  get refreshSeconds(): number {
+    return this.seconds;
   }
 
   /** Resolves when the kernel has told what it did not tell while nobody saw the panel. */
@@ -63,8 +78,14 @@ export class HybridPanel extends Widget {
   }
 
   override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
     clearInterval(this.timer);
     this.link?.changed.disconnect(this.onLink, this);
+    void this.link?.setVisible(this, false);
+    this.options.tracker.currentChanged.disconnect(this.follow, this);
+    this.options.diagnostics.changed.disconnect(this.onFindings, this);
     super.dispose();
   }
 
@@ -142,6 +163,7 @@ export class HybridPanel extends Widget {
     }
   }
 
+  private seconds = 0;
   private current: NotebookPanel | null = null;
   private link: KernelLink | null = null;
   private looking: Promise<void> = Promise.resolve();

@@ -26,6 +26,18 @@ export interface ModelViewOptions {
   onPicture?(svg: string, path: string): void;
 }
 
+/** What the user looks at: names of model, Block and opened boxes, the program, and the scale of the picture. */
+export interface Looked {
+  model: string;
+  block: string;
+  program: string;
+  open: string[];
+  scale: number;
+}
+
+/** Names of opened boxes that are remembered. */
+const OPEN = 100;
+
 /** Milliseconds the selection must rest before its graph is asked for (arrow keys run through the tree). */
 const REST = 120;
 
@@ -58,6 +70,7 @@ export class ModelView {
         }
       },
       onProgram: program => {
+        this.isChosen = true;
         this.program = program;
         this.drawnKey = '';
         void this.draw();
@@ -126,6 +139,20 @@ export class ModelView {
     }
   }
 
+  /** What the user looks at; null while nothing was chosen. */
+  get looked(): Looked | null {
+    const { open, scale } = this.graph.looked;
+    const block = this.tree.selected;
+    return this.isChosen && block !== null
+      ? { model: this.name, block, program: this.program, open: open.slice(0, OPEN), scale }
+      : null;
+  }
+
+  /** Go back to what was looked at earlier, when a model of that name is shown anew. */
+  recall(looked: Looked): void {
+    this.recalled = looked;
+  }
+
   /** Show a model's tree; `graph` saves the first request where it is already at hand. */
   showTree(reply: TreeReply, graph: GraphReply | null = null): void {
     const { model, root } = reply;
@@ -148,6 +175,13 @@ export class ModelView {
       this.program = '';
       this.drawnKey = '';
       this.graph.deselect();
+    }
+    const { recalled } = this;
+    if (isNew && recalled?.model === model.name && this.tree.select(recalled.block)) {
+      this.recalled = null;
+      this.isChosen = true;
+      this.program = recalled.program;
+      this.graph.recall(recalled);
     }
     let moved = isNew;
     if (!this.isChosen) {
@@ -333,6 +367,7 @@ export class ModelView {
   private program = '';
   /** Whether the user has selected a Block of this model. */
   private isChosen = false;
+  private recalled: Looked | null = null;
   private drawnKey = '';
   private showsNode = false;
   private resting: ReturnType<typeof setTimeout> | undefined;

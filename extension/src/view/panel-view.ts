@@ -7,7 +7,8 @@ import { ActionBar } from './action-bar';
 import { CurvesView } from './curves';
 import { button, h, replace } from './dom';
 import { FindingsList, ListedFinding, listed } from './findings-list';
-import { ModelView } from './model-view';
+import { Looked, ModelView } from './model-view';
+import { plural } from './words';
 
 /** What the panel knows about the kernel of the notebook in front. */
 export interface KernelState {
@@ -29,7 +30,14 @@ export interface PanelViewOptions {
   onLocation(location: Location): void;
   /** Try to reach the kernel again. */
   onConnect(): void;
+  /** Show the same in a tab of its own; absent in the tab. */
+  onTab?(): void;
+  /** What was looked at last in this notebook. */
+  memory?: { read(): Looked | undefined; write(looked: Looked): void };
 }
+
+/** Milliseconds from the user's last action to its being remembered. */
+const REMEMBER = 1000;
 
 export class PanelView {
   readonly element: HTMLElement;
@@ -45,6 +53,7 @@ export class PanelView {
         this.chosenName = null;
         this.chosenId = this.picker.value;
         this.showChosen();
+        this.remember();
       }
     });
     this.actions = new ActionBar({
@@ -78,7 +87,7 @@ export class PanelView {
     );
     this.element = h(
       'div',
-      { class: 'hl-root hl-side' },
+      { class: options.onTab ? 'hl-root hl-side' : 'hl-root hl-side hl-main' },
       this.status,
       this.notes,
       this.picker,
@@ -88,6 +97,9 @@ export class PanelView {
       this.view.element,
       this.looseSection
     );
+    for (const action of ['click', 'keyup', 'wheel', 'pointerup']) {
+      this.view.element.addEventListener(action, () => this.remember(), { passive: true });
+    }
     this.update({
       key: '',
       text: 'Open a Python notebook.',
@@ -113,6 +125,8 @@ export class PanelView {
       this.allNotes = [];
       this.actions.reset();
       this.curves.clear();
+      this.knownModels = null;
+      this.recall();
     }
     if (state.curves && state.curves !== this.lastCurves) {
       this.lastCurves = state.curves;
@@ -122,12 +136,17 @@ export class PanelView {
     replace(
       this.status,
       h('span', { class: `hl-light hl-light-${state.kind}`, 'aria-hidden': 'true' }),
-      h('span', { class: 'hl-status-text' }, state.text),
+      h('span', { class: `hl-status-text hl-status-${state.kind}` }, state.text),
+      this.options.onTab &&
+        button('Open as a tab', () => this.options.onTab?.(), {
+          class: 'hl-link',
+          title: 'Show tree, graph and details side by side in the main area'
+        }),
       state.kind === 'off' &&
         state.key !== '' &&
         button('Connect', () => this.options.onConnect(), { title: 'Ask the kernel now' })
     );
-    this.status.title = hello ? `${hello.host}: ${hello.folder}` : '';
+    this.status.title = hello ? `${state.text}\n${hello.host}: ${hello.folder}` : '';
     this.actions.connect(state.requester, state.text);
     this.view.connect(state.requester);
     this.addNotes(state.models);
@@ -151,7 +170,7 @@ export class PanelView {
   private addNotes(push: ModelsReply | null): void {
     if (push && push !== this.lastPush) {
       this.lastPush = push;
-      this.allNotes = [...this.allNotes, ...push.notes].slice(-3);
+      this.allNotes = [...this.allNotes, ...push.notes, ...this.announced(push)].slice(-3);
     }
     const clear = button(
       '×',
@@ -163,6 +182,35 @@ export class PanelView {
     );
     this.notes.hidden = this.allNotes.length === 0;
     replace(this.notes, h('div', {}, ...this.allNotes.map(note => h('p', {}, note))), clear);
+  }
+
+  /** A sentence for each model that was not there before. */
+  private announced({ models }: ModelsReply): string[] {
+    const known = this.knownModels;
+    this.knownModels = new Set(models.map(model => model.id));
+    return models
+      .filter(model => known !== null && !known.has(model.id))
+      .map(model => `New model: ${model.name}, ${model.class} of ${plural(model.blocks, 'Block')}.`);
+  }
+
+  /** Go back to what was looked at in this notebook. */
+  recall(): void {
+    const looked = this.options.memory?.read();
+    if (looked && !this.view.looked) {
+      this.chosenName = looked.model;
+      this.chosenId = null;
+      this.view.recall(looked);
+    }
+  }
+
+  private remember(): void {
+    clearTimeout(this.remembering);
+    this.remembering = setTimeout(() => {
+      const { looked } = this.view;
+      if (looked && this.models.some(model => model.name === looked.model)) {
+        this.options.memory?.write(looked);
+      }
+    }, REMEMBER);
   }
 
   private showModels(): void {
@@ -292,6 +340,8 @@ export class PanelView {
   private chosenId: string | null = null;
   private chosenName: string | null = null;
   private pickerKey = '';
+  private knownModels: Set<string> | null = null;
+  private remembering: ReturnType<typeof setTimeout> | undefined;
   private shownRevision = '';
   private cellFindings: readonly ListedFinding[] = [];
   private modelFindings: readonly Diagnostic[] = [];

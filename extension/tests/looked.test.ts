@@ -1,0 +1,126 @@
+// What the panel remembers of a notebook, and how it announces models.
+
+import { click, mount, settle } from './page';
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ViewMemory } from '../src/lab/memory';
+import type { Model } from '../src/protocol/messages';
+import type { Looked } from '../src/view/model-view';
+import { KernelState, PanelView } from '../src/view/panel-view';
+import { TableKernel, graph, model, network, noLayout } from './records';
+
+const looked = (changes: Partial<Looked> = {}): Looked => ({
+  model: 'net',
+  block: 'features',
+  program: '',
+  open: [],
+  scale: 1.5,
+  ...changes
+});
+
+/** A state database in memory. */
+function database(saved: unknown): {
+  fetch(): Promise<unknown>;
+  save(key: string, value: unknown): Promise<void>;
+  saved: unknown;
+} {
+  return {
+    saved,
+    async fetch() {
+      return this.saved;
+    },
+    async save(_, value) {
+      this.saved = value;
+    }
+  };
+}
+
+test('what was looked at is kept by notebook, and only so much of it', async () => {
+  const state = database({ 'a.ipynb': looked(), 'b.ipynb': { model: 3 }, 'c.ipynb': null });
+  const memory = new ViewMemory(state as never);
+  await memory.ready;
+  assert.deepEqual(memory.read('a.ipynb'), looked());
+  assert.equal(memory.read('b.ipynb'), undefined);
+  for (let i = 0; i < 80; i++) {
+    memory.write(`${i}.ipynb`, looked({ model: `net${i}` }));
+  }
+  await settle(600);
+  assert.equal(Object.keys(state.saved as object).length, 50);
+  assert.equal(memory.read('79.ipynb')?.model, 'net79');
+  assert.equal(memory.read('a.ipynb'), undefined);
+});
+
+test('a damaged database, or none, is an empty one', async () => {
+  for (const saved of ['text', 3, null, undefined, [1]]) {
+    const memory = new ViewMemory(database(saved) as never);
+    await memory.ready;
+    assert.equal(memory.read('0'), undefined);
+  }
+  const none = new ViewMemory(null);
+  none.write('a', looked());
+  assert.deepEqual(none.read('a'), looked());
+});
+
+function panel(memory?: { read(): Looked | undefined; write(value: Looked): void }): PanelView {
+  const view = new PanelView({
+    layout: noLayout,
+    onLocation: () => undefined,
+    onConnect: () => undefined,
+    ...(memory && { memory })
+  });
+  mount(view.element);
+  return view;
+}
+
+function state(models: Model[]): KernelState {
+  return {
+    key: 'a.ipynb|1',
+    text: 'ready',
+    kind: 'ready',
+    requester: new TableKernel({
+      tree: ({ model: id }) => ({ model: models.find(item => item.id === id) ?? model(), root: network() }),
+      graph: () => graph(),
+      findings: () => ({ findings: [] })
+    }),
+    hello: null,
+    models: { models, busy: false, notes: [], saving: {} },
+    curves: null
+  };
+}
+
+const chosen = (view: PanelView): string | null =>
+  view.element.querySelector('[role=treeitem][aria-selected=true]')?.getAttribute('data-path') ?? null;
+
+test('model and Block of the notebook are shown again', async () => {
+  const view = panel({ read: () => looked({ model: 'other' }), write: () => undefined });
+  view.update(state([model(), model({ id: 'm2', name: 'other' })]));
+  await settle(20);
+  assert.equal(view.element.querySelector('select')?.value, 'm2');
+});
+
+test('what is chosen is remembered; what nobody chose is not', async () => {
+  const written: Looked[] = [];
+  const view = panel({ read: () => undefined, write: value => written.push(value) });
+  view.update(state([model()]));
+  await settle(1200);
+  assert.equal(written.length, 0);
+  click(view.element.querySelector('[role=treeitem][data-path=features]'));
+  await settle(1200);
+  assert.equal(written.length, 1);
+  assert.deepEqual([written[0]?.model, written[0]?.block], ['net', 'features']);
+  const again = panel({ read: () => written[0], write: () => undefined });
+  again.update(state([model()]));
+  await settle(20);
+  assert.equal(chosen(again), 'features');
+});
+
+test('a model that is new is announced, the first ones are not', () => {
+  const view = panel();
+  const notes = (): string => view.element.querySelector('.hl-notes')?.textContent ?? '';
+  view.update(state([model()]));
+  assert.doesNotMatch(notes(), /New model/);
+  view.update(state([model(), model({ id: 'm2', name: 'other', class: 'Net', blocks: 3 })]));
+  assert.match(notes(), /New model: other, Net of 3 Blocks\./);
+  view.update(state([model(), model({ id: 'm2', name: 'other' })]));
+  assert.equal(notes().split('New model').length, 2);
+});
