@@ -1,0 +1,43 @@
+"""The panel as a tab of the main area, and what is remembered of a notebook."""
+
+import pytest
+from playwright.sync_api import expect
+
+MODEL = """import hybrid_lab as mx
+from hybrid_lab.gluon import nn
+net = nn.HybridSequential()
+net.add(nn.Dense(4, activation="relu"), nn.Dense(2))
+net.initialize()
+net.hybridize()
+net(mx.nd.ones((2, 3)));"""
+
+
+@pytest.mark.parametrize("front_end", ["lab"])
+def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
+    notebook = open_cells([MODEL, "other = nn.HybridSequential(); other.add(nn.Dense(3))", "1"])
+    page = notebook.page
+    notebook.run_cell(0)
+    panel = notebook.show_panel()
+    page.set_viewport_size({"width": 2400, "height": 1000})
+    panel.get_by_role("button", name="Open as a tab").click()
+    tab = page.locator("#hybrid-lab-tab")
+    expect(tab.locator("[role=treeitem]").first).to_be_visible(timeout=30_000)
+    expect(tab.locator("svg .hl-g-node").first).to_be_visible(timeout=30_000)
+    places = [tab.locator(part).bounding_box() for part in (".hl-tree", ".hl-canvas", ".hl-details")]
+    assert places[0]["x"] < places[1]["x"] < places[2]["x"]
+
+    status = panel.locator(".hl-status")
+    before = status.bounding_box()["height"]
+    page.locator(".jp-NotebookPanel .jp-CodeCell").nth(1).click()
+    page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell')")
+    expect(panel.locator(".hl-notes")).to_contain_text("New model: other", timeout=30_000)
+    assert status.bounding_box()["height"] == before
+
+    panel.get_by_role("combobox", name="Model", exact=True).select_option(label="net: HybridSequential")
+    panel.get_by_role("treeitem").nth(1).click()
+    page.wait_for_timeout(2500)
+    page.reload()
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+    page.evaluate("window.jupyterapp.commands.execute('hybrid-lab:show-panel')")
+    selected = notebook.panel.locator('[role=treeitem][aria-selected="true"]')
+    expect(selected).to_have_attribute("data-path", "0", timeout=60_000)
