@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon import HybridBlock
+from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops import records
 from hybrid_lab.ops.framework.pointwise import Elementwise
 from hybrid_lab.ops.framework.run import infer, run_kernel
+from tests.ops.cases import CASES as EVERY_CASE
+from tests.ops.cases import Case
 
 CASES = [(record, sample) for record in records() if issubclass(record, Elementwise) for sample in record.samples]
 
@@ -48,3 +52,30 @@ def test_eager_gradients_keep_the_precision_of_float64():
         y.backward()
         found.append((y.asnumpy(), x.grad.asnumpy()))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-14)
+
+
+def _takes_scalars(case: Case) -> bool:
+    inner = case.record.name.startswith("_") or case.op.random or case.op.signature.visible > 1
+    if inner or any(isinstance(item, (int, float)) for item in case.sample.inputs):
+        return False
+    try:
+        infer(case.op, ((),) * len(case.sample.inputs), (np.dtype(np.float64),) * len(case.sample.inputs))
+    except HybridLabError:
+        return False
+    return True
+
+
+SCALARS = [case for case in EVERY_CASE if _takes_scalars(case)]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", SCALARS, ids=[case.id for case in SCALARS])
+def test_the_dtype_of_a_scalar_does_not_depend_on_earlier_calls(case):
+    for dtype in ("float32", "float64", "float16"):
+        inputs = [nd.array(np.array(0.25), dtype=dtype) for _ in case.sample.inputs]
+        try:
+            shapes, types = infer(case.op, ((),) * len(inputs), (np.dtype(dtype),) * len(inputs))
+        except HybridLabError:
+            continue
+        y = invoke(case.op, inputs)
+        assert (y.shape, y.host_view.dtype) == (shapes[0], types[0])

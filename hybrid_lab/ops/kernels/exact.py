@@ -22,8 +22,8 @@ def cube_root(x: Array, out: np.ndarray | None = None) -> Array:
         return _in_float64(np.cbrt, x, out)
     root = np.asarray(np.cbrt(x))
     with np.errstate(over="ignore", invalid="ignore"):  # infinite numbers have no leading bits
-        short = root * SPLIT
-        cube = short - root
+        short = np.asarray(root * SPLIT)
+        cube = np.asarray(short - root)
         short -= cube
         np.multiply(short, short, out=cube)
         cube *= short
