@@ -7,6 +7,7 @@ import { Graphviz } from '@hpcc-js/wasm-graphviz';
 import { anchored, fitted, kept, revealed, started, zoomed } from '../src/graph/camera';
 import { Measure, cut, nodeCard, typeText } from '../src/graph/card';
 import { Composer, Picture } from '../src/graph/compose';
+import { family } from '../src/graph/draw';
 import { staticSvg, svgText } from '../src/graph/export';
 import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
 import { layerDot, readPlan } from '../src/graph/layer';
@@ -281,6 +282,15 @@ test('search looks at labels, operators, Blocks, classes and parameters', () => 
   assert.deepEqual(search(scene, 'output.weight'), ['n4']);
   assert.deepEqual(search(scene, 'dense'), ['n4']);
   assert.deepEqual(search(scene, ' '), []);
+});
+
+test('operators of one kind have one colour', () => {
+  assert.deepEqual(
+    ['Convolution', 'BatchNorm', 'Pooling', 'Reshape', 'broadcast_to', 'broadcast_add', 'Cast', 'relu'].map(
+      family
+    ),
+    ['product', 'norm', 'pool', 'shape', 'shape', 'element', 'shape', 'element']
+  );
 });
 
 test('texts are cut to their room; types are written as graphs are printed', () => {

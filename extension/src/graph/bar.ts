@@ -79,7 +79,7 @@ export class GraphBar {
     const compiled = program && program.seconds > 0 ? `compiled in ${secondsText(program.seconds)}` : '';
     const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
     this.summary.textContent = [graph.summary, variants, compiled].filter(part => part).join(' · ');
-    this.reason.textContent = program ? whyText(program) : '';
+    this.reason.textContent = program && program.reason !== graph.summary ? whyText(program) : '';
     this.reason.title = this.reason.textContent;
     this.programs.title = [program?.label, this.reason.textContent, compiled].filter(part => part).join('\n');
   }

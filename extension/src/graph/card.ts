@@ -105,7 +105,8 @@ export function boxTitle(box: GraphBox): { title: string; aside: string } {
 
 /** The second line of a closed box. */
 export function boxDetail(box: GraphBox): string {
-  return box.summary || plural(box.operators, 'operator');
+  const text = box.summary || plural(box.operators, 'operator');
+  return box.kind === 'prologue' ? `${text}, when parameters change` : text;
 }
 
 export function boxCard(box: GraphBox, measure: Measure): Card {

@@ -101,7 +101,7 @@ const FAMILIES: readonly [string, RegExp][] = [
   ['pool', /pool|^(sum|mean|max|min|prod|norm|argmax|argmin|topk)$|reduce/i],
   [
     'shape',
-    /reshape|transpose|flatten|slice|concat|split|stack|expand|squeeze|swap|tile|repeat|pad|broadcast_to|take|gather|cast|copy/i
+    /reshape|transpose|flatten|slice|concat|split|stack|expand|squeeze|swap|tile|repeat|pad|broadcast_(to|like|axis)|take|gather|^(amp_)?cast|copy/i
   ]
 ];
 

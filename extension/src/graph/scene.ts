@@ -52,6 +52,8 @@ export class Scene {
   private readonly depth = new Map<string, number>([['', 0]]);
   private readonly dissolved = new Map<string, string>();
   private readonly onlyIn = new Map<string, GraphBox>();
+  /** The prologue and all boxes in it. */
+  private readonly prologues = new Set<string>();
   private readers: Map<string, string[]> | null = null;
 
   constructor(reply: Pick<GraphReply, 'boxes' | 'nodes'>) {
@@ -67,6 +69,9 @@ export class Scene {
       this.parent.set(box.id, parent);
       this.depth.set(box.id, (this.depth.get(parent) ?? 0) + 1);
       this.layers.set(box.id, emptyLayer(box.id));
+      if (box.kind === 'prologue' || this.prologues.has(parent)) {
+        this.prologues.add(box.id);
+      }
     }
     for (const node of reply.nodes) {
       this.nodes.set(node.id, node);
@@ -181,7 +186,7 @@ export class Scene {
   }
 
   private isInPrologue(node: string): boolean {
-    return this.above(node).some(box => this.boxes.get(box)?.kind === 'prologue');
+    return this.prologues.has(this.parent.get(node) ?? '');
   }
 
   /** Divide the edge from a node to a reader among the layers that it passes. */
