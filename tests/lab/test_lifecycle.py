@@ -251,7 +251,7 @@ def test_deleting_the_variable_frees_the_model_in_a_shell(shell, run):
     hooks.lab_of(shell).push()
     run("del net, y", "gc.collect();")
     assert shell.user_ns["gone"]() is None
-    assert "the model is gone" in shell.user_ns["view"]._static_html()
+    assert "net is gone: its variable was deleted" in shell.user_ns["view"].static_html()
 
 
 def test_replaced_models_go(shell, run):
