@@ -90,12 +90,16 @@ test('an overlay colours nodes and boxes, links to the largest, and goes away ag
   );
   assert.ok(element('n4').classList.contains('hl-g-bad'));
   assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnectedfeatures');
+  const chips = (): string[] =>
+    [...view.element.querySelectorAll('.hl-chip-measured')].map(chip => chip.textContent ?? '');
+  assert.deepEqual(chips(), ['<b>2.0 ms</b>']);
   buttonOf(view.element, 'FullyConnected').click();
   await settle(5);
   assert.match(text('.hl-details'), /Measured1\.0 ms \(50\.0%\), eager 2\.0 ms/);
   await choose('');
   assert.equal(element('n3').classList.contains('hl-g-measured'), false);
   assert.equal(element('n3').getAttribute('aria-label')?.includes('eager'), false);
+  assert.deepEqual(chips(), []);
   assert.equal(text('.hl-overlay-marked') + text('.hl-overlay-bar .hl-summary'), '');
 });
 

@@ -1,7 +1,8 @@
 // The tree of Blocks: ARIA tree, keyboard, search.
 
 import { STATES } from '../protocol/messages';
-import type { BlockNode } from '../protocol/messages';
+import { shortText } from '../graph/measured';
+import type { BlockNode, OverlayItem } from '../protocol/messages';
 import { BlockIndex } from './block-index';
 import { append, h } from './dom';
 import { RowWindow } from './row-window';
@@ -113,6 +114,14 @@ export class BlockTree {
     return this.index?.node(path) ?? null;
   }
 
+  /** What an overlay says of Blocks, by path. */
+  measure(items: ReadonlyMap<string, OverlayItem>): void {
+    if (items.size > 0 || this.measured.size > 0) {
+      this.measured = items;
+      this.render();
+    }
+  }
+
   private render(): void {
     const { index } = this;
     if (!index) {
@@ -163,6 +172,7 @@ export class BlockTree {
     const open = folder && (hits !== null || this.expanded.has(node.path));
     const state = STATES[node.state];
     const why = node.why || state.meaning;
+    const measured = this.measured.get(node.path);
     const output = node.output.map(tensor => shapeText(tensor.shape)).join(' ');
     const details = h(
       'span',
@@ -198,6 +208,15 @@ export class BlockTree {
       node.shared_with !== null &&
         h('span', { class: 'hl-chip', title: `The same Block as ${node.shared_with}` }, 'shared'),
       h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, state.word),
+      measured &&
+        h(
+          'span',
+          {
+            class: `hl-chip hl-chip-measured${measured.bad ? ' hl-chip-findings' : ''}`,
+            title: measured.text
+          },
+          shortText(measured)
+        ),
       node.findings > 0 &&
         h(
           'span',
@@ -347,6 +366,7 @@ export class BlockTree {
   private index: BlockIndex | null = null;
   private key: string | null = null;
   private rows: Row[] = [];
+  private measured: ReadonlyMap<string, OverlayItem> = new Map();
   /** Path -> place in `rows`. */
   private places = new Map<string, number>();
   /** Paths that match the filter; null without one. */

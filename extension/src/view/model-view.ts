@@ -88,7 +88,7 @@ export class ModelView {
         onNumbers: (path: string, parameter: Parameter) => void this.showNumbers(path, parameter)
       })
     });
-    this.overlays = new Overlays(this.graph);
+    this.overlays = new Overlays(this.graph, blocks => this.tree.measure(blocks));
     this.findings = new FindingsList();
     this.others = new FindingsList();
     this.othersSection = h(

@@ -1,7 +1,7 @@
 // Overlays of one model's graphs: asks for what is measured, and shows it on the picture, in the bar and in the details.
 
 import { Requester, asRequestError } from '../protocol/channel';
-import type { GraphReply, OverlayReply } from '../protocol/messages';
+import type { GraphBox, GraphReply, OverlayItem, OverlayReply } from '../protocol/messages';
 import { OverlayBar } from './overlay-bar';
 
 /** The picture that overlays are shown on. */
@@ -12,7 +12,11 @@ export interface MeasuredPicture {
 }
 
 export class Overlays {
-  constructor(private readonly picture: MeasuredPicture) {
+  /** `onBlocks`: gets what is measured of Blocks, by path. */
+  constructor(
+    private readonly picture: MeasuredPicture,
+    private readonly onBlocks: (items: ReadonlyMap<string, OverlayItem>) => void = () => undefined
+  ) {
     this.bar = new OverlayBar({
       onKind: () => void this.ask(),
       onMarked: id => void picture.select(id),
@@ -37,6 +41,7 @@ export class Overlays {
       return;
     }
     const isOther = model !== this.model;
+    this.boxes = graph.boxes;
     Object.assign(this, { key, model, path: graph.path, program: graph.program });
     void this.ask();
     if (isOther) {
@@ -52,8 +57,7 @@ export class Overlays {
   private async ask(): Promise<void> {
     const { requester, key } = this;
     const { kind, inputs } = this.bar;
-    this.reply = null;
-    this.picture.measure(null);
+    this.present(null);
     this.bar.clear();
     if (!requester || kind === null) {
       return;
@@ -65,8 +69,7 @@ export class Overlays {
       const { model, path, program } = this;
       const reply = await requester.request('overlay', { model, path, program, kind, data: inputs });
       if (asked === this.asked && kind === this.bar.kind) {
-        this.reply = reply;
-        this.picture.measure(reply);
+        this.present(reply);
         this.bar.show(reply, id => this.picture.nameOf(id));
       }
     } catch (error) {
@@ -74,6 +77,21 @@ export class Overlays {
         this.bar.say(sentence(error), true);
       }
     }
+  }
+
+  /** Show what is measured on the picture and in the tree. Of a Block that is called twice, the larger value counts. */
+  private present(reply: OverlayReply | null): void {
+    this.reply = reply;
+    this.picture.measure(reply);
+    const items = new Map(reply?.items.map(item => [item.id, item]));
+    const blocks = new Map<string, OverlayItem>();
+    for (const { id, block } of this.boxes) {
+      const item = items.get(id);
+      if (item && block !== null && item.share >= (blocks.get(block)?.share ?? 0)) {
+        blocks.set(block, item);
+      }
+    }
+    this.onBlocks(blocks);
   }
 
   /** Switch the watch for NaN; without `isOn`, ask whether it is on. */
@@ -103,6 +121,7 @@ export class Overlays {
   private key = '';
   private asked = '';
   private reply: OverlayReply | null = null;
+  private boxes: readonly GraphBox[] = [];
 }
 
 function sentence(error: unknown): string {
