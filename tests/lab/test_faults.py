@@ -1,13 +1,14 @@
 """What the lab does when code that it cannot vouch for raises: faults of its own, of the user and of IPython."""
 
 import asyncio
+import functools
 import json
 import logging
 from types import SimpleNamespace
 
 import pytest
 
-from hybrid_lab import gluon, log
+from hybrid_lab import gluon, logger
 from hybrid_lab.cli import environment
 from hybrid_lab.lab import archives, diagnostics, hooks
 from tests.lab.conftest import make_net
@@ -55,12 +56,12 @@ def test_a_shell_without_events_leaves_the_import_working(monkeypatch, caplog):
 
 def test_a_line_that_cannot_be_displayed_goes_to_the_stream(monkeypatch):
     monkeypatch.setattr("IPython.display.display", fault)
-    assert log.displayed("text") is False
+    assert logger.displayed("text") is False
 
 
 def test_messages_without_a_standard_error_are_lost_without_an_error(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
-    handler = logging.StreamHandler(log._STANDARD_ERROR)
+    handler = logging.StreamHandler(logger._STANDARD_ERROR)
     monkeypatch.setattr(handler, "handleError", lambda record: pytest.fail("could not be written"))
     handler.emit(logging.makeLogRecord({"msg": "text"}))
     handler.flush()
@@ -87,5 +88,6 @@ def test_a_fault_in_the_server_is_an_error_of_the_protocol(monkeypatch):
         set_status=sent.append,
         finish=lambda text: sent.append(json.loads(text)),
     )
+    handler.reply = functools.partial(server.LintHandler.reply, handler)
     asyncio.run(server.LintHandler.post(handler))
     assert sent[0] == 500 and sent[1]["code"] == "failed" and sent[1]["message"] == "ArithmeticError: a fault"

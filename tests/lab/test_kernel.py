@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("ipykernel")
 
 from hybrid_lab import gluon  # noqa: E402
+from hybrid_lab.lab.messages import PROTOCOL  # noqa: E402
 from tests.lab.conftest import CLASS, IMPORTS, MAKE  # noqa: E402
 from tests.lab.kernel import Kernel  # noqa: E402
 
@@ -81,8 +82,8 @@ def page(kernel):
     kernel.run(IMPORTS, CLASS, NET, TRAIN, MAKE)
     kernel.run("from hybrid_lab.gluon import step\nstep.PATIENCE = 0.5")  # a test should not wait as long as a user
     connected = kernel.page()
-    hello = connected.ok("hello", front_end="0.1.0", protocol=1, notebook="a.ipynb")
-    assert hello["protocol"] == 1 and hello["subshells"] is True
+    hello = connected.ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="a.ipynb")
+    assert hello["protocol"] == PROTOCOL and hello["subshells"] is True
     connected.folder = hello["folder"]
     return connected
 
@@ -93,7 +94,7 @@ def model_named(page, name):
 
 def test_each_cell_pushes_the_models_to_every_page(kernel, page):
     second = kernel.page()
-    second.ok("hello", front_end="0.1.0", protocol=1, notebook="a.ipynb")
+    second.ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="a.ipynb")
     before = len(page.pushes), len(second.pushes)
     kernel.run("other = nn.Dense(2)")
     kernel.listen(lambda: len(page.pushes) > before[0] and len(second.pushes) > before[1])
@@ -258,7 +259,7 @@ def test_a_view_does_not_take_the_page_s_route(kernel, page):
 
 def test_without_a_subshell_requests_wait_and_are_answered(kernel, page, request):
     slow = kernel.page(with_subshell=False)
-    slow.ok("hello", front_end="0.1.0", protocol=1, notebook="a.ipynb")
+    slow.ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="a.ipynb")
     held = request.getfixturevalue("held")
     identity = slow.start("models")
     kernel.listen(lambda: False, seconds=0.2)
@@ -272,4 +273,4 @@ def test_unload_says_good_bye(kernel, page):
     kernel.run("%unload_ext hybrid_lab")
     assert page.closed() and kernel.page().closed()
     assert "connected to this notebook" in kernel.run("%load_ext hybrid_lab")
-    assert kernel.page().ok("hello", front_end="0.1.0", protocol=1, notebook="")["protocol"] == 1
+    assert kernel.page().ok("hello", front_end="0.1.0", protocol=PROTOCOL, notebook="")["protocol"] == PROTOCOL
