@@ -42,7 +42,8 @@ def _per_second(loop: Loop) -> str:
 
 
 def _plural(unit: str) -> str:
-    return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
+    """`steps`, `batches`, `epochs`."""
+    return unit + ("es" if unit.endswith(("s", "x", "tch", "sh")) else "s")
 
 
 def short(value: float) -> str:

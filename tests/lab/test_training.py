@@ -347,3 +347,9 @@ def test_a_trainer_is_recorded_for_a_page(at_once):
     assert len(boundary.listeners) == 1
     watched.watch(False)
     assert boundary.listeners == []
+
+
+@pytest.mark.parametrize(("unit", "units"), [("step", "steps"), ("batch", "batches"), ("epoch", "epochs")])
+def test_units_in_the_plural(unit, units):
+    list(mx.lab.progress(range(2), unit=unit))
+    assert data()["loops"][0]["text"].startswith(f"2 {units} in ")
