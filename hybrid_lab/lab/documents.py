@@ -21,6 +21,7 @@ from hybrid_lab.insight.difference import ModelDifference, diff_tensors
 from hybrid_lab.lab import messages
 from hybrid_lab.lab.actions import host
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.onnx_document import OnnxFile
 from hybrid_lab.lab.schema import check_fields
 from hybrid_lab.lab.session import Session
 
@@ -47,6 +48,9 @@ class Document:
     def answer(self, kind: str, body: dict[str, Any]) -> Mapping[str, object]:
         """The reply's body. Raises RequestError, `corrupt` for a damaged file."""
         try:
+            if kind in ABOUT_MODEL and isinstance(self._reader, _Onnx):
+                _checked(messages.REQUESTS, kind, body)
+                return self._reader.file.answer(kind)
             if kind in ABOUT_MODEL:
                 return self._session.answer(kind, _checked(messages.REQUESTS, kind, body), lambda *_: None)
             body = _checked(messages.DOCUMENT_REQUESTS, kind, body)
@@ -95,7 +99,9 @@ class Document:
         except (HybridLabError, OSError, RecursionError) as error:
             reply["problem"] = str(error) or type(error).__name__
             reply["has_model"] = False
-            if self.kind != "unknown":
+            if isinstance(error, RequestError):
+                reply["next"] = error.next
+            elif self.kind != "unknown":
                 reply["next"] = "Nothing of a damaged file is used: take an earlier copy, or save the model again."
         return reply
 
@@ -327,6 +333,19 @@ class _SymbolFile(_Unknown):
         )
 
 
+class _Onnx(_Unknown):
+    """An ONNX file, of which the structure alone is shown."""
+
+    has_model = True
+
+    @cached_property
+    def file(self) -> OnnxFile:
+        return OnnxFile(self.path)
+
+    def describe(self) -> tuple[str, list[tuple[str, str]]]:
+        return "ONNX, structure only", self.file.facts()
+
+
 def _is_params_of(stem: str, name: str) -> bool:
     """Whether a file holds the parameters of `stem`-symbol.json: `stem.params` or `stem-0012.params`."""
     number = name.removeprefix(f"{stem}-").removesuffix(".params")
@@ -338,6 +357,7 @@ _READERS: dict[str, tuple[messages.DocumentKind, type[_Unknown]]] = {
     "-symbol.json": ("symbol", _SymbolFile),
     ".params": ("arrays", _Arrays),
     ".safetensors": ("arrays", _Safetensors),
+    ".onnx": ("onnx", _Onnx),
 }
 """End of a file's name -> its kind and reader."""
 

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 import hybrid_lab as mx
 from hybrid_lab.gluon import nn
 from tests.browser.jupyter import NotebookPage
+from tests.lab.test_documents import onnx_file
 
 IN_LAB_ONLY = pytest.mark.parametrize("front_end", ["lab"])
 
@@ -72,5 +73,8 @@ def test_the_other_kinds_of_files(files, open_cells):
     expect(tab.get_by_role("treeitem").first).to_be_visible(timeout=30_000)
     tab = open_file(notebook, "net.safetensors")
     expect(tab.locator(".hl-doc-contents tbody tr")).to_have_count(4, timeout=30_000)
+    onnx_file(files / "chain.onnx", 3)
+    tab = open_file(notebook, "chain.onnx")
+    expect(tab.locator("svg").filter(has_text="Sum").first).to_be_visible(timeout=30_000)
     tab = open_file(notebook, "broken.hlab")
     expect(tab.get_by_role("alert").first).to_contain_text("damaged", timeout=30_000)

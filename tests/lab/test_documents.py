@@ -147,6 +147,51 @@ def test_many_differences_are_counted(tmp_path):
     assert reply["count"] == 700 and len(reply["lines"]) == 500
 
 
+# -- ONNX --------------------------------------------------------------------------------------------------------------
+
+
+def onnx_file(path, layers):
+    """A chain of additions of a weight, with one weight that all read."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    names = ["x", *(f"y{number}" for number in range(layers))]
+    nodes = [
+        helper.make_node("Sum", [names[n], f"w{n}", "shared"], [names[n + 1]], name=f"/body/{n}/Sum")
+        for n in range(layers)
+    ]
+    weights = [numpy_helper.from_array(np.ones(3, np.float32), name) for name in [f"w{n}" for n in range(layers)]]
+    weights.append(numpy_helper.from_array(np.ones(3, np.float32), "shared"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in ("x", names[-1])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)), str(path))
+
+
+@pytest.mark.parametrize("layers", [2, 400])
+def test_the_structure_of_an_onnx_file(tmp_path, layers):
+    onnx_file(tmp_path / "m.onnx", layers)
+    document = Document(str(tmp_path / "m.onnx"))
+    assert document.answer("document", {})["problem"] == "" and document.answer("models", {})["models"][0]["id"] == "m1"
+    graph = document.answer("graph", {"model": "m1", "path": "", "program": ""})
+    operators = [node for node in graph["nodes"] if node["kind"] == "operator"]
+    assert len(operators) == layers and operators[1]["badges"][0]["name"] == "w1"
+    assert [read["node"] for read in operators[1]["inputs"]][0] == operators[0]["id"]
+    members = {}
+    for item in [*graph["boxes"], *graph["nodes"]]:
+        members.setdefault(item.get("parent", item.get("box")), []).append(item)
+    assert max(map(len, members.values())) <= 150 and (len(graph["boxes"]) > 0) == (layers > 150)
+    root = document.answer("tree", {"model": "m1"})["root"]
+    assert set(root) == set(messages.BlockNode.__annotations__) | {"class"}
+
+
+def test_onnx_files_that_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "broken.onnx").write_bytes(b"\xff" * 50)
+    pytest.importorskip("onnx")
+    assert "not a readable ONNX file" in asked(tmp_path / "broken.onnx", "document")["problem"]
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    reply = asked(tmp_path / "broken.onnx", "document")
+    assert "not installed" in reply["problem"] and "pip install onnx" in reply["next"]
+
+
 # -- figures of odd values ---------------------------------------------------------------------------------------------
 
 

@@ -37,9 +37,7 @@ def saved(page, file="", **more):
 
 def files_in(folder):
     """Path below the folder -> contents, of all files."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 # -- history -----------------------------------------------------------------------------------------------------------
