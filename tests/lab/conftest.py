@@ -11,6 +11,7 @@ from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
 from hybrid_lab.lab.comm import handle
 from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.session import Session
 
 
@@ -56,6 +57,15 @@ def weights(net):
 def same(one, two):
     """Whether two of `weights` are equal to the last bit."""
     return one.keys() == two.keys() and all(one[key].tobytes() == two[key].tobytes() for key in one)
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left():
+    """No page watches trainings after a test, and no run is under way."""
+    yield
+    runs.watch(False)
+    runs.finish()
+    runs.kept.clear()
 
 
 @pytest.fixture
