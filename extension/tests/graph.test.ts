@@ -452,7 +452,10 @@ test('search selects the next hit and opens the boxes above it', async () => {
   await settle(20);
   assert.equal(told.at(-1), 'n4_2');
   assert.ok(found(view.element, 'n4_2').classList.contains('hl-g-selected'));
-  assert.equal(view.element.querySelector('.hl-hits')?.textContent, '1 of 1');
+  const hits = view.element.querySelector('.hl-hits');
+  assert.equal(hits?.textContent, '1 of 1');
+  await view.show(graph({ path: 'other' }));
+  assert.equal(hits?.textContent, 'nothing found');
 });
 
 test('programs are a list with engine, reason and compile time', async () => {

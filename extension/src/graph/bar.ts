@@ -104,6 +104,10 @@ export class GraphBar {
     }
   }
 
+  get searchText(): string {
+    return this.searchField.value;
+  }
+
   /** What the search says. */
   found(text: string): void {
     this.count.textContent = text;

@@ -119,6 +119,7 @@ export class Canvas {
     this.drawn = null;
     this.map.show(picture, this.pane);
     if (keep) {
+      this.moved ||= this.element.clientWidth > 0;
       this.look(this.camera);
     } else {
       this.start();
@@ -176,6 +177,7 @@ export class Canvas {
 
   fit(): void {
     if (this.picture) {
+      this.moved = true;
       this.look(fitted({ x: 0, y: 0, width: this.picture.width, height: this.picture.height }, this.pane));
     }
   }
@@ -188,6 +190,7 @@ export class Canvas {
   reveal(id: string): void {
     const item = this.picture?.items.get(id);
     if (item) {
+      this.moved = true;
       this.look(revealed(this.camera, item, this.pane));
     }
   }

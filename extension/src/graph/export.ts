@@ -91,7 +91,7 @@ export function svgText(root: SVGSVGElement): string {
 }
 
 /** The picture as PNG, `scale` times as large; rejects where the browser cannot draw it. */
-export async function pngOf(root: SVGSVGElement, scale = 2): Promise<Blob> {
+async function pngOf(root: SVGSVGElement, scale = 2): Promise<Blob> {
   const width = parseFloat(root.getAttribute('width') ?? '') || 1;
   const height = parseFloat(root.getAttribute('height') ?? '') || 1;
   // Canvases end at some 16,000 pixels a side.
@@ -113,8 +113,15 @@ export async function pngOf(root: SVGSVGElement, scale = 2): Promise<Blob> {
   }
 }
 
-/** Hand a file to the user. */
-export function download(name: string, content: Blob): void {
+/** Hand the picture of the Block at `path` to the user as a file; the file's name. */
+export async function saveAs(root: SVGSVGElement, kind: 'svg' | 'png', path: string): Promise<string> {
+  const block = path.replace(/[^\w.]+/g, '_');
+  const name = `graph${block === '' ? '' : `-${block}`}.${kind}`;
+  download(name, kind === 'svg' ? new Blob([svgText(root)], { type: 'image/svg+xml' }) : await pngOf(root));
+  return name;
+}
+
+function download(name: string, content: Blob): void {
   const url = URL.createObjectURL(content);
   const link = document.createElement('a');
   link.href = url;

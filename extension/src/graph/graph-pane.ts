@@ -10,7 +10,7 @@ import { Canvas, Marks, NO_MARKS } from './canvas';
 import { boxTitle, pageMeasure } from './card';
 import { Composer, Picture } from './compose';
 import { spoken } from './draw';
-import { download, pngOf, staticSvg, svgText } from './export';
+import { saveAs, staticSvg, svgText } from './export';
 import { firstOpen, nameOf, openedWith, withNames } from './opening';
 import { Scene, edgeKey } from './scene';
 import { Step, search, step, trace } from './walk';
@@ -136,6 +136,7 @@ export class GraphPane {
     this.touched = (this.touched && samePath) || (recalled?.open.length ?? 0) > 0;
     this.scene = scene;
     this.scenePath = graph.path;
+    this.findHits(scene, this.bar.searchText);
     this.drawn = picture;
     const keep = view === this.view && this.picture !== null;
     this.view = view;
@@ -195,6 +196,7 @@ export class GraphPane {
     const { scene } = this;
     const target = scene?.resolve(id);
     if (scene && target !== undefined) {
+      this.showText(false);
       const open = new Set([...this.open, ...scene.above(target)]);
       if (open.size > this.open.size) {
         await this.reopen(open, null);
@@ -354,6 +356,13 @@ export class GraphPane {
     this.canvas.mark(marks);
   }
 
+  private findHits(scene: Scene, text: string): void {
+    this.hits = search(scene, text);
+    this.hit = -1;
+    const count = this.hits.length;
+    this.bar.found(text.trim() === '' ? '' : count === 0 ? 'nothing found' : plural(count, 'hit'));
+  }
+
   /** Go to the next hit; `way` 0: to the first one, while the user types. */
   private async search(text: string, way: -1 | 0 | 1): Promise<void> {
     const { scene } = this;
@@ -361,11 +370,7 @@ export class GraphPane {
       return;
     }
     if (way === 0) {
-      this.hits = search(scene, text);
-      this.hit = -1;
-      this.bar.found(
-        text === '' ? '' : this.hits.length === 0 ? 'nothing found' : plural(this.hits.length, 'hit')
-      );
+      this.findHits(scene, text);
       this.mark();
       return;
     }
@@ -507,14 +512,8 @@ export class GraphPane {
     if (!copy) {
       return;
     }
-    const path = (this.scenePath ?? '').replace(/[^\w.]+/g, '_');
-    const name = `graph${path === '' ? '' : `-${path}`}.${kind}`;
     try {
-      download(
-        name,
-        kind === 'svg' ? new Blob([svgText(copy)], { type: 'image/svg+xml' }) : await pngOf(copy)
-      );
-      this.say(`${name} is saved among the downloads.`);
+      this.say(`${await saveAs(copy, kind, this.scenePath ?? '')} is saved among the downloads.`);
     } catch (error) {
       this.bar.found(error instanceof Error ? error.message : String(error));
     }
