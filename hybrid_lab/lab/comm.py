@@ -115,7 +115,7 @@ class Comms:
         self._open: dict[str, BaseComm] = {}
         self._hidden: set[str] = set()
         self._lock = threading.Lock()
-        runs.pushes.append(self.push_run)
+        runs.connect(self.push_run)
 
     def opened(self, comm: BaseComm, message: object) -> None:
         """The comm target: a front end connects. Its first request is `hello`."""
@@ -181,5 +181,4 @@ class Comms:
         for comm in comms:
             comm.close()
         runs.watch(False)
-        if self.push_run in runs.pushes:
-            runs.pushes.remove(self.push_run)
+        runs.disconnect(self.push_run)

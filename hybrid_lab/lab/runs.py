@@ -50,6 +50,20 @@ class Runs:
             boundary.listen(_stepped, True)
         return run
 
+    def connect(self, push: Callable[[Run], None]) -> None:
+        """Call `push` with each run, the current one included: a page may connect while a cell trains."""
+        with self._lock:
+            self.pushes.append(push)
+            if self.current is not None:
+                self.current.views = [*self.current.views, push]
+
+    def disconnect(self, push: Callable[[Run], None]) -> None:
+        """Call `push` no longer."""
+        with self._lock:
+            self.pushes = [each for each in self.pushes if each != push]
+            if self.current is not None:
+                self.current.views = [each for each in self.current.views if each != push]
+
     def watch(self, watched: bool) -> None:
         """A page shows the curves from now on, or no longer."""
         self.watched = watched

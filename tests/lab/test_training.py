@@ -353,3 +353,13 @@ def test_a_trainer_is_recorded_for_a_page(at_once):
 def test_units_in_the_plural(unit, units):
     list(mx.lab.progress(range(2), unit=unit))
     assert data()["loops"][0]["text"].startswith(f"2 {units} in ")
+
+
+def test_a_page_that_connects_during_a_training_gets_its_end(at_once):
+    ended = Runs()
+    run = ended.under_way()
+    run.log({"loss": 1.0})
+    pushed = []
+    ended.connect(lambda run: pushed.append(run.state))
+    ended.finish()
+    assert pushed[-1] == "done"
