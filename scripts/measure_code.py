@@ -266,8 +266,12 @@ def long_functions(modules: list[Source]) -> list[str]:
     ]
 
 
+#: Methods of named tuples, which have an underscore so that they cannot be mistaken for fields.
+_OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+
 def _private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name != "_"
+    return name.startswith("_") and not name.startswith("__") and name not in {"_", *_OF_NAMED_TUPLES}
 
 
 def private(modules: list[Source]) -> list[str]:

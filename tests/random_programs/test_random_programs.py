@@ -218,6 +218,20 @@ def program(run):
     assert check(0, "numpy", HEADER + other).differences
 
 
+def test_an_empty_input_may_hide_another_error():
+    text = """
+def program(run):
+    x = run.array(1, (0, 3))
+    with run.step('0 a call'):
+        if run.engine and x.shape[0] == 0:
+            raise mx.diagnostics.ShapeError('no element of (0, 3)')
+        raise mx.diagnostics.DTypeError('float16 and float32')
+"""
+    verdict = check(0, "numpy", HEADER + text)
+    assert not verdict.differences and verdict.explained == {"another of several errors": 1}
+    assert check(0, "numpy", HEADER + text.replace(" and x.shape[0] == 0", "")).differences
+
+
 def test_a_loop_without_a_step_is_in_no_history():
     text = """
 class Net(HybridBlock):
