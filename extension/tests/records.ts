@@ -124,6 +124,7 @@ export function graph(changes: Partial<GraphReply> = {}): GraphReply {
       },
       node('out0', { kind: 'output', label: 'output', op: '', reads: ['n4'] })
     ],
+    locations: [],
     dot: 'digraph { n1 -> n2 }',
     missing: '',
     text: '%1 = FullyConnected(%0)',

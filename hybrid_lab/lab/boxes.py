@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from hybrid_lab.lab.messages import BoxKind, GraphNode, Location
+from hybrid_lab.lab.messages import BoxKind, GraphNode
 
 LARGEST = 150
 """Members of one layer; one with more is cut into parts, since a picture is laid out layer by layer."""
@@ -48,7 +48,7 @@ class Box:
     summary: str = ""
     text: str = ""
     notes: list[str] = field(default_factory=list)
-    location: Location | None = None
+    location: int | None = None
     copies: int = 1
     operators: int = 0
     order: float = 0.0

@@ -107,6 +107,7 @@ def _reply(
         "programs": [item.entry for item in found],
         "boxes": picture.boxes if picture is not None else [],
         "nodes": picture.nodes if picture is not None else [],
+        "locations": picture.locations if picture is not None else [],
         "text": visible_lines(format_graph(shown.program.graph, _PRINTED)) if shown.program is not None else "",
         "dot": dot(picture) if picture is not None else "",
         "summary": visible(shown.summary),

@@ -225,7 +225,7 @@ class GraphNode(TypedDict):
     inputs : the edges that end here, in the order of the operator's inputs, badges left out
     outputs : of an operator its visible outputs, and hidden ones as far as a node reads them
     block : path, in the model, of the Block whose code called it
-    engine : that runs it; "" in a traced graph, and for a view, which computes nothing
+    location : index in the reply's locations; engine : that runs it; "" in a traced graph, and for a view
     """
 
     id: NodeId
@@ -238,7 +238,7 @@ class GraphNode(TypedDict):
     outputs: list[Tensor]
     badges: list[Badge]
     block: str
-    location: Location | None
+    location: int | None
     engine: str
 
 
@@ -257,7 +257,7 @@ class GraphBox(_Class):
     summary : `14 operators, rows`; text : the source of a kernel; notes : a launch's programs, tiles and bytes, a line
         each
     outputs : values that are computed inside and read outside, or that the graph returns
-    location : where the Block was called, or where the first operator inside stands
+    location : index in the reply's locations: where the Block was called, or the first operator inside stands
     """
 
     id: NodeId
@@ -271,7 +271,7 @@ class GraphBox(_Class):
     text: str
     notes: list[str]
     outputs: list[Tensor]
-    location: Location | None
+    location: int | None
 
 
 # -- replies and pushes -----------------------------------------------------------------------------------------------
@@ -310,6 +310,7 @@ class GraphReply(TypedDict):
 
     program : id of the program that is shown; programs : all that can be shown, the traced graph first
     boxes, nodes : the whole picture, with the inside of closed boxes; both in the order of execution
+    locations : the places in the user's code, each once; thousands of nodes may come from one line
     text : the graph as printed; of a large one the first operators
     dot : a static picture in the DOT language; of a large graph with few levels of boxes open
     missing : why there is no graph and what to do, else ""
@@ -321,6 +322,7 @@ class GraphReply(TypedDict):
     programs: list[GraphProgram]
     boxes: list[GraphBox]
     nodes: list[GraphNode]
+    locations: list[Location]
     text: str
     dot: str
     summary: str

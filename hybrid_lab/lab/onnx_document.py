@@ -162,6 +162,7 @@ class OnnxFile:
             ],
             "boxes": _parts(nodes),
             "nodes": nodes,
+            "locations": [],
             "text": "\n".join(
                 f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})" for node in graph.node
             ),

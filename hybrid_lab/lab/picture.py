@@ -82,7 +82,8 @@ class Picture:
         self._item_of: dict[Node, Item] = {}
         self._source: dict[Value, Value] = program.hoisted
         self._tensors: dict[tuple[object, object], Tensor] = {}
-        self._locations: dict[Location, LocationData | None] = {}
+        self.locations: list[LocationData] = []
+        self._location_of: dict[Location, int | None] = {}
         self._serial = 0
         nodes = program.graph.nodes
         if program.prologue is not None:
@@ -336,13 +337,15 @@ class Picture:
         name = _short(self._name(role, block))
         return {"name": name, "path": role.path, "shape": data["shape"], "dtype": data["dtype"], "kind": kind}
 
-    def _location(self, location: Location | None) -> LocationData | None:
+    def _location(self, location: Location | None) -> int | None:
+        """The index of a place in `locations`."""
         if location is None:
             return None
-        known = self._locations.get(location)
-        if known is None:
-            known = self._locations[location] = location_data(location)
-        return known
+        if location not in self._location_of:
+            data = location_data(location)
+            self._location_of[location] = None if data is None else len(self.locations)
+            self.locations += [] if data is None else [data]
+        return self._location_of[location]
 
     # -- records ------------------------------------------------------------------------------------------------------
 

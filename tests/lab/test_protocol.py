@@ -23,7 +23,20 @@ BLOCK = {
     "path", "attr", "name", "class", "hybrid", "state", "why", "repr", "parameters", "parameter_count", "output",
     "graphs", "engine", "findings", "shared_with", "location", "children",
 }  # fmt: skip
-GRAPH = {"path", "program", "programs", "boxes", "nodes", "text", "dot", "summary", "missing", "variants", "failed"}
+GRAPH = {
+    "path",
+    "program",
+    "programs",
+    "boxes",
+    "nodes",
+    "locations",
+    "text",
+    "dot",
+    "summary",
+    "missing",
+    "variants",
+    "failed",
+}
 NODE = {
     "id", "box", "kind", "label", "op", "attributes", "inputs", "outputs", "badges", "block", "location", "engine",
 }  # fmt: skip

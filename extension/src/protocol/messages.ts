@@ -152,7 +152,7 @@ export const graphBox = record({
   text: text,
   notes: list(text),
   outputs: list(tensor),
-  location: nullable(location)
+  location: nullable(integer)
 });
 export type GraphBox = Checked<typeof graphBox>;
 
@@ -182,7 +182,7 @@ export const graphNode = record({
   outputs: list(tensor),
   badges: list(badge),
   block: text,
-  location: nullable(location),
+  location: nullable(integer),
   engine: text
 });
 export type GraphNode = Checked<typeof graphNode>;
@@ -193,6 +193,7 @@ export const graphReply = record({
   programs: list(graphProgram),
   boxes: list(graphBox),
   nodes: list(graphNode),
+  locations: list(location),
   text: text,
   dot: text,
   summary: text,

@@ -25,6 +25,9 @@ export class Details {
     'aria-live': 'polite'
   });
 
+  /** The places that nodes and boxes of the shown graph name by index. */
+  locations: readonly Location[] = [];
+
   constructor(private readonly events: DetailsEvents) {}
 
   clear(): void {
@@ -111,7 +114,7 @@ export class Details {
         ['Block', this.blockLink(node.block, modelName)],
         ...this.runsIn(frames),
         ['Engine', node.engine],
-        ['Source', this.place(node.location)],
+        ['Source', this.placeAt(node.location)],
         ...attributes.map(([name, value]): [string, Child] => [name, h('code', {}, value)]),
         ...node.badges.map((badge): [string, Child] => [
           badge.name,
@@ -133,7 +136,7 @@ export class Details {
         ['Outputs', box.outputs.map(tensorText).join(', ')],
         ['Block', box.block !== null && this.blockLink(box.block, modelName)],
         ...this.runsIn(frames),
-        ['Source', this.place(box.location)],
+        ['Source', this.placeAt(box.location)],
         ...box.notes.map((note, index): [string, Child] => [index > 0 ? '' : 'Runs', note]),
         ['Operators', counted(operators)]
       ]),
@@ -178,6 +181,10 @@ export class Details {
           .map(([name, value]) => h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, value)))
       )
     );
+  }
+
+  private placeAt(index: number | null): Child {
+    return this.place(index === null ? null : (this.locations[index] ?? null));
   }
 
   private place(location: Location | null): Child {

@@ -295,6 +295,7 @@ export class ModelView {
   private present(graph: GraphReply): void {
     const { current } = this;
     this.shown = graph;
+    this.details.locations = graph.locations;
     if (current) {
       this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.program}`;
     }
