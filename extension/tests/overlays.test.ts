@@ -89,7 +89,7 @@ test('an overlay colours nodes and boxes, links to the largest, and goes away ag
     /broadcast_add.*1\.0 ms \(50\.0%\), eager 2\.0 ms/
   );
   assert.ok(element('n4').classList.contains('hl-g-bad'));
-  assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnectedfeatures');
+  assert.equal(text('.hl-overlay-marked'), 'Slowest:FullyConnected NaN or infinitefeatures <b>2.0 ms</b>');
   const chips = (): string[] =>
     [...view.element.querySelectorAll('.hl-chip-measured')].map(chip => chip.textContent ?? '');
   assert.deepEqual(chips(), ['<b>2.0 ms</b>']);
@@ -161,6 +161,12 @@ test('the switch for NaN shows what the kernel says', async () => {
   assert.equal(box.checked, true);
 });
 
+test('of a Block without a graph only the watch for NaN can be switched', async () => {
+  const { view, select } = await shown({ graph: () => ({ ...graph(), nodes: [], boxes: [], program: '' }) });
+  assert.equal(view.element.querySelector<HTMLElement>('.hl-overlay-bar')?.hidden, false);
+  assert.equal(select.hidden, true);
+});
+
 test('a model file has no overlays, and no links to numbers', async () => {
   const view = new ModelView({ layout: noLayout, isFile: true });
   mount(view.element);
@@ -211,5 +217,10 @@ test('the numbers of a parameter are asked for by its name', async () => {
 test('what has room beside a node', () => {
   assert.equal(shortText(item('n')), '1.0 ms (50.0%)');
   assert.equal(shortText(item('n', { bad: true })), 'NaN or infinite');
+  assert.equal(
+    shortText(item('n', { text: 'float32[2,10]: min -1.5, max 1,234, mean 0.1' })),
+    '-1.5 to 1,234'
+  );
+  assert.equal(shortText(item('n', { text: '2.1 MB, in the arena' })), '2.1 MB');
   assert.equal(shortText(item('n', { text: 'x'.repeat(40) })).length, 28);
 });

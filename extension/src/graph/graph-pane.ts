@@ -203,6 +203,7 @@ export class GraphPane {
       }
       this.pick(target);
       this.canvas.reveal(target);
+      this.canvas.element.scrollIntoView?.({ block: 'nearest' });
     }
   }
 
@@ -211,11 +212,11 @@ export class GraphPane {
     this.canvas.measure(new Map(reply?.items.map(item => [item.id, item])));
   }
 
-  /** What a node or box is called. */
+  /** What a node or box is called, after the Block that a node belongs to. */
   nameOf(id: string): string {
     const node = this.scene?.nodes.get(id);
     const box = this.scene?.box(id);
-    return node ? node.label || node.op : box ? boxTitle(box).title : id;
+    return node ? `${node.block} ${node.label || node.op}`.trim() : box ? boxTitle(box).title : id;
   }
 
   private forget(): void {

@@ -25,11 +25,12 @@ export function showMeasured(element: SVGElement, item: OverlayItem | undefined,
   element.append(text);
 }
 
-/** What has room beside a node: the words up to the first comma or semicolon. */
+/** What has room beside a node: the range of its first output, or the words up to the first comma or semicolon. */
 export function shortText(item: OverlayItem): string {
-  const first = item.text.split(/[,;]/)[0] ?? '';
   if (item.bad) {
     return 'NaN or infinite';
   }
+  const [, low, high] = /: min (\S+), max ([^\s;]+?)(?:[,;] |$)/.exec(item.text) ?? [];
+  const first = high === undefined ? (item.text.split(/[,;] /)[0] ?? '') : `${low} to ${high}`;
   return first.length > 28 ? `${first.slice(0, 27)}…` : first;
 }

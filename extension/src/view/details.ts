@@ -61,7 +61,12 @@ export class Details {
         ['Engine', block.engine],
         ['Graphs', block.hybrid ? String(block.graphs) : ''],
         ['Output', block.output.length > 0 ? block.output.map(tensorText).join(', ') : 'not called yet'],
-        ['Parameters', `${countText(block.parameter_count)} numbers, nested Blocks included`],
+        [
+          'Parameters',
+          block.parameter_count === null
+            ? 'not known before the first call'
+            : `${countText(block.parameter_count)} numbers, nested Blocks included`
+        ],
         ['Shared with', block.shared_with !== null && this.blockLink(block.shared_with, modelName)],
         ['Source', this.place(block.location)]
       ]),

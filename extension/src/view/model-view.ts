@@ -12,7 +12,7 @@ import { FindingsList, ListedFinding } from './findings-list';
 import { numbersOf } from './numbers';
 import { Overlays } from './overlays';
 import { Tabs } from './tabs';
-import { countText, plural } from './words';
+import { parametersText, plural } from './words';
 
 export interface ModelViewOptions {
   layout: Layout;
@@ -165,7 +165,7 @@ export class ModelView {
       h(
         'span',
         { class: 'hl-summary' },
-        [plural(model.blocks, 'Block'), `${countText(model.parameters)} parameters`].join(', ')
+        [plural(model.blocks, 'Block'), parametersText(model.parameters)].join(', ')
       ),
       h('div', { class: 'hl-summary' }, model.summary || model.engine)
     );

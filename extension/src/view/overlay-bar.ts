@@ -1,5 +1,6 @@
 // What is measured of the nodes of a graph: the choice, the whole in one line, links to the largest, and the arena.
 
+import { shortText } from '../graph/measured';
 import type { OverlayReply } from '../protocol/messages';
 import { button, h, replace } from './dom';
 
@@ -79,7 +80,7 @@ export class OverlayBar {
   }
 
   get kind(): OverlayKind | null {
-    return this.kinds.value === '' ? null : (this.kinds.value as OverlayKind);
+    return this.kinds.hidden || this.kinds.value === '' ? null : (this.kinds.value as OverlayKind);
   }
 
   get inputs(): string {
@@ -90,16 +91,18 @@ export class OverlayBar {
   show(reply: OverlayReply, nameOf: (id: string) => string): void {
     this.headline.classList.remove('hl-alert');
     this.headline.textContent = reply.missing || reply.headline;
-    const texts = new Map(reply.items.map(item => [item.id, item.text]));
+    const items = new Map(reply.items.map(item => [item.id, item]));
     replace(
       this.marked,
       reply.marked.length > 0 && h('span', {}, MARKED[reply.kind]),
-      ...reply.marked.map(id =>
-        button(nameOf(id), () => this.events.onMarked(id), {
+      ...reply.marked.map(id => {
+        const item = items.get(id);
+        const link = button(nameOf(id), () => this.events.onMarked(id), {
           class: 'hl-link',
-          title: texts.get(id) ?? ''
-        })
-      )
+          title: item?.text ?? ''
+        });
+        return h('span', {}, link, item && ` ${shortText(item)}`);
+      })
     );
     replace(this.timeline, reply.timeline.length > 1 && this.drawing(reply, nameOf));
   }
@@ -114,6 +117,14 @@ export class OverlayBar {
 
   setWatch(isOn: boolean): void {
     this.watch.checked = isOn;
+  }
+
+  /** Of a Block without a graph only the watch for NaN can be switched. */
+  setEmpty(isEmpty: boolean): void {
+    if (isEmpty !== this.kinds.hidden) {
+      this.kinds.hidden = isEmpty;
+      this.clear();
+    }
   }
 
   clear(): void {

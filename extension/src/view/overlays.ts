@@ -36,7 +36,8 @@ export class Overlays {
   /** A graph of a model is drawn. What was measured of the same program stays. */
   show(model: string, graph: GraphReply): void {
     const key = `${model}|${graph.path}|${graph.program}`;
-    this.bar.element.hidden = !this.requester || graph.nodes.length === 0;
+    this.bar.element.hidden = !this.requester;
+    this.bar.setEmpty(graph.nodes.length === 0);
     if (key === this.key || !this.requester) {
       return;
     }

@@ -32,6 +32,11 @@ export function countText(count: number | null): string {
   return String(count);
 }
 
+/** `61.7 k parameters`; null while shapes are not known. */
+export function parametersText(count: number | null): string {
+  return count === null ? 'parameters not known before the first call' : `${countText(count)} parameters`;
+}
+
 export function bytesText(bytes: number): string {
   return bytes < 1000 ? `${bytes} bytes` : `${countText(bytes)}B`;
 }
