@@ -1,6 +1,6 @@
 // What the panel remembers of a notebook, and how it announces models.
 
-import { click, mount, settle } from './page';
+import { buttonOf, click, mount, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ViewMemory } from '../src/lab/memory';
@@ -61,11 +61,15 @@ test('a damaged database, or none, is an empty one', async () => {
   assert.deepEqual(none.read('a'), looked());
 });
 
-function panel(memory?: { read(): Looked | undefined; write(value: Looked): void }): PanelView {
+function panel(
+  memory?: { read(): Looked | undefined; write(value: Looked): void },
+  onTab?: () => void
+): PanelView {
   const view = new PanelView({
     layout: noLayout,
     onLocation: () => undefined,
     onConnect: () => undefined,
+    ...(onTab && { onTab }),
     ...(memory && { memory })
   });
   mount(view.element);
@@ -112,6 +116,31 @@ test('what is chosen is remembered; what nobody chose is not', async () => {
   again.update(state([model()]));
   await settle(20);
   assert.equal(chosen(again), 'features');
+});
+
+test('a model that was picked from the list is remembered; the tab starts with it', async () => {
+  const written: Looked[] = [];
+  const view = panel({ read: () => undefined, write: value => written.push(value) }, () => undefined);
+  view.update(state([model(), model({ id: 'm2', name: 'other' })]));
+  await settle(20);
+  const picker = view.element.querySelector('select')!;
+  picker.value = 'm2';
+  picker.dispatchEvent(new Event('change'));
+  await settle(20);
+  buttonOf(view.element, 'Open as a tab').click();
+  assert.equal(written.at(-1)?.model, 'other');
+});
+
+test('another notebook is shown as it was left', async () => {
+  let inFront = looked({ model: 'other', block: '' });
+  const view = panel({ read: () => inFront, write: () => undefined });
+  view.update(state([model(), model({ id: 'm2', name: 'other' })]));
+  await settle(20);
+  inFront = looked();
+  view.update({ ...state([model({ id: 'm3' }), model({ id: 'm4', name: 'other' })]), key: 'b.ipynb|1' });
+  await settle(20);
+  assert.equal(view.element.querySelector('select')?.value, 'm3');
+  assert.equal(chosen(view), 'features');
 });
 
 test('a model that is new is announced, the first ones are not', () => {

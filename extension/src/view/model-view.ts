@@ -43,6 +43,8 @@ const REST = 120;
 
 export class ModelView {
   readonly element: HTMLElement;
+  /** Whether the user has picked this model among others. */
+  isPicked = false;
   /** The contents of the tab of findings. */
   readonly findingsPart = h('div', {});
 
@@ -143,7 +145,7 @@ export class ModelView {
   get looked(): Looked | null {
     const { open, scale } = this.graph.looked;
     const block = this.tree.selected;
-    return this.isChosen && block !== null
+    return (this.isChosen || this.isPicked) && block !== null
       ? { model: this.name, block, program: this.program, open: open.slice(0, OPEN), scale }
       : null;
   }

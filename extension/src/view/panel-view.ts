@@ -52,6 +52,7 @@ export class PanelView {
       onchange: () => {
         this.chosenName = null;
         this.chosenId = this.picker.value;
+        this.view.isPicked = true;
         this.showChosen();
         this.remember();
       }
@@ -126,7 +127,7 @@ export class PanelView {
       this.actions.reset();
       this.curves.clear();
       this.knownModels = null;
-      this.recall();
+      this.restore();
     }
     if (state.curves && state.curves !== this.lastCurves) {
       this.lastCurves = state.curves;
@@ -138,7 +139,7 @@ export class PanelView {
       h('span', { class: `hl-light hl-light-${state.kind}`, 'aria-hidden': 'true' }),
       h('span', { class: `hl-status-text hl-status-${state.kind}` }, state.text),
       this.options.onTab &&
-        button('Open as a tab', () => this.options.onTab?.(), {
+        button('Open as a tab', () => this.openTab(), {
           class: 'hl-link',
           title: 'Show tree, graph and details side by side in the main area'
         }),
@@ -193,10 +194,18 @@ export class PanelView {
       .map(model => `New model: ${model.name}, ${model.class} of ${plural(model.blocks, 'Block')}.`);
   }
 
-  /** Go back to what was looked at in this notebook. */
+  /** Go back to what was looked at in this notebook, unless the user has chosen something already. */
   recall(): void {
+    if (!this.view.looked) {
+      this.restore();
+    }
+  }
+
+  /** Go back to what was looked at in the notebook in front. */
+  private restore(): void {
     const looked = this.options.memory?.read();
-    if (looked && !this.view.looked) {
+    this.view.isPicked = false;
+    if (looked) {
       this.chosenName = looked.model;
       this.chosenId = null;
       this.view.recall(looked);
@@ -205,12 +214,20 @@ export class PanelView {
 
   private remember(): void {
     clearTimeout(this.remembering);
-    this.remembering = setTimeout(() => {
-      const { looked } = this.view;
-      if (looked && this.models.some(model => model.name === looked.model)) {
-        this.options.memory?.write(looked);
-      }
-    }, REMEMBER);
+    this.remembering = setTimeout(() => this.rememberNow(), REMEMBER);
+  }
+
+  private rememberNow(): void {
+    const { looked } = this.view;
+    if (looked && this.models.some(model => model.name === looked.model)) {
+      this.options.memory?.write(looked);
+    }
+  }
+
+  /** The tab starts with what is looked at here. */
+  private openTab(): void {
+    this.rememberNow();
+    this.options.onTab?.();
   }
 
   private showModels(): void {
