@@ -54,6 +54,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "Context": ("hybrid_lab.context", "Context"),
     "HybridizeError": ("hybrid_lab.diagnostics", "HybridizeError"),
     "MXNetError": ("hybrid_lab.diagnostics", "MXNetError"),
+    "NonFiniteError": ("hybrid_lab.diagnostics", "NonFiniteError"),
     "cpu": ("hybrid_lab.context", "cpu"),
     "current_context": ("hybrid_lab.context", "current_context"),
     "gpu": ("hybrid_lab.context", "gpu"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.location import register_cell
 from hybrid_lab.lab.messages import TARGET
+from hybrid_lab.lab.numpy_warnings import UserLines
 from hybrid_lab.lab.places import cell_ids, running_cell
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Lab:
         self._registry: Registry | None = None
         self._redefinitions: Redefinitions | None = None
         self._magics: Any = None
+        self._user_lines = UserLines()
         #: the cells that are running, outer ones first; a cell that imported this package counts as one
         self._running: list[object] = [None] if _inside_cell(self._kernel) else []
 
@@ -97,6 +99,7 @@ class Lab:
     def register(self) -> None:
         """Register everything with the shell."""
         self.name_earlier_cells()
+        self._user_lines.install()
         self.shell.events.register("pre_run_cell", self.before_cell)
         self.shell.events.register("post_run_cell", self.after_cell)
         if self._kernel is not None:
@@ -110,6 +113,7 @@ class Lab:
     def unregister(self) -> None:
         """Remove everything that `register` added."""
         self._extensions().discard(TARGET)
+        self._user_lines.remove()
         for event, function in (("pre_run_cell", self.before_cell), ("post_run_cell", self.after_cell)):
             if function in self.shell.events.callbacks[event]:
                 self.shell.events.unregister(event, function)

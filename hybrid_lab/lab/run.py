@@ -150,24 +150,30 @@ class Run:
             try:
                 self._measure(trainer, started)
                 self.overhead += self._train.ended(started)
+                self._measure_norm(trainer)
             finally:
                 self.lock.release()
         self.tick()
 
     def _measure(self, trainer: Trainer, now: float) -> None:
-        """Step time, learning rate and, where that is cheap enough, the norm of the gradients."""
+        """Step time and learning rate."""
         if self._last_step is not None:
             then, steps, overhead = self._last_step
             own = self.overhead - overhead
             self._add("step time", self.steps, 1e3 * max(0.0, now - then - own) / (self.steps - steps))
         self._last_step = now, self.steps, self.overhead
         self._add("learning rate", self.steps, float(trainer.learning_rate))
-        if now >= self._norm.due:
-            norm, on_device = gradient_norm(trainer)
-            self._norm.least = ON_DEVICE if on_device else 0.0
-            if norm is not None:
-                self._add("gradient norm", self.steps, norm)
-            self._norm.ended(now)
+
+    def _measure_norm(self, trainer: Trainer) -> None:
+        """The norm of the gradients, at a pace of its own: it reads all of them."""
+        started = perf_counter()
+        if started < self._norm.due:
+            return
+        norm, on_device = gradient_norm(trainer)
+        self._norm.least = ON_DEVICE if on_device else 0.0
+        if norm is not None:
+            self._add("gradient norm", self.steps, norm)
+        self.overhead += self._norm.ended(started)
 
     def tick(self) -> None:
         """Read the values that wait and draw, where that is due."""

@@ -99,6 +99,11 @@ class View(anywidget.AnyWidget):
             if self.comm is not None:
                 forget_route(self.comm)
 
+    def open(self) -> None:
+        """Connect with the front end; not where a program runs the notebook, whose file would keep all of the state."""
+        if not is_run_by_a_program():
+            super().open()
+
     def close(self) -> None:
         """Close the widget and let go of the model."""
         self._session.views.discard(self)
@@ -125,11 +130,9 @@ class View(anywidget.AnyWidget):
 
         Where a program runs the notebook, there is no widget: nbconvert would write a script in place of the HTML.
         """
-        bundle = super()._repr_mimebundle_(**keywords)
+        bundle = None if self.comm is None or is_run_by_a_program() else super()._repr_mimebundle_(**keywords)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
-        if is_run_by_a_program():
-            data = {}
-        elif WIDGET in data:
+        if WIDGET in data:
             data = data | {OUTPUT: {"view": self.model_id, "model": self.model}}
         net = self._entry.reference()
         text = f"view of {self._entry.name}" if net is None else repr(net)

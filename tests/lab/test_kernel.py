@@ -253,7 +253,7 @@ def test_a_view_does_not_take_the_page_s_route(kernel, page):
     """A widget sets traits from the main thread; its comm, too, must answer while the next cell runs."""
     if kernel.run("import importlib.util as u; print(u.find_spec('anywidget') is not None)") != "True":
         pytest.skip("anywidget is not installed")
-    kernel.run("view = mx.view(net)")
+    kernel.finish(kernel.start("view = mx.view(net)", "as-a-page-does"))
     assert kernel.run("print('_reply_subshell_id' in view.comm.__dict__)") == "False"
 
 

@@ -147,6 +147,7 @@ def test_an_executed_notebook_shows_tree_and_picture_without_kernel_and_script(t
     nbclient.NotebookClient(notebook, kernel_name="python3", resources=resources).execute()
     (output,) = notebook.cells[1].outputs
     assert set(output["data"]) == {"text/plain", "text/html"}
+    assert "widgets" not in notebook.metadata  # the state of a widget that nobody sees
     page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
     assert "data:image/svg+xml," in page and "Graph of net: predict (2, 3)" in page and "Dense(4 -&gt; 2" in page
     assert output["data"]["text/html"].count("<script") == 0

@@ -208,6 +208,25 @@ def test_a_trainer_gives_learning_rate_gradient_norm_and_step_time(at_once):
     assert curve("step time")["steps"] == [2, 3]
 
 
+def test_a_slow_gradient_norm_does_not_thin_the_other_curves(monkeypatch):
+    """Each of them has a pace of its own: a norm that takes a second is not measured again for ten minutes."""
+    now = [0.0]
+
+    def slow_norm(trainer):
+        now[0] += 1.0
+        return 1.0, False
+
+    monkeypatch.setattr(runs_of_cells, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(runs_of_cells, "gradient_norm", slow_norm)
+    _, _, step = small_training()
+    for _ in mx.lab.progress(range(5)):
+        step()
+        now[0] += 1.0
+    assert curve("gradient norm")["steps"] == [1, 2]  # the first one does not count, it imports and allocates
+    assert curve("learning rate")["steps"] == [1, 2, 3, 4, 5]
+    assert curve("step time")["means"] == [1.0e3] * 4
+
+
 def test_the_steps_are_those_of_the_first_trainer(at_once):
     (_, _, one), (_, _, two) = small_training(), small_training()
     mx.log(start=0)
