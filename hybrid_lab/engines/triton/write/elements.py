@@ -161,7 +161,8 @@ class Elements:
         if by == 1:
             return index, self.guard(index, size)
         whole = self._body.number(f"({index}) // {by}", size, index.variables, "pixel")
-        last = [f"({whole} < {self.shown(size)})"] if index.largest // by >= size else []
+        # By the index itself: the quotient on an axis of size 1 is written as 0.
+        last = [f"({index} < {self.shown(size)} * {by})"] if index.largest // by >= size else []
         first = [f"({index} >= 0)"] if index.smallest < 0 else []
         return whole, " & ".join([*first, *last, f"(({index}) % {by} == 0)"])
 
