@@ -26,6 +26,12 @@ _ORDER = attrgetter("order")
 _ndarray = np.ndarray
 
 
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two gradients, an array also where NumPy gives a scalar: of arrays without dimensions."""
+    total = one + other
+    return np.asarray(total) if isinstance(total, np.generic) else total
+
+
 class _Gradients:
     """The gradients of a backward pass so far: the sum for each Leaf, and for each output of a Node.
 
@@ -57,7 +63,7 @@ class _Gradients:
         else:  # also where the sum so far was copied to the device of the new gradient
             # The gradient of a bool is a bool, as NumPy's sums of bools are, but not those of NDArrays.
             bools = type(present) is NDArray and present.host_view.dtype == bool
-            slots[index] = present = present | gradient if bools else present + gradient
+            slots[index] = present = present | gradient if bools else _sum(present, gradient)
             if isinstance(present, np.ndarray):
                 self._owned.add((target, index))
 
@@ -407,7 +413,7 @@ def _through_one_step(head: Output, dout: Any, retain_graph: bool, in_place: boo
             present = arrived.get(link)
             if present is not None and result is not None and type(present) is not type(result):
                 present, result = alike(present, result)
-            arrived[link] = result if present is None else present if result is None else present + result
+            arrived[link] = result if present is None else present if result is None else _sum(present, result)
     if not retain_graph:
         _use_up(node)
     return arrived

@@ -230,3 +230,13 @@ def test_random_numbers_are_the_same_in_graphs(monkeypatch):
         assert np.array_equal(eager, numpy)
         np.testing.assert_allclose(triton.astype(np.float32), eager.astype(np.float32), rtol=2.0**-7)
     assert np.array_equal(found[0][2], found[2][2])
+
+
+def test_gradients_of_arrays_without_dimensions_add_up():
+    x = nd.array([1.5], dtype="bfloat16").reshape(())
+    x.attach_grad()
+    with autograd.record():
+        y = nd.broadcast_add(x, x)  # read three times
+        z = y * y + y
+    z.backward()
+    assert x.grad.shape == () and x.grad.dtype is BFLOAT16 and float(x.grad.asscalar()) == 14.0
