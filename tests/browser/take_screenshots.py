@@ -26,6 +26,16 @@ net.hybridize()
 net(mx.nd.ones((8, 64)));""",
     "mx.view(net)",
 )
+#: The cells of the picture of a ResNet.
+RESNET = (
+    """import hybrid_lab as mx
+net = mx.gluon.model_zoo.vision.resnet18_v1(classes=10)
+net.initialize()
+net.hybridize()
+x = mx.nd.random.normal(shape=(2, 3, 224, 224))
+net(x).shape""",
+    "mx.view(net)",
+)
 
 
 def main() -> None:
@@ -39,12 +49,18 @@ def main() -> None:
             notebook = NotebookPage(context.new_page(), server, front_end, name)
             notebook.show_panel()
             notebook.run_all()
+            notebook.panel.locator(".hl-training > summary").click()  # folded: tree and graph are what is to be seen
+            notebook.panel.get_by_role("button", name="Dismiss the notes").click()
             for theme in THEMES:
                 take(notebook, theme)
             context.close()
         context = browser.new_context(viewport={"width": 1440, "height": 1280})
         write_notebook(server.folder / "kernels.ipynb", KERNELS)
         take_kernels(NotebookPage(context.new_page(), server, "lab", "kernels.ipynb"))
+        context.close()
+        context = browser.new_context(viewport={"width": 1440, "height": 960})
+        write_notebook(server.folder / "resnet.ipynb", RESNET)
+        take_resnet(NotebookPage(context.new_page(), server, "lab", "resnet.ipynb"))
         context.close()
         browser.close()
 
@@ -64,11 +80,13 @@ def take(notebook: NotebookPage, theme: str) -> None:
     show(notebook, stubborn, "center")  # brings the cells round it onto the page ...
     show(notebook, stubborn - 1, "start")  # ... so that this place is exact
     notebook.panel.get_by_role("tab", name="Findings").click()
+    notebook.panel.locator(".hl-others .hl-finding").first.scroll_into_view_if_needed()
     page.locator(f'.jp-Cell[data-windowed-list-index="{stubborn}"] .hl-lint').first.hover()
     page.locator(".cm-tooltip .hl-hover").wait_for()
     page.screenshot(path=IMAGES / f"{front_end}_findings_{theme}.png")
     page.mouse.move(2, 2)
     notebook.panel.get_by_role("tab", name="Graph").click()
+    notebook.panel.locator(".hl-status").scroll_into_view_if_needed()
 
     view = next(i for i, source in enumerate(sources) if source == "mx.view(net)")
     show(notebook, view, "start")
@@ -79,7 +97,7 @@ def take(notebook: NotebookPage, theme: str) -> None:
 
 
 def take_kernels(notebook: NotebookPage) -> None:
-    """The compiled graph of a net on Triton, with the source of a kernel."""
+    """The compiled graph of a net on Triton, with the details of a kernel."""
     page = notebook.page
     notebook.run_all()
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
@@ -89,6 +107,22 @@ def take_kernels(notebook: NotebookPage) -> None:
         page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
         show(notebook, len(KERNELS) - 1, "start")
         page.screenshot(path=IMAGES / f"lab_kernels_{theme}.png")
+
+
+def take_resnet(notebook: NotebookPage) -> None:
+    """The tab with the times of a ResNet's operators; one of the slowest is opened and selected."""
+    page = notebook.page
+    notebook.run_all()
+    notebook.show_panel().get_by_role("button", name="Open as a tab").click()
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    page.evaluate("() => { window.jupyterapp.shell.mode = 'single-document'; }")
+    tab = page.locator("#hybrid-lab-tab")
+    tab.get_by_role("combobox", name="Overlay", exact=True).select_option("time")
+    tab.locator(".hl-overlay-marked button", has_text="body").first.click(timeout=60_000)
+    for theme, name in THEMES.items():
+        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
+        page.wait_for_timeout(2000)
+        page.screenshot(path=IMAGES / f"lab_resnet_{theme}.png")
 
 
 def show(notebook: NotebookPage, index: int, place: str) -> None:

@@ -75,7 +75,7 @@ export class KernelLink implements IDisposable {
       return off(this.opening ? 'Asking the kernel …' : NOT_IMPORTED);
     }
     const { kernel, python, subshells, engine } = this.hello;
-    const who = [`hybrid_lab ${kernel}`, `Python ${python}`, engine && `engine ${engine}`]
+    const who = [`hybrid_lab ${kernel}`, engine && `engine ${engine}`, `Python ${python}`]
       .filter(text => text !== '')
       .join(', ');
     const busy = subshells ? 'a cell is running' : 'busy: requests wait for the running cell';
