@@ -6,9 +6,9 @@ import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
 import type { Archive, Difference, Model, ReloadReply, Saving, Target } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
-import { GraphMark, diffView } from '../src/view/diff-view';
+import { GraphMark, diffView, markedNodes } from '../src/view/diff-view';
 import { graphWords } from '../src/view/save-part';
-import { TableKernel, model, saved } from './records';
+import { TableKernel, graph, model, node, saved } from './records';
 
 const archive: Archive = {
   file: 'net.hlab',
@@ -116,6 +116,27 @@ function bar(
 
 const text = (root: Element): string => root.textContent ?? '';
 const none: Saving = { left_out: '', autosave: null };
+
+test('operators that differ are found in the graph by their place in their Block', () => {
+  const nodes = [
+    node('n0', { kind: 'input' }),
+    node('n1', { block: 'a' }),
+    node('n2', { block: 'b' }),
+    node('n3', { block: 'a' })
+  ];
+  const items = markedNodes(graph({ nodes }), [
+    { block: 'a', place: 1, kind: 'changed' },
+    { block: 'b', place: 0, kind: 'added' },
+    { block: 'b', place: 1, kind: 'added' }
+  ]);
+  assert.deepEqual(
+    items.map(item => [item.id, item.text]),
+    [
+      ['n2', 'added'],
+      ['n3', 'changed']
+    ]
+  );
+});
 
 test('a difference has words for each kind, not colours alone, and names stay text', () => {
   const shown: [string, GraphMark[]][] = [];

@@ -1,6 +1,6 @@
 // The graphs of one Block: which program, its picture with boxes that open in place, search, paths, and the same as text.
 
-import type { GraphBox, GraphNode, GraphReply, Location, OverlayReply } from '../protocol/messages';
+import type { GraphBox, GraphNode, GraphReply, Location, OverlayItem } from '../protocol/messages';
 import { button, h, replace } from '../view/dom';
 import { safeSvg } from '../view/safe-svg';
 import { plural } from '../view/words';
@@ -208,8 +208,8 @@ export class GraphPane {
   }
 
   /** An overlay on what is drawn; null: none. */
-  measure(reply: OverlayReply | null): void {
-    this.canvas.measure(new Map(reply?.items.map(item => [item.id, item])));
+  measure(items: readonly OverlayItem[]): void {
+    this.canvas.measure(new Map(items.map(item => [item.id, item])));
   }
 
   /** What a node or box is called, after the Block that a node belongs to. */

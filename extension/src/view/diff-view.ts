@@ -1,6 +1,13 @@
 // What differs between two models: a list by Block, each with its operators side by side and its tensors.
 
-import type { BlockChange, Difference, OperatorChange, TensorChange } from '../protocol/messages';
+import type {
+  BlockChange,
+  Difference,
+  GraphReply,
+  OperatorChange,
+  OverlayItem,
+  TensorChange
+} from '../protocol/messages';
 import { Child, button, h } from './dom';
 import { plural } from './words';
 
@@ -9,6 +16,24 @@ export interface GraphMark {
   block: string;
   place: number;
   kind: OperatorChange['kind'];
+}
+
+/** The nodes of a traced graph that differ, as an overlay shows them. */
+export function markedNodes(graph: GraphReply, marks: readonly GraphMark[]): OverlayItem[] {
+  const wanted = new Map(marks.map(({ block, place, kind }) => [`${place} ${block}`, kind]));
+  const places = new Map<string, number>();
+  const items: OverlayItem[] = [];
+  for (const { id, kind, block } of graph.nodes) {
+    if (kind === 'operator') {
+      const place = places.get(block) ?? 0;
+      places.set(block, place + 1);
+      const found = wanted.get(`${place} ${block}`);
+      if (found) {
+        items.push({ id, value: null, share: 1, text: found, bad: false });
+      }
+    }
+  }
+  return items;
 }
 
 export interface DiffOptions {

@@ -7,6 +7,7 @@ import type { BlockNode, GraphBox, GraphReply, Location, Parameter, TreeReply } 
 import { first } from './block-index';
 import { BlockTree } from './block-tree';
 import { Details } from './details';
+import { GraphMark, markedNodes } from './diff-view';
 import { h, replace } from './dom';
 import { FindingsList, ListedFinding } from './findings-list';
 import { numbersOf } from './numbers';
@@ -233,6 +234,19 @@ export class ModelView {
     }
   }
 
+  /** Show the traced graph of a Block, with the operators marked that differ from another graph. */
+  showDifference(block: string, marks: readonly GraphMark[]): void {
+    this.marked = { block, marks };
+    this.program = 'traced';
+    this.tabs.show(0);
+    if (block === this.tree.selected) {
+      this.drawnKey = '';
+      void this.draw();
+    } else {
+      this.select(block);
+    }
+  }
+
   private onSelect(node: BlockNode): void {
     this.isChosen = true;
     this.showsNode = false;
@@ -301,8 +315,13 @@ export class ModelView {
     if (current) {
       this.drawnKey = `${current.model.id}|${current.model.revision}|${graph.path}|${this.program}`;
     }
-    void this.graph.show(graph);
+    const drawn = this.graph.show(graph);
     this.overlays.show(current?.model.id ?? '', graph);
+    const { marked } = this;
+    if (marked && graph.path === marked.block && graph.program.startsWith('traced')) {
+      this.marked = null;
+      void drawn.then(() => this.overlays.mark(markedNodes(graph, marked.marks)));
+    }
   }
 
   /** The numbers of a parameter, and of its gradient. */
@@ -357,6 +376,8 @@ export class ModelView {
   private readonly graph: GraphPane;
   private readonly details: Details;
   private readonly overlays: Overlays;
+  /** What is to be marked as soon as the graph of this Block is shown. */
+  private marked: { block: string; marks: readonly GraphMark[] } | null = null;
   private readonly findings: FindingsList;
   private readonly others: FindingsList;
   private readonly othersSection: HTMLElement;

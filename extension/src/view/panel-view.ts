@@ -65,7 +65,7 @@ export class PanelView {
         }
         void this.refresh();
       },
-      onShowInGraph: block => this.view.select(block)
+      onShowInGraph: (block, marks) => this.view.showDifference(block, marks)
     });
     this.rules = h('input', {
       type: 'checkbox',

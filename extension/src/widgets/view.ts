@@ -77,7 +77,7 @@ function render({ model, el }: RenderProps<Traits>): () => void {
   const actions = new ActionBar({
     withOpen: false,
     onChanged: () => void refresh(),
-    onShowInGraph: block => view.select(block)
+    onShowInGraph: (block, marks) => view.showDifference(block, marks)
   });
 
   const showFindings = (): void => {
