@@ -77,6 +77,12 @@ def test_what_changed_since_the_last_save(open_cells):
     expect(confirm.locator(".hl-mark").first).to_contain_text("changed")
     notebook.click("Cancel")
     notebook.result("net was not changed")
+    notebook.click("Compare…")
+    panel.get_by_role("button", name="Show in graph", exact=True).first.click()
+    marked = panel.locator("svg.hl-g .hl-g-measured")
+    expect(marked).to_have_count(1)
+    expect(marked).to_contain_text("act_type=tanh")
+    expect(marked).to_contain_text("changed")
     assert notebook.kernel("print(net._graphs.pinned)") == "{}"
 
 
