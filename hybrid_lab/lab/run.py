@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
 SHARE = 600
-"""Reading, measuring and drawing each take at most one part in so many of the time."""
+"""Reading and measuring each take at most one part in so many of the time, and drawing at most three."""
 NAMES = 32
 """Most series of one run."""
 LOOPS = 8
@@ -36,18 +36,18 @@ ON_DEVICE, DRAW = 0.25, 0.5
 
 
 class Pace:
-    """When an action is due again: at least `least` seconds and SHARE times its own duration later. The first time does
-    not count, which imports and allocates.
+    """When an action is due again: at least `least` seconds later, and when SHARE times its own duration, over `parts`,
+    has passed. The first time does not count, which imports and allocates.
     """
 
-    def __init__(self, least: float = 0.0):
-        self.least = least
+    def __init__(self, least: float = 0.0, parts: int = 1):
+        self.least, self.parts = least, parts
         self.due = -math.inf
 
     def ended(self, started: float) -> float:
         """Note that the action took place since `started`; returns its seconds."""
         now, is_first = perf_counter(), self.due == -math.inf
-        self.due = now + max(self.least, 0.0 if is_first else SHARE * (now - started))
+        self.due = now + max(self.least, 0.0 if is_first else SHARE / self.parts * (now - started))
         return now - started
 
 
@@ -112,7 +112,7 @@ class Run:
         self.logged = False
         self._waiting: dict[str, tuple[int, Any]] = {}
         self._counts: dict[str, int] = {}
-        self._read, self._draw, self._train, self._norm = Pace(), Pace(DRAW), Pace(), Pace()
+        self._read, self._draw, self._train, self._norm = Pace(), Pace(DRAW, parts=3), Pace(), Pace()
         self._trainer: Callable[[], object] = lambda: None
         self._last_step: tuple[float, int, float] | None = None
         self.lock = threading.RLock()
@@ -228,7 +228,7 @@ class Run:
             inner = [each for each in self.loops if each.ended is not None and each.depth >= max(1, loop.depth)]
             self.loops = [each for each in self.loops if each not in dropped and each not in inner]
             self.loops.append(loop)
-            self.due = self._draw.due = 0.0
+            self.due = self._draw.due = min(self._draw.due, 0.0)
         self.tick()
 
     def close(self, loop: Loop, state: RunState) -> None:
