@@ -13,7 +13,7 @@ import {
   errorBody
 } from '../protocol/messages';
 
-/** Posts JSON to the server's endpoint; resolves to the status and the JSON of the answer, null where it is none. */
+/** Posts JSON to the server; resolves to the answer's status and its JSON, which is null if the answer is not JSON. */
 export type Post = (body: unknown) => Promise<{ status: number; body: unknown }>;
 
 const NO_ENDPOINT =

@@ -108,7 +108,7 @@ export class GraphBar {
     return this.searchField.value;
   }
 
-  /** What the search says. */
+  /** Show the result of a search: which hit of how many, or that there is none. */
   found(text: string): void {
     this.count.textContent = text;
   }

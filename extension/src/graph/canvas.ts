@@ -31,7 +31,7 @@ export interface CanvasEvents {
   onKey(event: KeyboardEvent): void;
 }
 
-/** What is marked. Edges are named by their keys. */
+/** The ids of the marked nodes and boxes, and the keys of the marked edges. */
 export interface Marks {
   selected: string | null;
   up: ReadonlySet<string>;
@@ -59,7 +59,7 @@ const READABLE = { detail: 0.6, title: 0.34 } as const;
 const AHEAD = 240;
 const DOUBLE = { milliseconds: 450, pixels: 8 } as const;
 
-/** What of one layer is in the document. */
+/** The elements of one layer that are in the document. */
 interface Shown {
   layer: DrawnLayer;
   group: SVGGElement;
