@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Literal
 
-from hybrid_lab.formats.mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
+from hybrid_lab.formats.mxnet.operator_names import SCALAR_FORMS, as_in_files
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.graph.printer import format_type
 from hybrid_lab.insight.table import count
-from hybrid_lab.ops.framework.operator import get
 
 READERS = 64
 """Readers of one value among which an equal one is looked for."""
@@ -153,12 +152,7 @@ class _Form:
         numbers = {place: item for place, item in enumerate(node.inputs) if type(item) is not Value}
         self.operands: list[Value] = list(node.values_in)
         self.attributes: dict[str, str] = {}
-        if op.name in EQUIVALENTS:
-            name, attributes = EQUIVALENTS[op.name]
-            op = get(name).bind(**attributes)
-        for name, key in REWRITTEN:
-            if op.name == name and op.attributes[key]:
-                op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})
+        op = as_in_files(op)
         self.name = op.name
         if op.name in SCALAR_FORMS and len(numbers) == 1:
             ((place, number),) = numbers.items()

@@ -17,13 +17,12 @@ from hybrid_lab.gluon.hybridized.structure import Spec, count_leaves, from_json,
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
-from hybrid_lab.ops.framework.operator import get
 
 from .. import schema, strict_json
 from ..mxnet import symbol_json
 from ..mxnet.graph_reader import read_graph
 from ..mxnet.graph_writer import in_order_of_use
-from ..mxnet.operator_names import EQUIVALENTS, REWRITTEN, SCALAR_FORMS
+from ..mxnet.operator_names import SCALAR_FORMS, as_in_files
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Parameter
@@ -255,12 +254,7 @@ def _operation(node: Node, inputs: list[str]) -> str:
     if op.name in SCALAR_FORMS and len(numbers) == 1:
         ((place, number),) = numbers.items()
         return f"{SCALAR_FORMS[op.name][1 - place]}({number!r}) of ({inputs[1 - place]})"
-    if op.name in EQUIVALENTS:
-        name, attributes = EQUIVALENTS[op.name]
-        op = get(name).bind(**attributes)
-    for name, key in REWRITTEN:
-        if op.name == name and op.attributes[key]:
-            op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})
+    op = as_in_files(op)
     if op.scalars:  # attributes in files, which are read as floats
         inputs = [repr(float(numbers[place])) if place in numbers else item for place, item in enumerate(inputs)]
     return f"{op!r} of ({', '.join(inputs)})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hybrid_lab.ops.framework.operator import Operator, get
+
 
 class ScalarForm(NamedTuple):
     """An operator with a number in place of one tensor: `left` is MXNet's name for `x op 2`, `right` for `2 op x`."""
@@ -72,6 +74,18 @@ REWRITTEN: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("transpose", "axes"): lambda axes: tuple(axis % len(axes) for axis in axes),
 }
 """(operator, attribute) -> a function to the value as MXNet takes it: its transpose refuses negative axes."""
+
+
+def as_in_files(op: Operator) -> Operator:
+    """The operator that a file has in the place of `op`, with the attributes that a file has."""
+    if op.name in EQUIVALENTS:
+        name, attributes = EQUIVALENTS[op.name]
+        op = get(name).bind(**attributes)
+    for name, key in REWRITTEN:
+        if op.name == name and op.attributes[key]:
+            op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})
+    return op
+
 
 OUTPUT_COUNTS: dict[str, int] = {
     "BatchNorm": 3,
