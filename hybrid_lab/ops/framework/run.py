@@ -130,21 +130,18 @@ def infer(
 
     Raises ShapeError or DTypeError.
     """
-    key = (shapes, dtypes)
-    # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
-    known = op.inferred
-    if computes_in_float32(op, dtypes):
-        known = known.setdefault(BFLOAT16, {})
-    try:
-        found = known.get(key)
-    except NeedsNumber:  # symbolic sizes have no hash; what is inferred of them is kept for this run of the passes
-        guards = guards_of(shapes)
-        assert guards is not None
+    guards = guards_of(shapes)
+    if guards is None:
+        known, key = op.inferred, (shapes, dtypes)
+        # What runs in float32 is kept apart: eager calls run the kernel itself where they find their key in `inferred`.
+        if computes_in_float32(op, dtypes):
+            known = known.setdefault(BFLOAT16, {})
+    else:  # symbolic sizes have no hash; what is inferred of them is kept for this run of the passes
         if not type(op).__module__.startswith("hybrid_lab."):  # nobody told its author of symbolic sizes
             symbols = frozenset().union(*[guards.symbols_of(size) for shape in shapes for size in shape])
-            raise NeedsNumber(symbols, f"{op.name}: its rule") from None
+            raise NeedsNumber(symbols, f"{op.name}: its rule")
         known, key = guards.inferred, (op, *shapes_key(shapes), dtypes)
-        found = known.get(key)
+    found = known.get(key)
     if found is None:
         try:
             out_shapes = read_shapes(op, op.infer_shape(*shapes))
