@@ -1,4 +1,4 @@
-"""Regions that an engine runs as units: as operators of a graph, and in reports; and refusals under strict=True."""
+"""Regions that an engine runs as units, as operators of a graph; and refusals under strict=True."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 
 from hybrid_lab.diagnostics.errors import EngineError
-from hybrid_lab.engines.report import RegionReport, Report
+from hybrid_lab.engines.report import Report
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
@@ -14,13 +14,6 @@ from hybrid_lab.graph.partition import Region, contract
 from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.signature import Signature
-
-
-def reported(region: Region, runs_on: str, names: list[str] | None = None) -> RegionReport:
-    """A region in a report. names : the names of the operators that it lists; by default all of them"""
-    if names is None:
-        names = [node.op.name for node in region.nodes]
-    return RegionReport(runs_on, names, len(region.inputs), len(region.outputs), region.bytes_in, region.bytes_out)
 
 
 class RegionOperator(Operator):
@@ -54,9 +47,8 @@ def contracted(
     """
     inside = sum(len(region.nodes) for region in operators)
     report = Report(engine, graph.name, {engine: inside, "numpy": len(graph.operators) - inside})
-    report.regions += [reported(region, engine) for region in operators]
-    for node, reason in refused.items():
-        report.fall_back(node.op.name, "numpy", reason, format_origin(node))
+    report.units = [(engine, region, region.nodes) for region in operators]
+    report.refused = [(node, "numpy", reason) for node, reason in refused.items()]
     return dump("partition", contract(graph, list(operators), operators.__getitem__)), report
 
 

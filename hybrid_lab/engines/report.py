@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.graph.printer import format_origin
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.body import Body
+    from hybrid_lab.graph.node import Node
+    from hybrid_lab.graph.partition import Region
     from hybrid_lab.graph.plan import MemoryPlan
 
 
@@ -55,6 +58,8 @@ class Report:
     """About one executable.
 
     operators : engine -> how many operators run there
+    units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
+        that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
     arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
     bytes_moved : what the steps read and write in one call, region insides not counted
@@ -69,8 +74,8 @@ class Report:
     engine: str
     graph: str = ""
     operators: dict[str, int] = field(default_factory=dict)
-    regions: list[RegionReport] = field(default_factory=list)
-    fallbacks: list[Fallback] = field(default_factory=list)
+    units: Sequence[tuple[str, Region, Sequence[Node]]] = field(default=(), repr=False, compare=False)
+    refused: Sequence[tuple[Node, str, str]] = field(default=(), repr=False, compare=False)
     arena_bytes: int = 0
     ideal_bytes: int = 0
     fresh_bytes: int = 0
@@ -85,21 +90,42 @@ class Report:
     host_copies: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def fall_back(self, operator: str, engine: str, reason: str, place: str = "") -> None:
-        """Count one more operator that runs elsewhere; equal ones share an entry."""
-        for fallback in self.fallbacks:
-            if (fallback.operator, fallback.engine, fallback.reason) == (operator, engine, reason):
-                fallback.count += 1
-                return
-        self.fallbacks.append(Fallback(operator, engine, reason, place))
+    @property
+    def regions(self) -> list[RegionReport]:
+        """The parts that run as one unit."""
+        return [
+            RegionReport(
+                engine,
+                [node.op.name for node in operators],
+                len(region.inputs),
+                len(region.outputs),
+                region.bytes_in,
+                region.bytes_out,
+            )
+            for engine, region, operators in self.units
+        ]
+
+    @property
+    def fallbacks(self) -> list[Fallback]:
+        """The operators that run on another engine than the one asked for; equal ones share an entry."""
+        entries: dict[tuple[str, str, str], Fallback] = {}
+        for node, engine, reason in self.refused:
+            key = node.op.name, engine, reason
+            if key in entries:
+                entries[key].count += 1
+            else:
+                entries[key] = Fallback(*key, format_origin(node))
+        return list(entries.values())
 
     def data(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers."""
-        data = asdict(replace(self, memory=None, bodies=(), written=None))
+        data = asdict(replace(self, units=(), refused=(), memory=None, bodies=(), written=None))
+        for name in ("units", "refused", "memory", "bodies", "written"):
+            del data[name]
+        data["regions"] = [asdict(region) for region in self.regions]
+        data["fallbacks"] = [asdict(fallback) for fallback in self.fallbacks]
         data |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
-        data["body_programs"] = self.body_programs
-        del data["memory"], data["bodies"], data["written"]
-        return data
+        return data | {"body_programs": self.body_programs}
 
     @property
     def program(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
@@ -375,7 +375,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         seconds=compilation.seconds,
         forward=forward.text(choice=False, fallbacks=False),
         backward="" if backward is None else backward.text(choice=False, fallbacks=False),
-        fallbacks=[replace(item) for item in fallbacks],
+        fallbacks=fallbacks,
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
         choice=engine_choice(compilation.engine, access.flags(block).get("engine"), forward),

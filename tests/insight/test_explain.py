@@ -11,6 +11,7 @@ from hybrid_lab import autograd, gluon
 from hybrid_lab.engines import Fallback, Report, registry
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.explain import _together
+from tests.graph.building import graph_of
 
 
 class Head(gluon.HybridBlock):
@@ -335,6 +336,8 @@ def test_fallbacks_stay_objects_whatever_their_words():
     assert _together([first, Fallback("other", "numpy", "it runs on a CPU")]) == [
         "2 x op x on y, other on numpy: it runs on a CPU"
     ]
-    report = Report("numpy", fallbacks=[first], choice="numpy, measured")
+    sort = graph_of(lambda F, x: F.sort(x), (2, 3)).operators[0]
+    report = Report("numpy", refused=[(sort, "numpy", "it runs on a CPU")] * 2, choice="numpy, measured")
+    assert report.fallbacks == [Fallback("sort", "numpy", "it runs on a CPU", count=2)]
     assert "fallback: " in str(report) and "choice: " in str(report)
     assert "fallback: " not in report.text(fallbacks=False) and "choice: " not in report.text(choice=False)

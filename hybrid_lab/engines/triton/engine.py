@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from typing import Any, ClassVar
 
 from hybrid_lab.diagnostics.words import count
@@ -11,7 +12,7 @@ from hybrid_lab.engines.engine import Engine, Executable, SeparateTraining, Trai
 from hybrid_lab.engines.planned import arena
 from hybrid_lab.engines.planned.build import Later, write
 from hybrid_lab.engines.planned.training import JointTraining
-from hybrid_lab.engines.regions import refuse, reported
+from hybrid_lab.engines.regions import refuse
 from hybrid_lab.engines.report import Report
 from hybrid_lab.engines.triton import tuning
 from hybrid_lab.engines.triton.plan.plans import kernels_of
@@ -27,7 +28,6 @@ from hybrid_lab.engines.triton.write import tiles
 from hybrid_lab.graph.dump import dump
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.partition import contract
-from hybrid_lab.graph.printer import format_origin
 from hybrid_lab.graph.specialized import Split
 from hybrid_lab.logger import logger
 
@@ -110,17 +110,19 @@ class TritonEngine(Engine):
         }
         if strict:
             refuse(refused, f"{count(len(refused), 'operator')} without a Triton kernel")
-        report = Report(self.name, graph.name)
-        for group, sources in kernels.items():
-            title = " and ".join(source.name for source in sources)
-            names = [node.op.name for node in group.nodes]
-            real = [node.op.name for node in group.nodes if not node.op.view]
-            report.regions.append(reported(group, f"kernel {title}", real or names))
-        report.operators = {self.name: len(fusion.graph.operators) - len(refused), "torch": 0, "numpy": 0}
-        for node, reason in refused.items():
-            where = "torch" if on_torch(node) else "numpy"
-            report.operators[where] += 1
-            report.fall_back(node.op.name, where, reason, format_origin(node))
+        elsewhere = [(node, "torch" if on_torch(node) else "numpy", reason) for node, reason in refused.items()]
+        counts = Counter(engine for _, engine, _ in elsewhere)
+        inside = len(fusion.graph.operators) - len(refused)
+        operators = {self.name: inside, "torch": counts["torch"], "numpy": counts["numpy"]}
+        report = Report(self.name, graph.name, operators, refused=elsewhere)
+        report.units = [
+            (
+                f"kernel {' and '.join(source.name for source in sources)}",
+                group,
+                [node for node in group.nodes if not node.op.view] or group.nodes,
+            )
+            for group, sources in kernels.items()
+        ]
         return steps, report
 
 
