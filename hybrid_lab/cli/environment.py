@@ -279,10 +279,10 @@ def _engines() -> Iterator[Item]:
     from .. import engines
     from ..diagnostics import EngineUnavailable
 
-    default = ""
+    default = None
     try:
-        default = engines.default().name
-        if default not in engines.names():
+        default = engines.default()
+        if default is None:
             yield Item("default engine", "chosen for each call; mx.explain(net) shows which one, and why")
     except EngineUnavailable as error:  # a setting names what is not here
         yield Item("default engine", f"none: {error}")
@@ -291,7 +291,7 @@ def _engines() -> Iterator[Item]:
     for name in engines.names():
         try:
             engines.get(name)
-            state = "usable, the default" if name == default else "usable"
+            state = "usable, the default" if default is not None and name == default.name else "usable"
         except EngineUnavailable as error:
             state = f"not usable: {error}"
         except Exception as error:  # as in _guarded: report it, go on

@@ -1,7 +1,7 @@
 """Policy: the rules that choose the engine of a compiled call on a CPU, and the reason of each choice in words.
 
 `choose` has the rules. `mx.explain` prints the decision in its line "engine:". A result of `mx.tune` changes it. If
-`hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (registry.default).
+`hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (`engine_for`).
 
 The same call on the same installation gets the same engine in every process: the rules read the call's graphs, what is
 installed, and what `mx.tune` has stored. They do not measure, and do not look at load or at what is imported.
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hybrid_lab.engines import tuned
-from hybrid_lab.engines.engine import Engine, Executable, Training
+from hybrid_lab.engines import registry, tuned
+from hybrid_lab.engines.engine import Engine
 from hybrid_lab.engines.onnxruntime import cost
 from hybrid_lab.engines.torch_kernels.rules import refusal
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
-from hybrid_lab.graph.specialized import Split
 
 #: Torch runs a recorded call with at least so many multiply-adds (two FLOP each) of convolutions, products and
 #: recurrences, or with at least so many bytes that other operators write. LeNet with 64 images (0.4 billion): 15 ms a
@@ -71,6 +71,19 @@ class Work:
         return f"{2e-9 * self.products:.2g} GFLOP of {' and '.join(self.kinds)}"
 
 
+def engine_for(flags: Mapping[str, Any], graphs: Sequence[Graph]) -> tuple[Engine, str]:
+    """The engine of a call, and `name: reason` where the rules chose it, else "".
+
+    flags : of the hybridized Block; graphs : of the call, as `choose` takes them
+    """
+    engine = registry.for_flags(flags)
+    if engine is not None:
+        return engine, ""
+    candidates = registry.cpu_engines()
+    name, reason = choose(graphs, candidates, bool(flags.get("strict")))
+    return candidates[name], f"{name}: {reason}"
+
+
 def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> tuple[str, str]:
     """The name of the engine for a prediction (one graph) or a recorded call (forward and backward), and the reason.
 
@@ -104,32 +117,3 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
         times = f"{session:.1g} s to make, and would save {1e3 * max(saved, 0.0):.1g} ms a call"
         return ("numpy", f"{why}; sessions of {len(nodes)} operators take {times}")
     return ("onnxruntime", why)
-
-
-class PolicyEngine(Engine):
-    """The default engine on a CPU: asks the policy for each graph, and compiles with the engine that the policy names.
-
-    engines : those that can run here
-    """
-
-    name = "auto"
-    title = "the engine that the policy chooses"
-
-    def __init__(self, engines: Iterable[Engine]):
-        self.engines: Mapping[str, Engine] = {engine.name: engine for engine in engines}
-
-    def compile(
-        self, graph: Graph, static_alloc: bool = False, static_shape: bool = False, strict: bool = False
-    ) -> Executable:
-        name, reason = choose([graph], self.engines, strict)
-        options = {"static_alloc": static_alloc, "static_shape": static_shape, "strict": strict}
-        executable = self.engines[name].compile(graph, **options)
-        executable.report.choice = f"{name}: {reason}"
-        return executable
-
-    def compile_training(self, split: Split, **options: bool) -> Training:
-        name, reason = choose([split.forward, split.backward], self.engines, options.get("strict", False))
-        training = self.engines[name].compile_training(split, **options)
-        for executable in (training.forward, training.backward):
-            executable.report.choice = f"{name}: {reason}"
-        return training

@@ -1,6 +1,6 @@
 """Engines: which there are, loaded when asked for, and which one runs calls without `engine=` here (`default`).
 
-On a CPU that is the PolicyEngine, whose rules are in policy.py.
+On a CPU the rules of policy.py choose one for each call, among those of `cpu_engines`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _MODULES = {
 #: The engines on a CPU, among which the policy chooses.
 _ON_CPU = tuple(name for name in _MODULES if name != "triton")
 _loaded: dict[str, Engine] = {}
-#: names of the engines that can run here -> the engine that chooses among them
-_policies: dict[tuple[str, ...], Engine] = {}
 
 
 def names() -> tuple[str, ...]:
@@ -53,12 +51,8 @@ def find(name: str) -> Engine:
     return engine
 
 
-def get(name: str | None = None, on_cpu: bool = False) -> Engine:
-    """The engine of this name, or the default, that of the CPU if `on_cpu`. Raises EngineUnavailable saying what is
-    missing.
-    """
-    if name is None:
-        return default(on_cpu=True) if on_cpu else default()
+def get(name: str) -> Engine:
+    """The engine of this name. Raises EngineUnavailable saying what is missing."""
     if name in left_behind:
         _tell_of_a_fork(name)
         return find("numpy")
@@ -69,15 +63,18 @@ def get(name: str | None = None, on_cpu: bool = False) -> Engine:
     return engine
 
 
-def for_flags(flags: Mapping[str, Any]) -> Engine:
-    """The engine that the flags of a hybridized Block ask for: by name, or the default on their device."""
-    device = flags.get("device")
-    return get(flags.get("engine"), on_cpu=device is not None and not device.is_gpu)
+def for_flags(flags: Mapping[str, Any]) -> Engine | None:
+    """The engine that the flags of a hybridized Block ask for: by name, or the `default` on their device."""
+    name, device = flags.get("engine"), flags.get("device")
+    return default(on_cpu=device is not None and not device.is_gpu) if name is None else get(name)
 
 
 def check_device(name: str | None, on_gpu: bool) -> None:
     """Raise EngineUnavailable where no engine runs on a GPU, or on the CPU, or the one of this name does not."""
-    engine = get("triton" if name is None and on_gpu else name, on_cpu=not on_gpu)
+    if name is None and not on_gpu:
+        default(on_cpu=True)
+        return
+    engine = get(name or "triton")
     is_triton = engine.name == "triton"
     if is_triton != on_gpu and not (is_triton and _interpreting()):
         places = "the CPU here, not on a GPU" if on_gpu else "a GPU here, not on the CPU"
@@ -91,17 +88,20 @@ def _interpreting() -> bool:
     return availability.interpreting()
 
 
-def default(on_cpu: bool = False) -> Engine:
-    """Triton where a usable GPU is found, else, or if `on_cpu`, the engine that the policy chooses for each compiled
-    call.
+def cpu_engines() -> dict[str, Engine]:
+    """The engines on a CPU that can run here, by name. NumPy is always among them."""
+    return {name: engine for name in _ON_CPU if (engine := _usable(name)) is not None}
 
-    An engine that is asked for by name, or that the environment variable HYBRID_LAB_CPU names, runs alone; "auto" is
-    the default.
+
+def default(on_cpu: bool = False) -> Engine | None:
+    """The engine of calls without `engine=`: Triton where a usable GPU is found, unless `on_cpu`; else the one that the
+    environment variable HYBRID_LAB_CPU names. None where the policy chooses an engine for each call.
+
     Raises EngineUnavailable where the one in HYBRID_LAB_CPU, or the interpreter of HYBRID_LAB_TRITON, cannot run here.
     """
-    usable = [engine for engine in map(_usable, _ON_CPU if on_cpu else _MODULES) if engine is not None]
-    if usable[0].name == "triton":
-        return usable[0]
+    triton = None if on_cpu else _usable("triton")
+    if triton is not None:
+        return triton
     if not on_cpu:
         _check_interpreter()
     if left_behind.intersection(_ON_CPU):
@@ -118,12 +118,7 @@ def default(on_cpu: bool = False) -> Engine:
         return get(pinned)
     if "HYBRID_LAB_CPU" not in os.environ and not on_cpu:
         _tell_of_an_unused_gpu()
-    names = tuple(engine.name for engine in usable)
-    if names not in _policies:
-        from hybrid_lab.engines.policy import PolicyEngine
-
-        _policies[names] = PolicyEngine(usable)
-    return _policies[names]
+    return None
 
 
 def reason_to_run_on(name: str, asked: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
@@ -289,16 +290,13 @@ class HybridBlock(Block):
             check_switch(name, value)
         self._refuse_other_children()
         flags = _known_flags(self.name, flags)
-        if active and (engine is not None or device is not None):
-            from hybrid_lab import engines
-
-            if device is None:
-                engines.get(engine)
-            else:
-                device = resolve(device)
-                if device.is_gpu and device.device_id:
-                    raise EngineUnavailable(f"compiled graphs run on gpu(0) only, not on {device}")
-                engines.check_device(engine, device.is_gpu)
+        if active and device is not None:
+            device = resolve(device)
+            if device.is_gpu and device.device_id:
+                raise EngineUnavailable(f"compiled graphs run on gpu(0) only, not on {device}")
+            engines.check_device(engine, device.is_gpu)
+        elif active and engine is not None:
+            engines.get(engine)
         chosen = {
             "engine": engine,
             "device": device,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.engines.policy import PolicyEngine
 from hybrid_lab.gluon import access
 from hybrid_lab.insight.compiled import known_inputs
 from hybrid_lab.insight.report import InsightReport
@@ -108,14 +107,14 @@ def tune(net: Block, *inputs: object, train: bool | None = None, again: bool = F
         )
     modes = (False, True) if train is None else (train,)
     engine = engines.for_flags(access.flags(net))
-    if engine.name == "triton":
-        return _tune_kernels(net, inputs, modes, again)
-    if not isinstance(engine, PolicyEngine):
+    if engine is None:
+        return tune_engines(net, list(inputs) or known_inputs(net), modes, engines.cpu_engines(), again)
+    if engine.name != "triton":
         raise HybridLabError(
             f"{net.name} runs on {engine.title}, which was asked for by name: leave engine= out of hybridize() and "
             "unset HYBRID_LAB_CPU before mx.tune"
         )
-    return tune_engines(net, list(inputs) or known_inputs(net), modes, engine.engines, again)
+    return _tune_kernels(net, inputs, modes, again)
 
 
 def _tune_kernels(net: HybridBlock, inputs: Sequence[object], modes: Sequence[bool], again: bool) -> KernelTuning:

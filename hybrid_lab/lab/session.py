@@ -92,13 +92,14 @@ class Session:
     def _on_hello(self, body: messages.HelloRequest) -> messages.HelloReply:
         from hybrid_lab import engines
 
+        default = engines.default()
         return {
             "kernel": __version__,
             "protocol": messages.PROTOCOL,
             "python": platform.python_version(),
             "host": actions.host(),
             "folder": str(files.folder()),
-            "engine": engines.default().name,
+            "engine": "auto" if default is None else default.name,
             "subshells": self._subshells,
         }
 

@@ -13,7 +13,7 @@ import pytest
 from hybrid_lab import engines
 from hybrid_lab.engines import policy, registry, threads, tuned
 from hybrid_lab.engines.engine import Engine
-from hybrid_lab.engines.policy import PolicyEngine, choose
+from hybrid_lab.engines.policy import choose
 from hybrid_lab.graph.specialize import specialize
 from tests.graph.building import graph_of
 
@@ -128,7 +128,8 @@ def test_thirty_calls_compile_one_engine_once(monkeypatch):
     import hybrid_lab as mx
 
     rivals = [Counting(name) for name in ALL]
-    monkeypatch.setattr(registry, "default", lambda: PolicyEngine(rivals))
+    monkeypatch.setattr(registry, "default", lambda on_cpu: None)
+    monkeypatch.setattr(registry, "cpu_engines", lambda: {rival.name: rival for rival in rivals})
     net = mx.gluon.nn.Conv2D(64, 3, padding=1, in_channels=64, use_bias=False)
     net.initialize()
     net.hybridize()

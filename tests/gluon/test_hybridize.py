@@ -52,7 +52,7 @@ def test_the_policy_chooses_on_the_cpu_where_triton_is_the_default(monkeypatch):
     net = two_layers()
     net.hybridize(device=mx.cpu())
     net(mx.nd.ones((1, 3)))
-    assert registry.for_flags(net._flags) is registry.default(on_cpu=True) is not registry.default()
+    assert registry.for_flags(net._flags) is None and registry.default() is registry.get("triton")
     assert re.search(r"engine: (onnxruntime|numpy): predictions run on", str(mx.explain(net)))
 
 

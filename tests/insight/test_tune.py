@@ -14,7 +14,6 @@ from hybrid_lab import engines, nd
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import registry, tuned
 from hybrid_lab.engines.engine import Engine, Executable
-from hybrid_lab.engines.policy import PolicyEngine
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight import tune_engines
 from hybrid_lab.insight.tune_engines import difference
@@ -61,9 +60,9 @@ def rivals(monkeypatch, tmp_path):
     monkeypatch.setattr(tune_engines, "SETTLE", 0.0)
     monkeypatch.setattr(tune_engines._timed, "__defaults__", (CLOCK,))
     made = {"numpy": Paced("numpy", 0.01), "fast": Paced("fast", 0.004)}
-    policy = PolicyEngine(made.values())
-    policy.engines = made
-    monkeypatch.setattr(registry, "default", lambda: policy)
+    monkeypatch.setattr(registry, "default", lambda on_cpu: None)
+    monkeypatch.setattr(engines, "cpu_engines", lambda: made)
+    monkeypatch.setattr(registry, "cpu_engines", lambda: made)
     monkeypatch.setitem(registry._loaded, "fast", made["fast"])
     return made
 

@@ -42,16 +42,18 @@ def program_for(
     Raises EngineUnavailable where the arrays are on a GPU that the engine does not run on.
     """
     engine = engines.for_flags(flags)
+    device = None if engine is None else engine.device
     context = leaves[0].context if leaves else None
     if context is not None and context.is_gpu:
-        if engine.device is None:
+        if device is None:
+            which = "its graphs run" if engine is None else f"the engine {engine.name!r} runs"
             raise EngineUnavailable(
-                f"{name}: the engine {engine.name!r} runs on the CPU, and the input is on {context}. Leave engine= out "
-                "of hybridize(), or move input and parameters to mx.cpu()"
+                f"{name}: {which} on the CPU, and the input is on {context}. Leave engine= and device= out of "
+                "hybridize(), or move input and parameters to mx.cpu()"
             )
         if context.device_id:
             raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
-    kind = Program if engine.device is None else DeviceProgram
+    kind = Program if device is None else DeviceProgram
     return kind(name, flags, neutral, leaves, training, recording, cache)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hybrid_lab import engines
+from hybrid_lab.engines.policy import engine_for
 from hybrid_lab.gluon.hybridized.compiled_entry import CompiledEntry
 from hybrid_lab.gluon.hybridized.head_sets import Heads, HeadSets
 from hybrid_lab.gluon.hybridized.higher_order import one_step
@@ -122,12 +123,13 @@ class Program:
         return specialize_call(self.cache.specializations, *arguments, **options)
 
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
-        engine = engines.for_flags(flags)
+        split = special.split
+        graphs = [special.forward] if split is None else [split.forward, split.backward]
+        engine, choice = engine_for(flags, graphs)
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
         options |= {name: True for name in engine.own_options if flags.get(name)}
-        split = special.split
         if split is not None:
             split = engine.training_graphs(split)
             special = replace(special, forward=split.forward, backward=split.backward, sources=split.sources)
@@ -144,6 +146,8 @@ class Program:
             self.large_gradients = sum(value.nbytes for value in self.backward.graph.outputs) >= LARGE
             if self.large_gradients or split.saves:
                 self.together = compiled
+            self.backward.report.choice = choice
+        self.forward.report.choice = choice
         self.engine = self.forward.report.engine
         self.prologue: Prologue | None = None
         if special.prologue is not None:
