@@ -45,6 +45,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "metric": "hybrid_lab.metric",
     "nd": "hybrid_lab.ndarray",
     "ndarray": "hybrid_lab.ndarray",
+    "onnx": "hybrid_lab.onnx",
     "ops": "hybrid_lab.ops",
     "optimizer": "hybrid_lab.optimizer",
     "random": "hybrid_lab.random",

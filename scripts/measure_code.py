@@ -39,6 +39,7 @@ ORDER = (
     ("contrib",),
     ("insight", "viz"),
     ("formats.archive",),
+    ("onnx",),
     ("lint",),
     ("lab",),
     ("cli",),

@@ -1,0 +1,18 @@
+"""ONNX files: networks written to them, and read from them. The package `onnx` is imported when it is first needed."""
+
+from __future__ import annotations
+
+import importlib
+
+_MODULES: dict[str, str] = {}
+"""Public name -> the module that has it, which is imported when the name is first used."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'hybrid_lab.onnx' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES)
