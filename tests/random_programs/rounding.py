@@ -33,9 +33,10 @@ _NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 #: errors could as well have made 0 becomes 0.
 _WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
 
-#: Records that subtract a mean and divide by a deviation, by their files. Nothing that they give is a copy of an input,
-#: and no input counts anything. Where a row is all 1, only (x - mean) / deviation gives 0, not other formulas for it.
-_NORMALIZATIONS = {"norm", "group_norm"}
+#: Records that subtract a mean and divide by a deviation, and gradients of such, by their files or names. Nothing that
+#: they give is a copy of an input, and no input counts anything. Where a row is all 1, only (x - mean) / deviation gives
+#: 0, not other formulas for it; the same is true of a gradient whose heads are all 1.
+_NORMALIZATIONS = {"norm", "group_norm", "_batch_norm_grad", "_layer_norm_grad"}
 
 #: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
 _CHOICES = {"relu", "LeakyReLU", "broadcast_maximum", "broadcast_minimum"}
@@ -58,7 +59,7 @@ class Rounding:
     def again(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], found: Any, place: int) -> Any:
         """Output number `place` of a kernel with other roundings. inputs : in a wider dtype"""
         error = float(np.finfo(found.dtype).eps)
-        norm = op.family in _NORMALIZATIONS
+        norm = op.family in _NORMALIZATIONS or op.name in _NORMALIZATIONS
         near = [self._off(item, error, norm) for item in inputs]
         true, moved = (np.asarray(read_outputs(op, kernel(op, *items))[place]) for items in (inputs, near))
         rounded = true != found

@@ -333,6 +333,20 @@ def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
         assert (normalized() != 1).any()
 
 
+def test_roundings_move_gradients_of_what_is_normalized_where_all_heads_are_one():
+    def gradient():
+        x = nd.ones((3, 4))
+        x.attach_grad()
+        with autograd.record():
+            y = nd.LayerNorm(x, nd.ones((4,)), nd.zeros((4,)))
+        y.backward()
+        return x.grad.asnumpy()
+
+    assert (gradient() == 0).all()
+    with other_rounding(0):
+        assert (gradient() != 0).any()
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_roundings_move_what_is_computed_in_float32_and_rounded_once(dtype):
     x = (nd.arange(1, 200) / 7).astype(dtype)
