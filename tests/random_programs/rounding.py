@@ -34,8 +34,8 @@ _NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 _WAYS = [(3.0, False), (1.0, False), (3.0, True), (1.0, True)]
 
 #: Records that subtract a mean and divide by a deviation, and gradients of such, by their files or names. Nothing that
-#: they give is a copy of an input, and no input counts anything. Where a row is all 1, only (x - mean) / deviation gives
-#: 0, not other formulas for it; the same is true of a gradient whose heads are all 1.
+#: they give is a copy of an input, and no input counts anything. Where a row is all 1, only (x - mean) / deviation
+#: gives 0, not other formulas for it; the same is true of a gradient whose heads are all 1.
 _NORMALIZATIONS = {"norm", "group_norm", "_batch_norm_grad", "_layer_norm_grad"}
 
 #: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
