@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Text } from '@codemirror/state';
+import { callMarks } from '../src/lab/editor-marks';
 import { CellDiagnostics, LintClient, changedCells } from '../src/lint/lint-client';
 import { changesOf, offsetAt, rangeOf } from '../src/lint/positions';
 import { diagnostic } from './records';
@@ -73,6 +74,31 @@ test('ranges are clamped to the text', () => {
   assert.equal(place(99, 0, 99, 5), 'end');
   assert.equal(place(-3, -1, 1, 3), 'def');
   assert.equal(place(3, 5, 3, 9), '');
+});
+
+test('calls that lead to a finding are marked in their own cell', () => {
+  const location = {
+    file: '',
+    label: '',
+    cell: null,
+    cell_id: 'b',
+    line: 7,
+    col: 8,
+    end_line: 7,
+    end_col: 13
+  };
+  const fix = { title: '', safe: true, edits: [] };
+  const marks = callMarks(
+    { a: [diagnostic({ fix, calls: [{ message: 'calls `scale`', location }] })], b: [] },
+    (id, { line }) => ({ place: `${id}, line ${line}`, jump: null })
+  );
+  assert.deepEqual(Object.keys(marks), ['b']);
+  const [mark] = marks.b ?? [];
+  assert.deepEqual(
+    [mark?.diagnostic.message, mark?.diagnostic.line, mark?.diagnostic.end_col, mark?.diagnostic.fix],
+    ['calls `scale`', 7, 13, null]
+  );
+  assert.equal(mark?.finding?.place, 'a, line 2');
 });
 
 test('MXNet rules are another question', async () => {

@@ -92,6 +92,7 @@ export function diagnostic(changes: Partial<Diagnostic> = {}): Diagnostic {
     end_col: 11,
     location: null,
     fix: null,
+    calls: [],
     ...changes
   };
 }

@@ -4,7 +4,7 @@ import { buttonOf, click, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
-import type { BlockNode, Model } from '../src/protocol/messages';
+import type { BlockNode, Location, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
 import { BlockTree } from '../src/view/block-tree';
 import { FindingsList, ListedFinding, listed } from '../src/view/findings-list';
@@ -436,6 +436,37 @@ test('the tab counts the findings of the model; others of the notebook are liste
   view.setCellFindings([]);
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
   assert.equal(others?.hidden, true);
+});
+
+test('a finding lists the calls that lead to it, and a finding at a call is not listed twice', async () => {
+  const at = (cell: number, line: number): Location => {
+    const place = { file: '', cell, cell_id: `c${cell}`, line, col: 4, end_line: line, end_col: 9 };
+    return { ...place, label: `cell ${cell}, line ${line}` };
+  };
+  const jumps: string[] = [];
+  const list = new FindingsList();
+  const library: Location = {
+    ...at(1, 80),
+    cell: null,
+    cell_id: '',
+    file: 'ops.py',
+    label: 'ops.py, line 80'
+  };
+  const call = { message: 'calls `scale`', location: at(3, 2) };
+  const found = diagnostic({ location: library, calls: [call] });
+  list.show(
+    listed([found], location => jumps.push(location.cell_id)),
+    'none'
+  );
+  click(buttonOf(list.element, 'cell 3, line 2'));
+  assert.deepEqual(jumps, ['c3']);
+  const view = panel();
+  view.update(panelState(new TableKernel({ findings: () => ({ findings: [found] }) }), [model()]));
+  view.setCellFindings([
+    { diagnostic: diagnostic({ location: at(3, 2) }), place: 'cell 3, line 2', jump: () => undefined }
+  ]);
+  await settle(20);
+  assert.equal(view.element.querySelectorAll('.hl-finding').length, 2); // in the model's list and in that of all cells
 });
 
 test('findings have a button for their fix, and one for all safe fixes', () => {

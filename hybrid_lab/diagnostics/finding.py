@@ -38,13 +38,35 @@ class Fix:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of the function that a finding is in, at the place in hybrid_forward (or forward) where it stands.
+
+    function is the function's name. The other fields are as in Finding.
+    """
+
+    function: str
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        """`file:line:col`, with the cell where there is one."""
+        return _place(self.file, self.cell, self.line, self.col)
+
+
+@dataclass(frozen=True)
 class Finding:
     """One remark of the linter, or of a trace.
 
     line, end_line count from 1; col, end_col count characters from 0 (end_col is exclusive). tensor is the tensor's
     name as written, block the path of the block (`net.encoder.0`), each None where unknown. fix is an automatic
     repair or None; rewrite is the text to paste instead. cell is the number of the notebook cell (code cells
-    counted from 1) where a whole notebook was checked; line then counts within that cell.
+    counted from 1) where a whole notebook was checked; line then counts within that cell. calls are the places in
+    hybrid_forward that lead to it, where it is in a function that hybrid_forward calls.
     """
 
     code: str
@@ -61,13 +83,16 @@ class Finding:
     fix: Fix | None = None
     rewrite: str = ""
     cell: int | None = None
+    calls: tuple[Call, ...] = ()
 
     @property
     def place(self) -> str:
         """`file:line:col`, with the cell where there is one."""
-        file = display_file(self.file)
-        cell = f"cell {self.cell}:" if self.cell is not None else ""
-        return f"{file}:{cell}{self.line}:{self.col}"
+        return _place(self.file, self.cell, self.line, self.col)
+
+    def message_at(self, call: Call) -> str:
+        """What the mark of one of the calls says."""
+        return f"calls `{call.function}`, in which {self.message}"
 
     def __str__(self) -> str:
         block = f" (block {self.block})" if self.block else ""
@@ -76,3 +101,7 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Plain dict of JSON values, with the field names of this class."""
         return {**asdict(self), "severity": self.severity.value}
+
+
+def _place(file: str, cell: int | None, line: int, col: int) -> str:
+    return f"{display_file(file)}:{f'cell {cell}:' if cell is not None else ''}{line}:{col}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, replace
 from typing import cast
 
-from hybrid_lab.diagnostics.finding import Finding
+from hybrid_lab.diagnostics.finding import Call, Finding
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
-from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest
+from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest, Location
 from hybrid_lab.lab.places import place
 from hybrid_lab.lint import check
 from hybrid_lab.lint.report import help_text
@@ -22,15 +22,16 @@ _UNREADABLE = "HL001"
 """The rule about source that does not parse. It is not reported: Python does so when the cell runs."""
 
 
-def diagnostic(finding: Finding, located: bool) -> Diagnostic:
+def diagnostic(finding: Finding, located: bool, cell_ids: Mapping[str, str] = {}) -> Diagnostic:
     """A finding as the protocol's Diagnostic.
 
     located : give the place in the user's files too (findings of a model), not only within the cell
+    cell_ids : the notebook's ids of the cells that are checked, by the names of their sources
     """
     fix = finding.fix
     edits: list[Edit] = [] if fix is None else [cast(Edit, asdict(edit)) for edit in fix.edits]
     span = finding.line, finding.col, finding.end_line, finding.end_col
-    return {
+    data: Diagnostic = {
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity.value,
@@ -46,15 +47,26 @@ def diagnostic(finding: Finding, located: bool) -> Diagnostic:
         "location": place(finding.file, *span) if located else None,
         "fix": None if fix is None else {"title": fix.title, "safe": fix.safe, "edits": edits},
     }
+    if finding.calls:
+        data["calls"] = [
+            {"message": finding.message_at(call), "location": _call_place(call, cell_ids)} for call in finding.calls
+        ]
+    return data
+
+
+def _call_place(call: Call, cell_ids: Mapping[str, str]) -> Location:
+    location = place(call.file, call.line, call.col, call.end_line, call.end_col)
+    return {**location, "cell_id": cell_ids.get(call.file, location["cell_id"])}
 
 
 def lint_cells(request: LintRequest) -> dict[str, list[Diagnostic]]:
     """The reply of `lint`: cells are checked together, none is run; a cell that does not parse has no findings."""
     cells, only = request["cells"], request["only"]
-    per_cell = check_cells([cell["source"] for cell in cells], request.get("target") or None)
+    ids = {f"<cell {number}>": cell["id"] for number, cell in enumerate(cells, 1)}
+    per_cell = check_cells([cell["source"] for cell in cells], request.get("target") or None, list(ids))
     wanted = set(only)
     return {
-        cell["id"]: [diagnostic(item, False) for item in findings if item.code != _UNREADABLE]
+        cell["id"]: [diagnostic(item, False, ids) for item in findings if item.code != _UNREADABLE]
         for cell, findings in zip(cells, per_cell, strict=True)
         if not wanted or cell["id"] in wanted
     }

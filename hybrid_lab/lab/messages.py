@@ -96,8 +96,15 @@ class Fix(TypedDict):
     edits: list[Edit]
 
 
+class FindingCall(TypedDict):
+    """A call, in a method that becomes a graph, that leads to a finding in the function called."""
+
+    message: str
+    location: Location
+
+
 class Diagnostic(Span):
-    """A finding of lint or of a trace."""
+    """A finding of lint or of a trace. `calls`: where it is in a function that hybrid_forward calls."""
 
     code: str
     name: str
@@ -109,6 +116,7 @@ class Diagnostic(Span):
     block: str
     location: Location | None
     fix: Fix | None
+    calls: NotRequired[list[FindingCall]]
 
 
 class AutosaveState(TypedDict):

@@ -64,10 +64,22 @@ def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], ke
         case Kind.MODULE if function.ref == "builtins.map" and arguments and arguments[0].kind is not Kind.FUNCTION:
             members = [member(value) for value in arguments[1:]]
             return sequence(element=call(walk, node, arguments[0], members, {}))
+        case Kind.MODULE if (found := _imported(walk, node, str(function.ref), everything)) is not None:
+            return call(walk, node, found, arguments, keywords)
         case Kind.MODULE:
             return call_known(walk, node, str(function.ref), arguments, keywords)
     keep_children(walk, everything)
     return unknown_result(everything)
+
+
+def _imported(walk: Walk, node: ast.Call, name: str, everything: list[Value]) -> Value | None:
+    """A function of an imported module that is called with tensors, if its source is at hand."""
+    if name.startswith(names.KNOWN_MODULES) or not any(value.has_tensor for value in everything):
+        return None
+    found = walk.frame.module.imported(name)
+    if found is not None and walk.value(node.func).ref == name:
+        walk.values[id(node.func)] = found
+    return found
 
 
 def call_method(

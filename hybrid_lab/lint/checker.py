@@ -47,7 +47,7 @@ def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators:
         env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
     if arguments.kwarg:
         env[arguments.kwarg.arg] = Value(Kind.MAPPING, element=tensor(arguments.kwarg.arg, depends=False))
-    with walk.inside(Frame(method, method.module, method.source, env, closure=method.closure, owner=cls)):
+    with walk.inside(Frame(method, method.module, method.source, env, method.closure, owner=cls, checked=True)):
         run(walk, getattr(method.node, "body", ()))
         walk.look(method.node)
 

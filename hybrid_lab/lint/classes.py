@@ -11,6 +11,8 @@ from .source import Source
 from .values import Kind, Value
 
 Environment = dict[str, Value]
+MarkKey = tuple[str, int, int, int]
+"""Code of a rule, identity of a Source, line and column."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -26,11 +28,15 @@ def passed(call: ast.Call) -> list[ast.expr]:
 
 @dataclass(eq=False)
 class Module:
-    """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace."""
+    """The names of one module or notebook. `lookup` finds what is not defined in the source: in a live namespace.
+
+    imported: finds a function of an imported module by its dotted name
+    """
 
     source: Source
     names: dict[str, Value] = field(default_factory=dict)
     lookup: Callable[[str], Value | None] = lambda name: None
+    imported: Callable[[str], Value | None] = lambda dotted: None
 
 
 @dataclass(eq=False)
@@ -47,6 +53,11 @@ class Function:
     def name(self) -> str:
         """Its name in the source."""
         return getattr(self.node, "name", "<lambda>")
+
+    @property
+    def in_checked_method(self) -> bool:
+        """Whether it is defined inside the method that is checked."""
+        return self.closure is not None and self.closure.checked
 
     @property
     def kind(self) -> str:
@@ -142,7 +153,13 @@ class SourceClass:
 
 @dataclass(eq=False)
 class Frame:
-    """One function being walked. returns: (node, value, decided by the mode or the sort of the inputs)."""
+    """One function being walked.
+
+    returns: (node, value, decided by the mode or the sort of the inputs)
+    checked: it is the method that is checked, or a function inside it
+    at: the expression being evaluated
+    marks: the marks in this function, unless it is checked, and in those that it called
+    """
 
     function: Function | None
     module: Module
@@ -153,6 +170,9 @@ class Frame:
     returns: list[tuple[ast.AST, Value, bool]] = field(default_factory=list)
     varying: bool = False
     raising: bool = False
+    checked: bool = False
+    at: ast.AST | None = None
+    marks: set[MarkKey] = field(default_factory=set)
 
 
 def takes_operators(function: Function | None) -> bool:

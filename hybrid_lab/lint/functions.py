@@ -6,7 +6,7 @@ import ast
 from collections.abc import Hashable
 from functools import reduce
 
-from .classes import Attribute, Frame, Function, SourceClass, positional_arguments
+from .classes import Attribute, Frame, Function, MarkKey, SourceClass, positional_arguments
 from .values import NONE, OTHER, Kind, Value, constant, element_of, join, sequence, tensor
 from .walk import Walk, evaluate, run
 
@@ -28,15 +28,20 @@ def call_function(walk: Walk, function: Function, arguments: list[Value], keywor
         named = tuple((name, _coarse(value)) for name, value in sorted(keywords.items()))
         key = (function, positional, named, bool(walk.quiet))
         if key in walk.summaries:
-            return walk.summaries[key]
-    value = enter(walk, function, arguments, keywords)
+            value, marks = walk.summaries[key]
+            walk.lead_to(function, marks)
+            return value
+    value, marks = enter(walk, function, arguments, keywords)
     if key is not None:
-        walk.summaries[key] = value
+        walk.summaries[key] = value, marks
+    walk.lead_to(function, marks)
     return value
 
 
-def enter(walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Walk a function with these arguments and return what it returns."""
+def enter(
+    walk: Walk, function: Function, arguments: list[Value], keywords: dict[str, Value]
+) -> tuple[Value, set[MarkKey]]:
+    """Walk a function with these arguments; returns what it returns, and what it was marked for."""
     env = _bound(function, arguments, keywords)
     frame = Frame(
         function,
@@ -45,12 +50,13 @@ def enter(walk: Walk, function: Function, arguments: list[Value], keywords: dict
         env,
         closure=function.closure,
         owner=function.owner or walk.frame.owner,
+        checked=function.in_checked_method,
     )
     with walk.inside(frame):
         if isinstance(function.node, ast.Lambda):
-            return evaluate(walk, function.node.body)
+            return evaluate(walk, function.node.body), frame.marks
         run(walk, function.node.body)
-    return reduce(join, [value for _, value, _ in frame.returns] or [NONE])
+    return reduce(join, [value for _, value, _ in frame.returns] or [NONE]), frame.marks
 
 
 def _bound(function: Function, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value]:

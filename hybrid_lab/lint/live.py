@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from . import names
+from .checker import define
 from .classes import Attribute, Function, Module, SourceClass
 from .source import Source
 from .values import OTHER, Kind, Value, constant, sequence
+from .walk import Walk
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
@@ -23,10 +25,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Live:
-    """Finds the source of live objects. define(module) : finds the names and classes of a module; the checker's"""
+    """Finds the source of live objects."""
 
-    def __init__(self, define: Callable[[Module], list[SourceClass]]) -> None:
-        self._define = define
+    def __init__(self) -> None:
         self._files: dict[tuple[str, int], tuple[Module, list[SourceClass]]] = {}
         self._classes: dict[type, SourceClass | None] = {}
 
@@ -64,9 +65,9 @@ class Live:
         text = "".join(linecache.getlines(file))
         key = (file, hash(text))
         if key not in self._files:
-            module = Module(Source(text, file), lookup=self.lookup_in(namespace))
+            module = Module(Source(text, file), lookup=self.lookup_in(namespace), imported=self.imported)
             self._files[key] = (module, [])
-            self._files[key] = (module, self._define(module))
+            self._files[key] = (module, define(Walk(), module))
         return self._files[key]
 
     def lookup_in(self, namespace: dict[str, object]) -> Callable[[str], Value | None]:
@@ -76,6 +77,14 @@ class Live:
             return self.value_of(namespace[name]) if name in namespace else None
 
         return lookup
+
+    def imported(self, dotted: str) -> Value | None:
+        """The function of this name, of a module that is imported already; None if its source is not to be had."""
+        parent, _, name = dotted.rpartition(".")
+        module = sys.modules.get(parent)
+        function = getattr(module, "__dict__", {}).get(name)
+        value = self._function(function) if isinstance(function, types.FunctionType) else OTHER
+        return value if value.kind is Kind.FUNCTION else None
 
     def value_of(self, thing: object) -> Value:
         """The abstract value of a live object."""

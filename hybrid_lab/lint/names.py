@@ -17,6 +17,13 @@ _MODULES = {
 }  # fmt: skip
 
 
+# Modules whose functions are known by name, or keep no tensor; those of other modules are looked into.
+KNOWN_MODULES = (
+    "builtins.", "numpy.", "mx.", "math.", "random.", "logging.", "warnings.", "copy.", "functools.", "itertools.",
+    "time.", "os.", "collections.", "operator.", "typing.", "pprint.", "IPython.", "contextlib.", "dataclasses.",
+)  # fmt: skip
+
+
 def canonical(dotted: str) -> str:
     """`mxnet.ndarray.array` and `hybrid_lab.nd.array` are both `mx.nd.array`."""
     root, _, rest = dotted.partition(".")

@@ -9,19 +9,23 @@ from typing import Any
 
 from .._version import __version__
 from ..diagnostics import rules
-from ..diagnostics.finding import Edit, Finding, Severity
+from ..diagnostics.finding import Call, Edit, Finding, Severity
 from ..diagnostics.location import display_file
 
 _LSP_SEVERITY = {Severity.ERROR: 1, Severity.WARNING: 2, Severity.NOTE: 3}
 
 
 def text(findings: Iterable[Finding], rewrites: bool = False) -> str:
-    """One line a finding, `file:line:col: HL101 message`, and a count; rewrites: with what to write instead."""
+    """One line a finding, `file:line:col: HL101 message`, with the calls that lead to it below, and a count.
+
+    rewrites: with what to write instead
+    """
     lines = []
     counts: Counter[Severity] = Counter()
     for finding in findings:
         counts[finding.severity] += 1
         lines.append(str(finding))
+        lines += [f"    {call.place}: calls `{call.function}`" for call in finding.calls]
         if rewrites and finding.rewrite.strip():
             lines += [f"    instead: {line}" for line in finding.rewrite.splitlines()]
     total = ", ".join(f"{counts[s]} {s.value}{'s' * (counts[s] != 1)}" for s in Severity if counts[s])
@@ -69,17 +73,18 @@ def _sarif_rule(code: str) -> dict[str, object]:
 
 
 def _sarif_result(finding: Finding, used: list[str]) -> dict[str, object]:
-    region = _region(finding)
     message = finding.message + (f" (block {finding.block})" if finding.block else "")
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": used.index(finding.code),
         "level": finding.severity.value,
         "message": {"text": message},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": {"uri": display_file(finding.file)}, "region": region}}
-        ],
+        "locations": [_sarif_location(finding)],
     }
+    if finding.calls:
+        result["relatedLocations"] = [
+            {**_sarif_location(call), "message": {"text": finding.message_at(call)}} for call in finding.calls
+        ]
     if finding.fix is not None:
         changes = [
             {"deletedRegion": _region(edit), "insertedContent": {"text": edit.text}} for edit in finding.fix.edits
@@ -93,7 +98,13 @@ def _sarif_result(finding: Finding, used: list[str]) -> dict[str, object]:
     return result
 
 
-def _region(place: Finding | Edit) -> dict[str, int]:
+def _sarif_location(place: Finding | Call) -> dict[str, Any]:
+    return {
+        "physicalLocation": {"artifactLocation": {"uri": display_file(place.file)}, "region": _region(place)},
+    }
+
+
+def _region(place: Finding | Call | Edit) -> dict[str, int]:
     return {
         "startLine": place.line,
         "startColumn": place.col + 1,
@@ -123,18 +134,23 @@ def jupyter(findings: Iterable[Finding], source: str | None = None) -> list[dict
     Lines and characters count from 0. With `source`, characters are UTF-16 code units, as that protocol wants them;
     without it, characters of the text (the same for all but rare scripts and emoji).
     """
-    lines = source.split("\n") if source is not None else None
+    lines = source.split("\n") if source is not None else []
 
-    def units(line: int, col: int) -> int:
-        if lines is None or not 0 < line <= len(lines):
+    def units(line: int, col: int, lines: list[str]) -> int:
+        if not 0 < line <= len(lines):
             return col
         return len(lines[line - 1][:col].encode("utf-16-le")) // 2
 
-    def place(item: Finding | Edit) -> dict[str, Any]:
+    def place(item: Finding | Call | Edit, lines: list[str] = lines) -> dict[str, Any]:
         return {
-            "start": {"line": item.line - 1, "character": units(item.line, item.col)},
-            "end": {"line": item.end_line - 1, "character": units(item.end_line, item.end_col)},
+            "start": {"line": item.line - 1, "character": units(item.line, item.col, lines)},
+            "end": {"line": item.end_line - 1, "character": units(item.end_line, item.end_col, lines)},
         }
+
+    def related(finding: Finding, call: Call) -> dict[str, Any]:
+        here = (call.file, call.cell) == (finding.file, finding.cell)
+        location = {"uri": display_file(call.file), "range": place(call, lines if here else [])}
+        return {"location": location, "message": finding.message_at(call)}
 
     diagnostics = []
     for finding in findings:
@@ -147,6 +163,7 @@ def jupyter(findings: Iterable[Finding], source: str | None = None) -> list[dict
                 "code": finding.code,
                 "source": "hybrid-lab",
                 "message": finding.message,
+                "relatedInformation": [related(finding, call) for call in finding.calls],
                 "data": {
                     "name": finding.name,
                     "help": help_text(finding.code),

@@ -7,20 +7,21 @@ import linecache
 import os
 import types
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..diagnostics import rules
 from ..diagnostics.errors import HybridLabError
-from ..diagnostics.finding import Finding, Severity
+from ..diagnostics.finding import Call, Finding, Severity
+from ..diagnostics.location import display_file
 from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
 from .live import Live, in_package, is_a, is_hybrid
 from .source import Source, notebook_cells, read_notebook
-from .suppress import silence, stale, suppressions
+from .suppress import Comments, silence, stale, suppressions
 from .values import Value
 from .walk import Mark, Walk
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from hybrid_lab.gluon import Block
 
 TARGETS = (None, "mxnet")
+_CONTEXT = "<context>"
 
 
 class _Found(NamedTuple):
-    """A finding, whether it only matters for MXNet, and its source."""
+    """A finding, and whether it only matters for MXNet."""
 
     finding: Finding
     portability: bool
-    source: Source
 
 
 def check(
@@ -116,8 +117,9 @@ def _is_path(text: str) -> bool:
 
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
     walk = Walk()
-    others = [Module(Source(text, "<context>")) for text in context]
-    modules = [Module(source) for source in sources]
+    others = [Module(Source(text, _CONTEXT)) for text in context]
+    live = Live()
+    modules = [Module(source, imported=live.imported) for source in sources]
     classes: dict[int, list[SourceClass]] = {}
     shared: dict[str, Value] = {}
     for module in [*others, *modules]:
@@ -130,8 +132,17 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     for module in [*others, *modules]:
         for cls in classes[id(module)]:
             _resolve_late(cls, shared)
-    findings = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
-    return [_findings_of(module.source, findings, target) for module in modules]
+    found = [item for module in modules for cls in classes[id(module)] if cls.hybrid for item in _check_class(cls)]
+    comments = {(source.file, source.cell): suppressions(source) for source in sources}
+    findings = _unsilenced(found, comments, target)
+    elsewhere = [item for item in findings if (item.file, item.cell) not in comments and item.file != _CONTEXT]
+    findings += _at_calls(elsewhere)
+    reports = []
+    for source in sources:
+        here = [item for item in findings if (item.file, item.cell) == (source.file, source.cell)]
+        stale_comments = stale(source, comments[source.file, source.cell])
+        reports.append([_syntax_finding(source)] if source.error is not None else _ordered(here + stale_comments))
+    return reports
 
 
 def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
@@ -144,28 +155,45 @@ def _resolve_late(cls: SourceClass, shared: dict[str, Value]) -> None:
     cls.bases = tuple(None if isinstance(base, SourceClass) and cls in base.mro() else base for base in bases)
 
 
-def _findings_of(source: Source, findings: list[_Found], target: str | None) -> list[Finding]:
-    """The findings in this source that no comment silences, and those about comments that silence nothing."""
-    if source.error is not None:
-        return [_syntax_finding(source)]
-    comments = suppressions(source)
-    here = [item for item in findings if item.source is source]
-    unsilenced = silence([item.finding for item in here], comments)
-    quiet = {item.finding for item in here if item.portability and target != "mxnet"}
-    return _ordered([finding for finding in unsilenced if finding not in quiet] + stale(source, comments))
+def _unsilenced(found: list[_Found], comments: Comments, target: str | None) -> list[Finding]:
+    """The findings that matter for the target and that no comment silences."""
+    findings = []
+    for item in found:
+        # A comment about what only matters for MXNet is not stale without that target.
+        finding = silence(item.finding, comments)
+        if finding is not None and (target == "mxnet" or not item.portability):
+            findings.append(finding)
+    return findings
+
+
+def _at_calls(findings: list[Finding]) -> list[Finding]:
+    """What is found in functions of other files, at the calls of these functions: one finding a call."""
+    by_call: dict[Call, list[Finding]] = {}
+    for finding in _ordered(findings):
+        for call in finding.calls:
+            by_call.setdefault(call, []).append(finding)
+    at_calls = []
+    for call, inside in by_call.items():
+        worst = min(inside, key=lambda finding: list(Severity).index(finding.severity))
+        message = f"{worst.message_at(call).rstrip('.')} (line {worst.line} of {display_file(worst.file)})."
+        if len(inside) > 1:
+            message += f" {len(inside) - 1} more there."
+        place = {field.name: getattr(call, field.name) for field in fields(call) if field.name != "function"}
+        at_calls.append(replace(worst, message=message, fix=None, calls=(), **place))
+    return at_calls
 
 
 def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target: str | None) -> list[Finding]:
     walk = Walk()
-    live = Live(partial(define, walk))
-    findings: list[Finding] = []
+    live = Live()
+    found: list[_Found] = []
     sources: dict[str, Source] = {}
     for cls, block, path in subjects:
         if not is_hybrid(cls) or in_package(cls):
             continue
         source_class = live.source_class(cls)
         if source_class is None:
-            findings.append(_no_source(cls, path))
+            found.append(_Found(_no_source(cls, path), False))
             continue
         chain = [c for c in source_class.mro() if c.hybrid]
         if block is not None:
@@ -175,12 +203,11 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
             if index and "hybrid_forward" in chain[0].own_methods:
                 break
             for item in _check_class(member):
-                if not item.portability or target == "mxnet":
-                    findings.append(item.finding if path is None else replace(item.finding, block=path))
+                found.append(item if path is None else item._replace(finding=replace(item.finding, block=path)))
             sources.setdefault(member.source.file, member.source)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
-    return _ordered(_silenced(findings, sources))
+    return _ordered(_unsilenced(found, _comments_for(found, sources), target))
 
 
 def _check_class(cls: SourceClass) -> list[_Found]:
@@ -194,14 +221,13 @@ def _check_class(cls: SourceClass) -> list[_Found]:
     return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
 
 
-def _silenced(findings: list[Finding], sources: dict[str, Source]) -> list[Finding]:
-    """Findings in live classes that no comment silences. sources: what was parsed already, by file"""
-    unsilenced: list[Finding] = []
-    for file in dict.fromkeys(finding.file for finding in findings):
+def _comments_for(found: list[_Found], sources: dict[str, Source]) -> Comments:
+    """The comments of all files with findings or calls that lead to them. sources: what was parsed already, by file"""
+    comments: Comments = {}
+    for file in {file for item in found for file in (item.finding.file, *(call.file for call in item.finding.calls))}:
         source = sources.get(file) or Source("".join(linecache.getlines(file)), file)
-        here = [finding for finding in findings if finding.file == file]
-        unsilenced += silence(here, suppressions(source))
-    return unsilenced
+        comments[file, None] = suppressions(source)
+    return comments
 
 
 def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Found:
@@ -210,9 +236,10 @@ def _finding(mark: Mark, record: rules.Rule, source: Source, style: str) -> _Fou
         severity = Severity.WARNING
     message = record.message_for(mark.tensor, **mark.facts) if mark.message is None else mark.message
     rewrite = record.rewrite_for(mark.tensor, **mark.facts) if mark.rewrite is None else mark.rewrite
-    details = {"tensor": mark.tensor, "fix": mark.fix, "rewrite": rewrite.strip()}
+    calls = tuple(mark.calls)
+    details = {"tensor": mark.tensor, "fix": mark.fix, "rewrite": rewrite.strip(), "calls": calls}
     finding = source.finding(record, message, mark.node, severity, **details)
-    return _Found(finding, bool(mark.portability or record.portability), source)
+    return _Found(finding, bool(mark.portability or record.portability))
 
 
 def _syntax_finding(source: Source) -> Finding:
@@ -233,6 +260,13 @@ def _no_source(cls: type, path: str | None) -> Finding:
 
 
 def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings by place, each once; equal ones of several classes have the calls of all."""
     order = {severity: index for index, severity in enumerate(Severity)}
-    unique = dict.fromkeys(findings)
+    calls: dict[Finding, set[Call]] = {}
+    for finding in findings:
+        calls.setdefault(replace(finding, calls=()), set()).update(finding.calls)
+    unique = [
+        replace(finding, calls=tuple(sorted(at, key=lambda c: (c.file, c.cell or 0, c.line, c.col))))
+        for finding, at in calls.items()
+    ]
     return sorted(unique, key=lambda f: (f.file, f.cell or 0, f.line, f.col, order[f.severity], f.code, f.block or ""))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..diagnostics import rules
-from ..diagnostics.finding import Edit, Finding, Fix
+from ..diagnostics.finding import Call, Edit, Finding, Fix
 from .source import Source
 
 _IGNORE = re.compile(r"#\s*hl:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)", re.IGNORECASE)
@@ -27,6 +26,10 @@ class Suppression:
     def covers(self, code: str, line: int, end_line: int) -> bool:
         """Whether it silences a finding of this rule on these lines."""
         return (not self.codes or code in self.codes) and self.line in (line, end_line)
+
+
+Comments = dict[tuple[str, int | None], list[Suppression]]
+"""The comments of each source, by file and cell."""
 
 
 def suppressions(source: Source) -> list[Suppression]:
@@ -53,17 +56,23 @@ def _next_code(source: Source, line: int) -> int:
     return line
 
 
-def silence(findings: Iterable[Finding], comments: list[Suppression]) -> list[Finding]:
-    """The findings that no comment silences; the comments remember what they were used for."""
-    unsilenced = []
-    for finding in findings:
-        line, end_line = finding.line, finding.end_line
-        covering = [comment for comment in comments if comment.covers(finding.code, line, end_line)]
-        for comment in covering:
-            comment.used.add(finding.code)
-        if not covering:
-            unsilenced.append(finding)
-    return unsilenced
+def silence(finding: Finding, comments: Comments) -> Finding | None:
+    """The finding without the calls that a comment silences; None where one silences the finding itself.
+
+    The comments remember what they were used for.
+    """
+    calls = tuple(call for call in finding.calls if not _silenced(finding.code, call, comments))
+    if _silenced(finding.code, finding, comments):
+        return None
+    return finding if len(calls) == len(finding.calls) else replace(finding, calls=calls)
+
+
+def _silenced(code: str, place: Finding | Call, comments: Comments) -> bool:
+    here = comments.get((place.file, place.cell), ())
+    covering = [comment for comment in here if comment.covers(code, place.line, place.end_line)]
+    for comment in covering:
+        comment.used.add(code)
+    return bool(covering)
 
 
 def stale(source: Source, comments: list[Suppression]) -> list[Finding]:

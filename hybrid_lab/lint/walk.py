@@ -14,9 +14,9 @@ from functools import singledispatch
 from typing import Any
 
 from ..diagnostics import expression
-from ..diagnostics.finding import Edit, Fix, Severity
+from ..diagnostics.finding import Call, Edit, Fix, Severity
 from . import names
-from .classes import Frame, FunctionNode, SourceClass
+from .classes import Frame, Function, FunctionNode, MarkKey, SourceClass, passed
 from .source import Source
 from .values import OTHER, Kind, Value
 
@@ -25,6 +25,7 @@ class Mark:
     """A place that a rule objects to; the runner makes a Finding of it. None stands for what the rule's page says.
 
     facts: what the rule's message and rewrite are filled in with
+    calls: the calls in the checked method that lead to the place, where it is in another function
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Mark:
     ) -> None:
         self.node, self.tensor, self.fix, self.severity = node, tensor, fix, severity
         self.portability, self.message, self.rewrite, self.facts = portability, message, rewrite, facts
+        self.calls: dict[Call, None] = {}
 
 
 Check = Callable[[Any, "Walk"], Iterator[Mark]]
@@ -76,7 +78,7 @@ class Walk:
     budget: nodes that may still be walked
     constructing: the class whose constructor is being walked
     classes: the classes defined so far
-    summaries: what functions returned, by their arguments
+    summaries: what functions returned and were marked for, by their arguments
     """
 
     block: SourceClass
@@ -84,13 +86,13 @@ class Walk:
     def __init__(self) -> None:
         self.style = "hybrid_forward"
         self.operators: str | None = None
-        self.marks: dict[tuple[str, int, int, int], tuple[Mark, str, Source]] = {}
+        self.marks: dict[MarkKey, tuple[Mark, str, Source]] = {}
         self.frames: list[Frame] = []
         self.quiet = 0
         self.constructing: SourceClass | None = None
         self.classes: list[SourceClass] = []
         self.budget = 200_000
-        self.summaries: dict[Hashable, Value] = {}
+        self.summaries: dict[Hashable, tuple[Value, set[MarkKey]]] = {}
         self.values: dict[int, Value] = {}
 
     @property
@@ -124,7 +126,24 @@ class Walk:
         for code, function in _CHECKS.get(type(node), ()):
             for objection in function(node, self):
                 line, col, *_ = source.span(objection.node)
-                self.marks.setdefault((code, id(source), line, col), (objection, code, source))
+                key = code, id(source), line, col
+                self.marks.setdefault(key, (objection, code, source))
+                if not self.frame.checked:
+                    self.frame.marks.add(key)
+
+    def lead_to(self, function: Function, marks: set[MarkKey]) -> None:
+        """Note at the call under way that a function was marked: its first call, on the way from the checked method."""
+        caller = self.frame
+        caller.marks |= marks
+        if not caller.checked or caller.at is None or function.in_checked_method:
+            return
+        parts = [caller.at.func, *passed(caller.at)] if isinstance(caller.at, ast.Call) else []
+        place = next((part for part in parts if self.value(part).ref is function), caller.at)
+        name = function.name if isinstance(place, ast.Call) else expression.one_line(place, self.text(place))
+        source = caller.source
+        call = Call(name, source.file, *source.span(place), source.cell)
+        for key in marks:
+            self.marks[key][0].calls[call] = None
 
     # What rules ask
 
@@ -189,8 +208,11 @@ def evaluate(walk: Walk, node: ast.expr) -> Value:
     walk.budget -= 1
     if walk.budget < 0:
         return OTHER
+    frame = walk.frame
+    around, frame.at = frame.at, node
     value = walk.values[id(node)] = value_of.dispatch(type(node))(node, walk)
     walk.look(node)
+    frame.at = around
     return value
 
 

@@ -336,6 +336,19 @@ def test_lint_of_cells_checks_them_together(page):
     assert list(page.ok("lint", cells=cells, only=["b"])["cells"]) == ["b"]
 
 
+def test_a_call_in_another_cell_leads_to_a_finding(page):
+    cells = [
+        {"id": "a", "source": "from hybrid_lab import gluon\ndef size(t):\n    return t.size"},
+        {"id": "b", "source": "class N(gluon.HybridBlock):\n    def hybrid_forward(self, F, x): return size(x)"},
+    ]
+    found = page.ok("lint", cells=cells, only=[])["cells"]
+    assert found["b"] == []
+    (call,) = found["a"][0]["calls"]
+    assert call["message"].startswith("calls `size`, in which `.size` of the tensor `t`")
+    place = [call["location"][part] for part in ("cell_id", "line", "col", "end_col")]
+    assert place == ["b", 2, 43, 47]
+
+
 def test_classes_are_checked_once_and_traces_do_not_change_that(page, namespace, monkeypatch):
     from hybrid_lab.lab import session
 

@@ -10,8 +10,8 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { CellDiagnostics, LintClient, LintSources, LintTarget } from '../lint/lint-client';
 import { changesOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
-import { ListedFinding, ListedFix, fixTitle } from '../view/findings-list';
-import { MarkedEditor, marksExtension } from './editor-marks';
+import { ListedFinding, ListedFix, ListedPlace, fixTitle } from '../view/findings-list';
+import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
 import { mentionsHybridLab } from './link';
 import { jumpToCell } from './jump';
 
@@ -95,30 +95,35 @@ export class CellDiagnosticsService {
   /** The findings of a notebook as the panel lists them, in the order of the cells. */
   findings(panel: NotebookPanel): ListedFinding[] {
     const { cells, sources } = this.stateOf(panel);
+    const placeOf = placesIn(panel);
     return [...(panel.content.model?.cells ?? [])].flatMap((cell, index) =>
       (cells[cell.id] ?? []).map(diagnostic => ({
         diagnostic: { ...diagnostic, location: placeIn(cell, index, diagnostic) },
-        place: `${cellName(cell, index)}, line ${diagnostic.line}`,
-        jump: () => void jumpToCell(panel, { cellId: cell.id, ...diagnostic }),
+        ...placeOf(cell.id, diagnostic),
+        calls: diagnostic.calls.map(({ location }) => placeOf(location.cell_id, location)),
         fix: diagnostic.fix && fixOf(panel, cell, diagnostic, diagnostic.fix, sources[cell.id] ?? '')
       }))
     );
   }
 
-  /** Go to the finding after the cursor, or to the first one; false where there are none. */
+  /** Go to the mark after the cursor, or to the first one; false where there are none. */
   next(panel: NotebookPanel): boolean {
-    const findings = this.findings(panel);
     const notebook = panel.content;
     const { activeCellIndex, activeCell } = notebook;
     const cursor = activeCell?.editor?.getCursorPosition() ?? { line: 0, column: -1 };
-    const order = new Map([...(notebook.model?.cells ?? [])].map((cell, index) => [cell.id, index]));
-    const isAfter = ({ location, line, col }: Diagnostic): boolean => {
-      const index = order.get(location?.cell_id ?? '') ?? -1;
-      const down = index - activeCellIndex || line - 1 - cursor.line || col - cursor.column;
-      return down > 0;
-    };
-    const target = findings.find(({ diagnostic }) => isAfter(diagnostic)) ?? findings[0];
-    target?.jump?.();
+    const { cells } = this.stateOf(panel);
+    const calls = callMarks(cells, placesIn(panel));
+    const places = [...(notebook.model?.cells ?? [])].flatMap(({ id }, index) =>
+      [...(cells[id] ?? []), ...(calls[id] ?? []).map(({ diagnostic }) => diagnostic)]
+        .sort((a, b) => a.line - b.line || a.col - b.col)
+        .map(({ line, col }) => ({ index, cellId: id, line, col }))
+    );
+    const isAfter = ({ index, line, col }: (typeof places)[number]): boolean =>
+      (index - activeCellIndex || line - 1 - cursor.line || col - cursor.column) > 0;
+    const target = places.find(isAfter) ?? places[0];
+    if (target) {
+      void jumpToCell(panel, target);
+    }
     return target !== undefined;
   }
 
@@ -174,10 +179,12 @@ export class CellDiagnosticsService {
       ids.set(cell, cell.id);
     }
     const checked = this.settings.enabled && this.applies(panel);
+    const calls = callMarks(cells, placesIn(panel));
     for (const [editor, model] of this.editors) {
       const id = ids.get(model);
       if (id !== undefined) {
-        editor.show(cells[id] ?? [], checked, this.stateOf(panel).sources[id] ?? '');
+        const findings = (cells[id] ?? []).map(diagnostic => ({ diagnostic }));
+        editor.show([...findings, ...(calls[id] ?? [])], checked, this.stateOf(panel).sources[id] ?? '');
       }
     }
   }
@@ -197,6 +204,16 @@ export class CellDiagnosticsService {
   private touched = new Set<CodeEditor.IModel>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly _changed = new Signal<this, NotebookPanel>(this);
+}
+
+/** Gives places in the cells of a notebook, as the list shows them. */
+function placesIn(panel: NotebookPanel): (cellId: string, at: { line: number; col: number }) => ListedPlace {
+  const cells = [...(panel.content.model?.cells ?? [])];
+  const names = new Map(cells.map((cell, index) => [cell.id, cellName(cell, index)]));
+  return (cellId, { line, col }) => ({
+    place: `${names.get(cellId) ?? 'a cell'}, line ${line}`,
+    jump: () => void jumpToCell(panel, { cellId, line, col })
+  });
 }
 
 /** The fix of a finding, for the list: it changes the cell's text, whether its editor is on the page or not. */

@@ -10,11 +10,37 @@ import {
 } from '@codemirror/lint';
 import { Compartment, Extension, Text } from '@codemirror/state';
 import { EditorView, ViewPlugin, ViewUpdate } from '@codemirror/view';
-import { changesOf, rangeOf } from '../lint/positions';
+import type { CellDiagnostics } from '../lint/lint-client';
+import { changesOf, offsetAt, rangeOf } from '../lint/positions';
 import type { Diagnostic, Fix } from '../protocol/messages';
-import { h } from '../view/dom';
-import { fixLabel, fixTitle } from '../view/findings-list';
+import { button, h } from '../view/dom';
+import { ListedPlace, fixLabel, fixTitle } from '../view/findings-list';
 import { inline, renderMarkdown } from '../view/markdown';
+
+/** A mark in an editor. `finding`: of a call that leads to a finding in the function called, where that finding is. */
+export interface Mark {
+  diagnostic: Diagnostic;
+  finding?: ListedPlace;
+}
+
+/** The marks of calls that lead to findings, by the id of the cell with the call. */
+export function callMarks(
+  cells: CellDiagnostics,
+  placeOf: (cellId: string, at: Diagnostic) => ListedPlace
+): Record<string, Mark[]> {
+  const marks: Record<string, Mark[]> = {};
+  for (const [id, diagnostics] of Object.entries(cells)) {
+    for (const diagnostic of diagnostics) {
+      for (const { message, location } of diagnostic.calls) {
+        const { line, col, end_line, end_col, cell_id: cell } = location;
+        const place = { message, line, col, end_line, end_col };
+        const mark: Diagnostic = { ...diagnostic, ...place, rewrite: '', fix: null, calls: [] };
+        (marks[cell] ??= []).push({ diagnostic: mark, finding: placeOf(id, diagnostic) });
+      }
+    }
+  }
+  return marks;
+}
 
 /** An editor that can show marks. */
 export class MarkedEditor {
@@ -23,18 +49,22 @@ export class MarkedEditor {
     private readonly gutter: Compartment
   ) {}
 
-  /**
-   * Show these findings of `source`. `hasGutter`: whether this editor's code is checked at all.
-   */
-  show(diagnostics: readonly Diagnostic[], hasGutter: boolean, source: string): void {
+  /** Show these marks in `source`. `hasGutter`: whether this editor's code is checked at all. */
+  show(marks: readonly Mark[], hasGutter: boolean, source: string): void {
     const wanted = hasGutter ? GUTTER : NO_GUTTER;
     if (this.gutter.get(this.view.state) !== wanted) {
       this.view.dispatch({ effects: this.gutter.reconfigure(wanted) });
     }
-    const marks = diagnostics.map(diagnostic =>
-      forEditor(this.view, diagnostic, Text.of(source.split('\n')))
-    );
-    this.view.dispatch(setDiagnostics(this.view.state, marks));
+    const checked = Text.of(source.split('\n'));
+    const shown = marks.map(mark => forEditor(this.view, mark, checked));
+    this.view.dispatch(setDiagnostics(this.view.state, shown));
+  }
+
+  /** Put the cursor at a line (from 1) and character (from 0). */
+  goTo(line: number, col: number): void {
+    const anchor = offsetAt(this.view.state.doc, line, col);
+    this.view.dispatch({ selection: { anchor }, scrollIntoView: true });
+    this.view.focus();
   }
 }
 
@@ -94,7 +124,8 @@ const NO_GUTTER: Extension = [];
 const SEVERITY = { error: 'error', warning: 'warning', note: 'info' } as const;
 
 /** CodeMirror's form of a diagnostic. */
-function forEditor(view: EditorView, diagnostic: Diagnostic, checked: Text): EditorDiagnostic {
+function forEditor(view: EditorView, mark: Mark, checked: Text): EditorDiagnostic {
+  const { diagnostic } = mark;
   const { fix } = diagnostic;
   return {
     ...rangeOf(view.state.doc, diagnostic),
@@ -102,17 +133,23 @@ function forEditor(view: EditorView, diagnostic: Diagnostic, checked: Text): Edi
     source: `hybrid_lab ${diagnostic.code}`,
     message: diagnostic.message,
     markClass: `hl-lint hl-lint-${diagnostic.severity}`,
-    renderMessage: () => hoverText(diagnostic),
+    renderMessage: () => hoverText(mark),
     actions: fix ? [fixAction(fix, checked)] : []
   };
 }
 
 /** The rule's text, as shown on hover. */
-function hoverText(diagnostic: Diagnostic): HTMLElement {
+function hoverText({ diagnostic, finding }: Mark): HTMLElement {
   return h(
     'div',
     { class: 'hl-hover' },
     h('p', {}, h('strong', {}, `${diagnostic.code} `), ...inline(diagnostic.message)),
+    finding &&
+      h(
+        'p',
+        {},
+        button(`Go to ${finding.place}`, () => finding.jump?.(), { class: 'hl-link' })
+      ),
     diagnostic.rewrite !== '' && h('p', {}, 'Instead: ', h('code', {}, diagnostic.rewrite)),
     diagnostic.help !== '' && renderMarkdown(diagnostic.help)
   );

@@ -3,7 +3,7 @@
 import type { CodeEditor } from '@jupyterlab/codeeditor';
 import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { LintClient, LintSources, LintTarget } from '../lint/lint-client';
-import { MarkedEditor, marksExtension } from './editor-marks';
+import { MarkedEditor, callMarks, marksExtension } from './editor-marks';
 import { mentionsHybridLab } from './link';
 
 export interface FileDiagnosticsSettings {
@@ -84,7 +84,12 @@ class CheckedFile {
     }
     const found = await this.client.lint([{ id: 'file', source }], target);
     if (found && source === this.model.sharedModel.getSource()) {
-      this.editor?.show(found.file ?? [], true, source);
+      const findings = (found.file ?? []).map(diagnostic => ({ diagnostic }));
+      const calls = callMarks(found, (_, { line, col }) => ({
+        place: `line ${line}`,
+        jump: () => this.editor?.goTo(line, col)
+      }));
+      this.editor?.show([...findings, ...(calls.file ?? [])], true, source);
     }
   }
 

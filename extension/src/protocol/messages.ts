@@ -272,6 +272,12 @@ export const fix = record({
 });
 export type Fix = Checked<typeof fix>;
 
+export const findingCall = record({
+  message: text,
+  location: location
+});
+export type FindingCall = Checked<typeof findingCall>;
+
 export const diagnostic = record({
   line: integer,
   col: integer,
@@ -286,7 +292,8 @@ export const diagnostic = record({
   tensor: text,
   block: text,
   location: nullable(location),
-  fix: nullable(fix)
+  fix: nullable(fix),
+  calls: optional(list(findingCall), [])
 });
 export type Diagnostic = Checked<typeof diagnostic>;
 

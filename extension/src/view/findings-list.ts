@@ -4,13 +4,18 @@ import type { Diagnostic, Fix, Location } from '../protocol/messages';
 import { button, h, replace } from './dom';
 import { inline, renderMarkdown } from './markdown';
 
-/** A finding and where it is, as the list shows it. */
-export interface ListedFinding {
-  diagnostic: Diagnostic;
+export interface ListedPlace {
   /** `cell 3, line 12` */
   place: string;
   /** Goes there; null where the place cannot be reached from here. */
   jump: (() => void) | null;
+}
+
+/** A finding and where it is, as the list shows it. */
+export interface ListedFinding extends ListedPlace {
+  diagnostic: Diagnostic;
+  /** The calls that lead to it, where it is in a function that is called. */
+  calls?: readonly ListedPlace[];
   /** Repairs it; null where there is no repair, or the code cannot be reached from here. */
   fix?: ListedFix | null;
 }
@@ -40,7 +45,13 @@ export class FindingsList {
     this.sorted = [...findings].sort((a, b) => ORDER[a.diagnostic.severity] - ORDER[b.diagnostic.severity]);
     const shown = JSON.stringify([
       emptyText,
-      this.sorted.map(({ diagnostic, place, jump, fix }) => [diagnostic, place, jump !== null, !!fix])
+      this.sorted.map(({ diagnostic, place, jump, calls, fix }) => [
+        diagnostic,
+        place,
+        jump !== null,
+        calls?.map(call => call.place),
+        !!fix
+      ])
     ]);
     if (shown === this.shown) {
       return;
@@ -83,7 +94,7 @@ export class FindingsList {
   }
 
   private item(item: ListedFinding, index: number, open: ReadonlySet<string | undefined>): HTMLElement {
-    const { diagnostic, place, jump, fix } = item;
+    const { diagnostic, place, jump, calls = [], fix } = item;
     const key = `${place}|${diagnostic.code}|${diagnostic.col}`;
     return h(
       'li',
@@ -97,14 +108,19 @@ export class FindingsList {
           SEVERITY[diagnostic.severity]
         ),
         h('span', { class: 'hl-finding-code', title: diagnostic.name }, diagnostic.code),
-        jump
-          ? button(place, () => this.sorted[index]?.jump?.(), {
-              class: 'hl-link hl-finding-place',
-              title: 'Go to this line'
-            })
-          : h('span', { class: 'hl-finding-place' }, place)
+        placeLink(place, jump && (() => this.sorted[index]?.jump?.()))
       ),
       h('div', { class: 'hl-finding-message' }, ...inline(diagnostic.message)),
+      calls.length > 0 &&
+        h(
+          'div',
+          { class: 'hl-finding-calls' },
+          'Called at ',
+          ...calls.flatMap((call, i) => [
+            i > 0 && '; ',
+            placeLink(call.place, call.jump && (() => this.sorted[index]?.calls?.[i]?.jump?.()))
+          ])
+        ),
       diagnostic.rewrite !== '' &&
         h('div', { class: 'hl-finding-rewrite' }, 'Instead: ', h('code', {}, diagnostic.rewrite)),
       fix &&
@@ -121,6 +137,12 @@ export class FindingsList {
         )
     );
   }
+}
+
+function placeLink(place: string, jump: (() => void) | null): HTMLElement {
+  return jump
+    ? button(place, jump, { class: 'hl-link hl-finding-place', title: 'Go to this line' })
+    : h('span', { class: 'hl-finding-place' }, place);
 }
 
 /** `Write F.relu: the namespace of the mode that runs`: what a fix changes. */
@@ -143,13 +165,16 @@ export function listed(
   diagnostics: readonly Diagnostic[],
   onLocation: ((location: Location) => void) | undefined
 ): ListedFinding[] {
-  return diagnostics.map(diagnostic => {
-    const { location } = diagnostic;
-    const canJump = onLocation && location && (location.cell_id !== '' || location.cell !== null);
-    return {
-      diagnostic,
-      place: location?.label ?? `line ${diagnostic.line}`,
-      jump: canJump ? () => onLocation(location) : null
-    };
+  const placeOf = (location: Location): ListedPlace => ({
+    place: location.label,
+    jump:
+      onLocation && (location.cell_id !== '' || location.cell !== null) ? () => onLocation(location) : null
   });
+  return diagnostics.map(diagnostic => ({
+    diagnostic,
+    ...(diagnostic.location
+      ? placeOf(diagnostic.location)
+      : { place: `line ${diagnostic.line}`, jump: null }),
+    calls: diagnostic.calls.map(({ location }) => placeOf(location))
+  }));
 }

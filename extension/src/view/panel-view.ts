@@ -325,8 +325,13 @@ export class PanelView {
     const others = new Set(this.cellFindings);
     const own = this.modelFindings.flatMap(finding => {
       // The linter's report of the same line is newer, and knows its cell.
-      const places = spots(finding);
-      const same = [...others].filter(item => spots(item.diagnostic).some(spot => places.includes(spot)));
+      const at = (places: string[]): ListedFinding[] =>
+        [...others].filter(item => spots(item.diagnostic).some(spot => places.includes(spot)));
+      let same = at(spots(finding));
+      if (same.length === 0) {
+        // What is in a function of another file, the linter reports at the call of the function.
+        same = at(finding.calls.flatMap(({ location }) => spots({ code: finding.code, location })));
+      }
       const item = same.find(other => other.diagnostic.col === finding.col) ?? same[0];
       if (!item) {
         return listed([finding], this.options.onLocation);
@@ -368,11 +373,11 @@ export class PanelView {
  * Where and what, by the cell's id and by its number: the linter's and the trace's report of a line share one of them.
  * The kernel does not know the cell in which hybrid_lab was imported; there the place within the cell has to do.
  */
-function spots(diagnostic: Diagnostic): string[] {
-  const { code, location, col } = diagnostic;
+function spots({ code, location }: Pick<Diagnostic, 'code' | 'location'>): string[] {
   if (!location) {
     return [];
   }
+  const { col } = location;
   const place = `${code}|${location.line}`;
   const { cell, cell_id: id, file } = location;
   const isUnknownCell = id === '' && cell === null && /[\\/]ipykernel_\d+[\\/]/.test(file);

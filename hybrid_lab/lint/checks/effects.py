@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ..classes import passed
+from ..names import KNOWN_MODULES
 from ..values import Kind
 from ..walk import Mark, Walk, check
 
@@ -13,10 +14,6 @@ _CLOCKS = {
     "datetime.date.today", "os.urandom", "os.getpid",
 }  # fmt: skip
 _SCOPES = {f"mx.autograd.{scope}" for scope in ("record", "pause", "train_mode", "predict_mode")}
-_KNOWN = (
-    "builtins.", "numpy.", "mx.", "math.", "random.", "logging.", "warnings.", "copy.", "functools.", "itertools.",
-    "time.", "os.", "collections.", "operator.", "typing.", "pprint.", "IPython.", "contextlib.", "dataclasses.",
-)  # fmt: skip
 _HARMLESS = {"?.display", "?.get_ipython"}
 
 
@@ -73,7 +70,7 @@ def generator(node: ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFunctionDef
 @check("HL199")
 def unknown_function(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     name = walk.dotted(node.func)
-    if name is None or name.startswith(_KNOWN) or name in _HARMLESS:
+    if name is None or name.startswith(KNOWN_MODULES) or name in _HARMLESS:
         return
     if name.rpartition(".")[2][:1].isupper():
         return  # a class: it keeps the tensors, or is a Block of its own (HL183)
