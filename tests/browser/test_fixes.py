@@ -54,3 +54,46 @@ def test_fixes_in_cells_and_files(open_cells, server):
     page.keyboard.press("F8")
     page.keyboard.press("Alt+Enter")
     page.wait_for_function(f"() => ({FILE})().includes('F.relu') || ({FILE})().includes('F.tanh')")
+
+
+HELPER = """import hybrid_lab as mx
+from hybrid_lab import gluon
+
+def scale(t):
+    return t / t.asnumpy()"""
+CALLER = """class Net(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.relu(scale(x))"""
+
+
+@pytest.mark.parametrize("front_end", ["lab"])
+def test_the_call_of_a_function_with_a_finding_is_marked(open_cells, server):
+    notebook = open_cells([HELPER, "x = 1", CALLER])
+    page = notebook.page
+    panel = notebook.show_panel()
+    notebook.expect_marks(0, ["t.asnumpy()"])
+    notebook.expect_marks(2, ["scale"])
+
+    # F8 goes from the finding to the call and back; the call's text has the way to the finding.
+    notebook.show_cell(0).locator(".cm-content").click()
+    page.keyboard.press("Control+Home")
+    for index in (0, 2, 0):
+        page.keyboard.press("F8")
+        expect(notebook.show_cell(index).locator(".cm-content")).to_be_focused()
+    notebook.show_cell(2).locator(".hl-lint", has_text="scale").hover()
+    expect(page.locator(".cm-tooltip")).to_contain_text("calls scale, in which asnumpy() of the tensor t reads numbers")
+    page.locator(".cm-tooltip").get_by_role("button", name="Go to cell at position 1, line 5").click()
+    expect(notebook.show_cell(0).locator(".cm-content")).to_be_focused()
+
+    # One finding in the list, with a link to the call.
+    expect(panel.locator(".hl-finding:visible")).to_have_count(1)
+    panel.locator(".hl-finding-calls:visible").get_by_role("button", name="cell at position 3, line 3").click()
+    expect(notebook.show_cell(2).locator(".cm-content")).to_be_focused()
+
+    (server.folder / "caller.py").write_text(f"{HELPER}\n\n{CALLER}\n")
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:open', {path: 'caller.py'})")
+    editor = page.locator(".jp-FileEditor .cm-content")
+    expect(editor.locator(".hl-lint")).to_have_text(["t.asnumpy()", "scale"], timeout=20_000)
+    editor.locator(".hl-lint", has_text="scale").hover()
+    page.locator(".cm-tooltip").get_by_role("button", name="Go to line 5").click()
+    expect(editor).to_be_focused()
