@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hybrid_lab.gluon.looks import looks
+from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def is_active(block: HybridBlock) -> bool:
 def set_active(block: HybridBlock, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
-    looks.happened()
+    looks.changed()
 
 
 def flags(block: HybridBlock) -> dict[str, Any]:

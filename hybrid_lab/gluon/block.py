@@ -19,9 +19,9 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
 
+from . import looks
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays
-from .looks import looks
 from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -186,7 +186,7 @@ class Block:
                 parent = reference()
                 if parent is not None and any(child is block for child in parent._children.values()):
                     pending.append(parent)
-        looks.happened()
+        looks.changed()
 
     def _clear_cached_op(self) -> None:
         """Drop cached graphs; only a HybridBlock has some."""
@@ -396,7 +396,7 @@ class Block:
             return
         if self._last_outputs != types:
             self.__dict__["_last_outputs"] = types
-            looks.happened()
+            looks.changed()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses define it."""

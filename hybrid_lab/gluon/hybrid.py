@@ -28,7 +28,7 @@ from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.logger import logger
-from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray import changes
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray

@@ -13,10 +13,9 @@ from hybrid_lab import autograd, initializer
 from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.initializer import InitializerLike
-from hybrid_lab.ndarray import NDArray, tape
+from hybrid_lab.ndarray import NDArray, changes, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
-from hybrid_lab.ndarray.buffer import changes
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS

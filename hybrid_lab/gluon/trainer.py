@@ -13,8 +13,7 @@ import numpy as np
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray import NDArray, changes
 from hybrid_lab.ndarray.tape import Leaf
 
 from .parameter import Parameter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -11,30 +10,6 @@ from hybrid_lab.engines import memory
 from hybrid_lab.engines.copies import Copies as Copies
 from hybrid_lab.engines.copies import copies as copies
 from hybrid_lab.ndarray.context import CPU, Context
-
-
-class Changes:
-    """Counts the changes after which compiled calls must look at their parameters again.
-
-    A change: a Parameter got other arrays or another grad_req, or the memory of an array was handed to another library.
-    Writes into arrays do not count.
-
-    count : differs after every such change
-    """
-
-    __slots__ = ("_numbers", "count")
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self.count = 0
-
-    def happened(self) -> None:
-        """Record a change, after it."""
-        self.count = next(self._numbers)
-
-
-changes = Changes()
-"""The changes of this process: a call compares one number instead of looking at every parameter."""
 
 
 class Buffer:

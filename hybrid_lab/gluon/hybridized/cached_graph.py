@@ -17,6 +17,7 @@ from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, code_of, of_user
 from hybrid_lab.gluon.hybridized.device_program import program_for
@@ -27,10 +28,8 @@ from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import changed_values, is_plain, values_read
 from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
-from hybrid_lab.gluon.looks import looks
 from hybrid_lab.logger import logger
-from hybrid_lab.ndarray import tape
-from hybrid_lab.ndarray.buffer import changes
+from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 
@@ -155,7 +154,7 @@ class GraphCache:
                     self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
             if self.compiled.used:
                 self.compiled = ProgramCache(self._lock)
-        looks.happened()
+        looks.changed()
 
     @property
     def programs(self) -> Mapping[Signature, Program]:
@@ -208,7 +207,7 @@ class GraphCache:
                 if of_user(type(self.block).__module__) or not all(map(is_plain, self.values.values())):
                     watched.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
-            looks.happened()
+            looks.changed()
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
@@ -226,7 +225,7 @@ class GraphCache:
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
-            looks.happened()
+            looks.changed()
 
     def changed(self, reads: Reads | None = None) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
@@ -308,7 +307,7 @@ class GraphCache:
                 graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
-            looks.happened()
+            looks.changed()
             hide_own_frames(error)
             raise
         self.failure = None
@@ -406,7 +405,7 @@ class GraphCache:
             compiled.add(call, program, seconds, location)
             _compiled.add(self)
             block.__dict__["_last_outputs"] = program.output_types
-            looks.happened()
+            looks.changed()
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))

@@ -24,10 +24,10 @@ from hybrid_lab.graph.graph import values_read
 from hybrid_lab.graph.specializations import specialize_call
 from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.graph.specialized import Specialized
+from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray import invoke as invoking
-from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import FEW
-from hybrid_lab.ndarray.buffer import Buffer, changes
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -60,7 +60,7 @@ class Program:
     together : forward and backward of a recorded call, if the forward saves values for the backward
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
     short : a function for the call with a single array, where nothing but the forward is to be done
-    checked : `buffer.changes.count` when `still_valid` last looked
+    checked : `changes.count` when `still_valid` last looked
     differentiated : numbers of the outputs that the backward differentiates; head_sets : the programs for other ones
     given : per output, whether the backward differentiates it
     gradients : the programs of gradients of gradients, see `higher_order.gradient_program`
