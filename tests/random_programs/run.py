@@ -285,8 +285,10 @@ class Run:
 
     def interrupt(self, net: Any, call: Callable[[], Any], at: int) -> None:
         """Ctrl-C in the `at`-th function that a call enters: every state is as before or as after, and so it stays. A
-        plain Block may call a hybridized one several times, and a state is as after one of these calls.
+        plain Block may call a hybridized one several times, and a state is as after one of these calls. What hooks see
+        in these calls does not count.
         """
+        before = len(self.seen)
         parameters = list(net.collect_params().values())
         numbers = mx.random.get_state()
         if any(p._array is None for p in parameters):
@@ -308,6 +310,7 @@ class Run:
             call()
             fine = [True] * len(held)
         self._restore(numbers, held)
+        del self.seen[before:]
         self.note("fact", "states as before or as after", all(fine))
 
     def interrupt_backward(self, call: Callable[[], Any], at: int) -> None:
