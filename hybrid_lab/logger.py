@@ -1,4 +1,4 @@
-"""The `hybrid_lab` logger: one line for what a user should know; standard output belongs to the user."""
+"""The `hybrid_lab` logger: one line for what a user should know; a program's standard output belongs to the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 logger = logging.getLogger("hybrid_lab")
-
+_KERNEL = "ipykernel.iostream"
+"""The module of a notebook's standard streams."""
 
 _FORMAT = logging.Formatter("%(message)s")
 #: Writes to whatever sys.stderr is at the time: notebooks replace it for every cell, and it is None without a console.
@@ -21,9 +22,18 @@ _STANDARD_ERROR: Any = SimpleNamespace(
 
 def _goes_to_standard_error(record: logging.LogRecord) -> bool:
     """Whether a record goes there. A notebook shows standard error as if something had gone wrong, in red. So what
-    is for information only becomes an output of the cell.
+    is for information only becomes an output of the cell; from another thread, which has no cell, a line of standard
+    output.
     """
-    return record.levelno >= logging.WARNING or not (_in_cell() and displayed(_FORMAT.format(record)))
+    if record.levelno >= logging.WARNING or type(sys.stderr).__module__ != _KERNEL:
+        return True
+    text = _FORMAT.format(record)
+    if threading.current_thread() is threading.main_thread():
+        return not displayed(text)
+    if type(sys.stdout).__module__ != _KERNEL:
+        return True
+    print(text)
+    return False
 
 
 def displayed(text: str) -> bool:
@@ -36,12 +46,6 @@ def displayed(text: str) -> bool:
     except Exception:  # IPython's publisher may be replaced by anything; a line of the log never fails a cell
         return False
     return True
-
-
-def _in_cell() -> bool:
-    """Whether standard error goes from the main thread to a notebook."""
-    kernel = type(sys.stderr).__module__ == "ipykernel.iostream"
-    return kernel and threading.current_thread() is threading.main_thread()
 
 
 def install() -> None:

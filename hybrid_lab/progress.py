@@ -56,6 +56,7 @@ class Progress:
             unit=f" {self._unit}",
             leave=False,
             disable=False if in_kernel else None,
+            file=sys.stdout if in_kernel else sys.stderr,  # a notebook shows standard error in red
             **({"display": False} if is_widget else {}),
         )
         if is_widget:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import tqdm
 
 from hybrid_lab import progress
 
@@ -32,6 +33,18 @@ def test_a_bar_is_drawn_after_a_second_and_leaves_nothing(monkeypatch):
     assert "compiling for gfx942:  50%" in seen.getvalue() and "2/4" in seen.getvalue() and "scaled" in seen.getvalue()
     bar.close()
     assert seen.getvalue().split("\r")[-2].strip() == "" == seen.getvalue().split("\r")[-1]
+
+
+def test_a_cell_without_widgets_gets_no_red_bar(monkeypatch):
+    """A notebook shows standard error on a red ground."""
+    streams = {name: type("OutStream", (Terminal,), {"__module__": "ipykernel.iostream"})() for name in ("out", "err")}
+    monkeypatch.setattr(sys, "stdout", streams["out"])
+    monkeypatch.setattr(sys, "stderr", streams["err"])
+    monkeypatch.setattr("tqdm.auto.tqdm", tqdm.tqdm)
+    bar = progress.Progress("compiling", 4)
+    drawn(bar)
+    bar.close()
+    assert "compiling" in streams["out"].getvalue() and streams["err"].getvalue() == ""
 
 
 def test_a_file_and_a_missing_stream_get_no_bar(tmp_path, monkeypatch):

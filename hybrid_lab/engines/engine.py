@@ -33,13 +33,11 @@ class Executable:
 
     run : the same as calling it, for callers that count microseconds; takes (inputs, rng)
     report : what was compiled
-    where : engine and device for people, where the executable knows better than its engine; else ""
     device : torch's device where it takes and gives tensors there instead of arrays; else None
     """
 
     __slots__ = ("__weakref__", "graph", "report", "run")
 
-    where = ""
     device: torch.device | None = None
 
     def __init__(self, graph: Graph, run: Program, report: Report):

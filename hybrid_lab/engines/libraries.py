@@ -25,6 +25,8 @@ def import_library(name: str) -> ModuleType:
     and the next call waits for it.
     """
     if name not in sys.modules:
+        if name == "torch":  # said here, as what another thread says is no output of the caller's cell
+            logger.info("importing torch, which takes a few seconds, once per process")
         own = {"torch": _load_torch, "onnxruntime": _load_onnxruntime}
         load = own.get(name, lambda: importlib.import_module(name))
         return run_in_thread(load, f"hybrid-lab-import-{name}").result()
@@ -35,7 +37,6 @@ def _load_torch() -> ModuleType:
     """Import torch, whose threads then sleep while they wait, and keep freed memory for what its kernels allocate.
     A torch that was imported before is used as its user set it up.
     """
-    logger.info("importing torch, which takes a few seconds, once per process")
     with passive_waiting():
         torch = importlib.import_module("torch")
         torch.get_num_threads()  # LLVM's OpenMP reads the environment when it is first asked something

@@ -57,6 +57,7 @@ class RegionReport:
 class Report:
     """About one executable.
 
+    engine : the one that compiled it; `runs_on` is the one that runs it
     operators : engine -> how many operators run there
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
         that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
@@ -143,6 +144,15 @@ class Report:
         return sum(body.compiles for body in self.bodies)
 
     @property
+    def runs_on(self) -> str:
+        """The engine that runs it: the one that compiled it, or if that has none of the operators, the one that has
+        most of them.
+        """
+        if self.operators.get(self.engine) or not any(self.operators.values()):
+            return self.engine
+        return max(self.operators, key=self.operators.__getitem__)
+
+    @property
     def arena_ratio(self) -> float:
         """Planned memory by the most that is alive at once: 1.0 cannot be beaten."""
         return self.arena_bytes / self.ideal_bytes if self.ideal_bytes else 1.0
@@ -164,7 +174,7 @@ class Report:
             f"  arena {format_bytes(self.arena_bytes)}{self._arena()}, "
             f"{format_bytes(self.fresh_bytes)} of outputs, {format_bytes(self.bytes_moved)} moved a call"
         )
-        lines = [f"{head}, engine {self.engine}, compiled in {self.seconds:.3f} s", memory]
+        lines = [f"{head}, engine {self.runs_on}, compiled in {self.seconds:.3f} s", memory]
         if self.choice and choice:
             lines.append(f"  choice: {self.choice}")
         if self.host_copies:

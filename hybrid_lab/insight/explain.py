@@ -45,7 +45,7 @@ _LISTED = 12
 class ProgramRow:
     """One compiled program.
 
-    engine, choice : the chosen engine and the reason; where : the engines that run it
+    engine, choice : the engine that runs it, and why this one; where : with the device
     reason : why it was compiled; place : the line that called, or ""
     forward, backward : the engines' reports as text, but for choice and fallbacks; plan : the memory plan
     arena_bytes, ideal_bytes : planned memory, and the most that is alive at once; bytes_moved : read and written a call
@@ -369,7 +369,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
     row = ProgramRow(
         inputs=", ".join(format_type(value.shape, value.dtype) for value in data),
         mode=("training" if compilation.training else "prediction") + recorded + mixed,
-        engine=compilation.engine,
+        engine=compilation.runs_on,
         where=compilation.where,
         reason=compilation.reason,
         seconds=compilation.seconds,
@@ -378,7 +378,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         fallbacks=fallbacks,
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
-        choice=engine_choice(compilation.engine, access.flags(block).get("engine"), forward),
+        choice=engine_choice(access.flags(block).get("engine"), forward),
         plan="\n\n".join(report.plan for report in reports if report.plan),
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
@@ -398,6 +398,11 @@ def _needs_numbers(special: Specialized) -> list[str]:
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
-def engine_choice(engine: str, asked: str | None, report: Report) -> str:
-    """The engine of a program, and the reason for it."""
-    return report.choice or f"{engine}, {registry.reason_to_run_on(engine, asked)}"
+def engine_choice(asked: str | None, report: Report) -> str:
+    """The engine that runs an executable, and why this one. asked : what `engine=` of hybridize() named, or None"""
+    engine, why = report.engine, registry.reason_to_run_on(report.engine, asked)
+    if report.runs_on == engine:
+        return report.choice or f"{engine}, {why}"
+    reason = report.choice.removeprefix(f"{engine}: ") or f"{engine} was chosen {why}"
+    reasons = "; ".join(dict.fromkeys(item.reason for item in report.fallbacks))
+    return f"{report.runs_on}: {reason}, but {registry.find(engine).title} runs none of the operators: {reasons}"

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -131,12 +133,15 @@ class _Maker:
             program = item.program
             if program is None:
                 continue
-            reason = engine_choice(item.engine, access.flags(self.block).get("engine"), item.forward) + f"; {item}"
+            asked = access.flags(self.block).get("engine")
             for half in ("forward", "backward") if program.backward is not None else ("forward",):
                 kind: Half = "backward" if half == "backward" else "forward"
                 if kind == "forward" and program.backward is None and not item.training:
                     kind = "predict"
-                entry = _entry(f"p{item.number}:{half}", _label(item, half), kind, item.engine, reason, item.seconds)
+                report = item.forward if half == "forward" else item.backward
+                assert report is not None
+                reason = f"{engine_choice(asked, report)}; {item}"
+                entry = _entry(f"p{item.number}:{half}", _label(item, half), kind, report.runs_on, reason, item.seconds)
                 show = self._show_forward if half == "forward" else self._show_backward
                 yield Choice(entry, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
 
@@ -162,7 +167,7 @@ class _Maker:
         root = root_scope(self.net, self.path, graph)
         drawn = Program(graph, inputs, _outputs(graph.outputs[:results]), root, units, before, hoisted, marks)
         once = f"{len(before.operators)} more when parameters change, " if before is not None else ""
-        return Shown(drawn, _summary(units, once + program.where))
+        return Shown(drawn, _summary(units, program.forward.report, once))
 
     def _show_backward(self, item: Compilation, program: CompiledProgram) -> Shown:
         special, neutral = program.special, program.neutral
@@ -191,7 +196,7 @@ class _Maker:
             label = f"gradient of {role.label}"
             outputs.append((value, Role("output", label, inside=bool(role.path), attributes=where)))
         root = root_scope(self.net, self.path, program.forward.graph)
-        return Shown(Program(graph, inputs, outputs, root, units), _summary(units, program.where))
+        return Shown(Program(graph, inputs, outputs, root, units), _summary(units, program.backward.report))
 
     def _inputs(self, neutral: NeutralGraph, graph: Graph, sources: object, states: set[str]) -> dict[Value, Role]:
         """The roles of a graph's inputs; of those that a prologue computes there is none."""
@@ -289,14 +294,15 @@ def _outputs(values: tuple[Value, ...]) -> list[tuple[Value, Role]]:
     return [(value, Role("output", f"output {index}" if several else "output")) for index, value in enumerate(values)]
 
 
-def _summary(units: Units, where: str) -> str:
+def _summary(units: Units, report: Report, once: str = "") -> str:
+    """Operators, kernels and sessions of an executable, and where it runs. once : what the prologue has"""
     kinds: dict[str, int] = {}
     for unit in units.units:
         if unit.kind == "prologue":
             continue
         kinds[unit.kind] = kinds.get(unit.kind, 0) + 1
     several = "".join(f"{count(number, kind)}, " for kind, number in kinds.items())
-    return f"{count(len(units.graph.operators), 'operator')}, {several}{where}"
+    return f"{count(len(units.graph.operators), 'operator')}, {several}{once}{engines.find(report.runs_on).where()}"
 
 
 def with_shapes(graph: Graph, latest: Compilation | None) -> Graph:

@@ -234,7 +234,7 @@ def _facts(blocks: list[tuple[str, Block]]) -> _Facts:
         "blocks": len(blocks),
         "graphs": sum(len(cache.graphs()) for cache in caches),
         "parameters": count_all(block for _, block in blocks),
-        "engine": compiled[-1].engine if compiled else "",
+        "engine": compiled[-1].runs_on if compiled else "",
         "summary": summary,
     }
 

@@ -60,7 +60,7 @@ class _Tree:
             "parameter_count": count_parameters(block),
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
             "graphs": len(graphs.graphs()) if graphs is not None else 0,
-            "engine": graphs.compilations[-1].engine if graphs is not None and graphs.compilations else "",
+            "engine": graphs.compilations[-1].runs_on if graphs is not None and graphs.compilations else "",
             "findings": self.findings.get(path, 0),
             "shared_with": before,
             "location": self.place(type(block)),

@@ -1,6 +1,7 @@
 """Imports of libraries: an interrupt comes through and leaves none half imported."""
 
 import _thread
+import logging
 import subprocess
 import sys
 import threading
@@ -82,6 +83,18 @@ def test_torch_works_after_an_interrupt_of_its_import():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", TORCH], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-1000:]
     assert done.stdout.split() == ["interrupted", "24.0"]
+
+
+def test_the_caller_says_that_torch_is_imported(monkeypatch, caplog):
+    """Not the thread of the import: in a notebook only the cell's own thread can write into the cell's output."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(libraries, "_load_torch", lambda: SimpleNamespace(__name__="torch"))
+    monkeypatch.setattr(libraries.logger, "propagate", True)
+    with caplog.at_level(logging.INFO, "hybrid_lab"):
+        assert import_library("torch").__name__ == "torch"
+    assert {(record.thread, record.getMessage()[:15]) for record in caplog.records} == {
+        (threading.get_ident(), "importing torch")
+    }
 
 
 @pytest.mark.parametrize(("version", "told"), [("1.26.3", True), ("1.27.0", False), ("2.0.dev1", False)])

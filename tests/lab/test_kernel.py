@@ -240,6 +240,8 @@ def test_information_goes_where_standard_error_is_sent(kernel):
     kernel.finish(identity)
     mine = [message for message in kernel.heard if message["parent_header"].get("msg_id") == identity]
     assert not [message for message in mine if message["msg_type"] == "display_data"]
+    streams = [message["content"] for message in mine if message["msg_type"] == "stream"]
+    assert [(each["name"], each["text"].strip()) for each in streams if each["text"].strip()] == [("stdout", "mine")]
 
 
 def test_a_redefined_class_is_told_to_the_pages(kernel, page):

@@ -483,11 +483,8 @@ class Program:
 
     @property
     def where(self) -> str:
-        """Engine and device: what really runs, which is NumPy where nothing was worth the engine asked for."""
-        counts = self.forward.report.operators
-        if counts.get("numpy") and not counts.get(self.engine) and not self.forward.where:
-            return "NumPy on the CPU"
-        return self.forward.where or engines.find(self.engine).where()
+        """Engine and device of the forward: what really runs, which is NumPy if nothing was worth the chosen engine."""
+        return engines.find(self.forward.report.runs_on).where()
 
     def role(self, index: int) -> str:
         """An input or parameter, for messages."""

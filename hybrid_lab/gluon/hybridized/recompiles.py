@@ -63,6 +63,11 @@ class Compilation:
     def program(self) -> Program | None:
         return self._program()
 
+    @property
+    def runs_on(self) -> str:
+        """The engine that runs the forward; `engine` is the one that compiled it."""
+        return self.forward.runs_on
+
     def __str__(self) -> str:
         return self.reason + (f", called at {self.place.describe()}" if self.place is not None else "")
 
