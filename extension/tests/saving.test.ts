@@ -164,6 +164,51 @@ test('a difference has words for each kind, not colours alone, and names stay te
   ]);
 });
 
+test('the tensors that changed most come first, and the order of the tree is there by keyboard', () => {
+  const [, block] = difference.blocks;
+  const [tensor] = block?.tensors ?? [];
+  assert.ok(block && tensor);
+  const named = (name: string, changes: Partial<typeof tensor>) => ({ ...tensor, name, ...changes });
+  const tensors = [
+    named('extra.new', { kind: 'added', largest: null, scale: null }),
+    named('body.weight', { largest: 0.1, scale: 0.1 }),
+    named('body.bias', { largest: 0.5, scale: 100 }),
+    named('body.state', { largest: null, scale: 1 }),
+    named('head.weight', { largest: 0.5, scale: 1 })
+  ];
+  const blocks = [
+    { ...block, kind: 'same' as const, path: 'body', tensors: tensors.slice(0, 4) },
+    { ...block, kind: 'same' as const, path: 'head', tensors: tensors.slice(4) }
+  ];
+  const view = mount(diffView({ ...difference, blocks }));
+  const names = (): (string | null)[] => [...view.querySelectorAll('li code')].map(code => code.textContent);
+  assert.deepEqual(names(), ['body.state', 'body.bias', 'head.weight', 'body.weight', 'extra.new']);
+  assert.equal(view.querySelectorAll('details').length, 0); // Blocks that differ in their tensors alone
+  const order = view.querySelector('select');
+  assert.ok(order);
+  assert.equal(order.getAttribute('aria-label'), 'Order of the tensors');
+  const choose = (value: string): void => {
+    order.value = value;
+    order.dispatchEvent(new Event('change'));
+  };
+  choose('tree');
+  assert.deepEqual(
+    names(),
+    tensors.map(each => each.name)
+  );
+  choose('part');
+  assert.deepEqual(names(), ['body.state', 'body.weight', 'head.weight', 'body.bias', 'extra.new']);
+});
+
+test('a long list of tensors is cut, and says by how much', () => {
+  const [, block] = difference.blocks;
+  assert.ok(block);
+  const tensors = Array.from({ length: 1000 }, () => block.tensors[0]!);
+  const view = mount(diffView({ ...difference, blocks: [{ ...block, tensors }] }));
+  assert.equal(view.querySelectorAll('.hl-diff-tensors li').length, 301);
+  assert.match(text(view), /and 700 more tensors/);
+});
+
 test('a large difference is cut, and says by how much', () => {
   const block = difference.blocks[0];
   assert.ok(block);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from hybrid_lab.insight.table import code, count, folded, wrapped
 
 MARKS: dict[str, str] = {"added": "+", "removed": "-", "changed": "~", "same": " "}
 _SHOWN = 200
-"""Lines that are printed at most; `data()` has all of them."""
+"""Lines that are printed at most of Blocks, and of tensors; `data()` has all of them."""
 _PIECE = 1 << 20
 """Numbers that are compared at once."""
 # Shades that are seen on white and on black; the mark before each row says the same without colour.
@@ -115,6 +116,13 @@ class ModelDifference(InsightReport):
         return [tensor for block in self.blocks for tensor in block.tensors]
 
     @property
+    def largest_changes(self) -> list[TensorDifference]:
+        """The tensors with the largest change first, of another type or not finite before all; those that are on one
+        side only last.
+        """
+        return sorted(self.tensors, key=lambda each: (each.kind != "changed", -_size(each)))
+
+    @property
     def same_graphs(self) -> bool:
         """Whether Blocks and graphs are alike, so that at most numbers differ."""
         return not any(block.kind != "same" or block.changes or block.operators for block in self.blocks)
@@ -163,20 +171,47 @@ class ModelDifference(InsightReport):
         return {"equal": not len(self), "summary": self.summary, **data}
 
     def _lines(self) -> list[str]:
-        lines = [line for block in self.blocks for text in _texts(block) for line in wrapped(text, "")]
-        lines += [line for text in self.others for line in wrapped(text, "  ")]
-        hidden = len(lines) - _SHOWN
-        if hidden > 1:
-            lines[_SHOWN:] = [f"  ... and {count(hidden, 'line')} more ..."]
+        texts = [text for block in self._other_blocks() for text in _texts(block)]
+        lines = _cut(texts)
+        if self.tensors:
+            lines += _cut([f"  {self._tensor_title()}", *(f"    {_text(tensor)}" for tensor in self.largest_changes)])
+        lines += _cut([f"  {text}" for text in self.others])
         return lines + [line for note in self.notes for line in wrapped(f"note: {note}", "  ")]
 
     def _parts(self) -> list[str]:
         heads = (self.first, self.second)
-        parts = [_html(block, heads, opened=place < 20) for place, block in enumerate(self.blocks[:400])]
-        more = len(self.blocks) - 400
+        blocks = self._other_blocks()
+        parts = [_html(block, heads, opened=place < 20) for place, block in enumerate(blocks[:400])]
+        more = len(blocks) - 400
+        if self.tensors:
+            rows = [_tensor_html(tensor) for tensor in self.largest_changes[:1000]]
+            hidden = len(self.tensors) - len(rows)
+            rows += [code([f"and {count(hidden, 'tensor')} more"])] if hidden else []
+            parts.append(folded(self._tensor_title(), "".join(rows), True))
         rest = [*self.others, *(f"note: {note}" for note in self.notes)]
         rest += [f"and {count(more, 'Block')} more"] if more > 0 else []
         return parts + ([code(rest)] if rest else [])
+
+
+    def _other_blocks(self) -> list[BlockDifference]:
+        """The Blocks that differ in more than their tensors."""
+        return [block for block in self.blocks if block.kind != "same" or block.changes or block.operators]
+
+    def _tensor_title(self) -> str:
+        number = len(self.tensors)
+        return f"{number} tensors, largest change first" if number > 1 else "1 tensor"
+
+
+def _size(tensor: TensorDifference) -> float:
+    """The largest change; infinite where it is no number."""
+    return math.inf if tensor.largest is None else tensor.largest
+
+
+def _cut(texts: Sequence[str]) -> list[str]:
+    """As lines; of many only the first."""
+    lines = [line for text in texts for line in wrapped(text, "")]
+    hidden = len(lines) - _SHOWN
+    return lines if hidden < 2 else [*lines[:_SHOWN], f"  ... and {count(hidden, 'line')} more ..."]
 
 
 def _title(block: BlockDifference) -> str:
@@ -184,7 +219,7 @@ def _title(block: BlockDifference) -> str:
 
 
 def _texts(block: BlockDifference) -> Iterator[str]:
-    """A Block as lines: its name, what changed in it, its operators, its tensors."""
+    """A Block as lines: its name, what changed in it, its operators."""
     kind = f": {block.kind}" if block.kind in ("added", "removed") else ""
     yield f"  {_title(block)}{kind}"
     yield from (f"    ~ {change}" for change in block.changes)
@@ -193,22 +228,26 @@ def _texts(block: BlockDifference) -> Iterator[str]:
             changes = f": {'; '.join(row.changes)}" if row.changes else ""
             operator = row.first.partition("(")[0] if row.kind == "changed" else row.second or row.first
             yield f"    {MARKS[row.kind]} operator {operator}{changes}"
-    for tensor in block.tensors:
-        yield f"    {MARKS[tensor.kind]} tensor {tensor.name}: {tensor.text}"
+
+
+def _text(tensor: TensorDifference) -> str:
+    return f"{MARKS[tensor.kind]} tensor {tensor.name}: {tensor.text}"
 
 
 def _html(block: BlockDifference, heads: Sequence[str], opened: bool) -> str:
-    """A Block as a part that opens: its operators side by side, then its tensors."""
+    """A Block as a part that opens: its operators side by side."""
     inner = code(block.changes) if block.changes else ""
     if block.operators:
         head = "".join(f'<th style="{_CELL}">{html.escape(text)}</th>' for text in heads)
         rows = "".join(_operator_html(row) for row in block.operators)
         inner += f'<table style="{_TABLE}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    for tensor in block.tensors:
-        text = html.escape(f"{MARKS[tensor.kind]} {tensor.name}: {tensor.text}")
-        inner += f'<div style="{_CELL};{_CODE};{_SHADES[tensor.kind]}">{text}</div>'
     kind = f": {block.kind}" if block.kind != "same" else ""
     return folded(f"{_title(block)}{kind}", inner, opened)
+
+
+def _tensor_html(tensor: TensorDifference) -> str:
+    text = html.escape(f"{MARKS[tensor.kind]} {tensor.name}: {tensor.text}")
+    return f'<div style="{_CELL};{_CODE};{_SHADES[tensor.kind]}">{text}</div>'
 
 
 def _operator_html(row: OperatorDifference) -> str:

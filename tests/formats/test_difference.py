@@ -106,6 +106,29 @@ def test_tensors_have_the_size_of_their_change(files):
     assert tensor.text.endswith("1 of 8 values") and mx.diff("a", net).same_graphs
 
 
+def test_the_tensors_that_changed_most_come_first(files):
+    """In what is printed and in HTML; `tensors` and `data()` are in the order of the tree."""
+    net = made()
+    changes = {"body.0.weight": 0.25, "body.1.gamma": 2.0, "body.1.running_var": np.nan, "head.weight": 0.5}
+    parameters = net._collect_params_with_prefix()
+    for name, change in changes.items():
+        value = parameters[name].data().asnumpy()
+        value.flat[0] += change
+        parameters[name].set_data(nd.array(value))
+    parameters["body.1.running_var"].set_data(nd.full((4,), np.nan))
+    found = mx.diff("a", net)
+    expected = ["body.1.running_var", "body.1.gamma", "head.weight", "body.0.weight"]
+    assert [tensor.name for tensor in found.largest_changes] == expected
+    assert [tensor.name for tensor in found.tensors] == list(changes)
+    for text in (str(found), found._repr_html_()):
+        assert "4 tensors, largest change first" in text
+        places = [text.index(f"{name}: differs") for name in expected]
+        assert places == sorted(places)
+    assert [tensor["name"] for block in found.data()["blocks"] for tensor in block["tensors"]] == list(changes)
+    kinds = [tensor.kind for tensor in mx.diff("a", made(units=5, act="tanh")).largest_changes]
+    assert kinds == ["changed"] * len(kinds)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int64", "bool", "bfloat16"])
 def test_arrays_of_every_dtype(dtype):
     if dtype == "bfloat16":

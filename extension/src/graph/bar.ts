@@ -80,7 +80,6 @@ export class GraphBar {
     const variants = graph.variants > 1 ? `${graph.variants} variants` : '';
     this.summary.textContent = [graph.summary, variants, compiled].filter(part => part).join(' · ');
     this.reason.textContent = program && program.reason !== graph.summary ? whyText(program) : '';
-    this.reason.title = this.reason.textContent;
     this.programs.title = [program?.label, this.reason.textContent, compiled].filter(part => part).join('\n');
   }
 

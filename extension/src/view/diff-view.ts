@@ -1,4 +1,4 @@
-// What differs between two models: a list by Block, each with its operators side by side and its tensors.
+// What differs between two models: a list by Block, each with its operators side by side, and the tensors by size of change.
 
 import type {
   BlockChange,
@@ -8,7 +8,7 @@ import type {
   OverlayItem,
   TensorChange
 } from '../protocol/messages';
-import { Child, button, h } from './dom';
+import { Child, button, h, replace } from './dom';
 import { plural } from './words';
 
 /** An operator that differs, as the picture of a graph finds its node: the `place`-th operator of the Block. */
@@ -43,7 +43,7 @@ export interface DiffOptions {
   side?: 'first' | 'second';
 }
 
-/** Blocks that are drawn; the rest is counted. */
+/** Blocks, and tensors, that are drawn; the rest is counted. */
 const LIMIT = 300;
 /** Blocks that are open at first. */
 const OPENED = 8;
@@ -51,7 +51,10 @@ const OPENED = 8;
 const SYMBOLS: Record<OperatorChange['kind'], string> = { added: '+', removed: '−', changed: '~', same: '' };
 
 export function diffView(difference: Difference, options: DiffOptions = {}): HTMLElement {
-  const { first, second, blocks } = difference;
+  const { first, second } = difference;
+  const blocks = difference.blocks.filter(
+    block => block.kind !== 'same' || block.changes.length > 0 || block.operators.length > 0
+  );
   const shown = blocks.slice(0, LIMIT);
   return h(
     'div',
@@ -64,6 +67,7 @@ export function diffView(difference: Difference, options: DiffOptions = {}): HTM
     h('p', { class: 'hl-summary' }, h('span', {}, first), ' → ', h('span', {}, second)),
     ...shown.map((block, i) => blockView(block, difference, options, i < OPENED)),
     blocks.length > LIMIT && h('p', { class: 'hl-empty' }, `and ${blocks.length - LIMIT} more Blocks`),
+    tensorList(difference.blocks.flatMap(block => block.tensors)),
     lines(difference.others),
     lines(difference.notes.map(note => `Note: ${note}`))
   );
@@ -76,10 +80,6 @@ function blockView(
   open: boolean
 ): HTMLElement {
   const operators = block.operators.filter(row => row.kind !== 'same').length;
-  const parts = [
-    operators > 0 && plural(operators, 'operator'),
-    block.tensors.length > 0 && plural(block.tensors.length, 'tensor')
-  ].filter((part): part is string => part !== false);
   const place = block.path || 'the model itself';
   return h(
     'details',
@@ -89,12 +89,11 @@ function blockView(
       {},
       mark(block.kind),
       h('span', { class: 'hl-diff-path' }, place),
-      ` ${block.class_name}${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`
+      ` ${block.class_name}${operators > 0 ? `: ${plural(operators, 'operator')}` : ''}`
     ),
     lines(block.changes),
     operators > 0 && operatorTable(block, difference),
-    showButton(block, options),
-    block.tensors.length > 0 && h('ul', { class: 'hl-diff-tensors' }, ...block.tensors.map(tensorRow))
+    showButton(block, options)
   );
 }
 
@@ -126,6 +125,63 @@ function cell(text: string, kind: OperatorChange['kind'] = 'same', ...more: Chil
     h('code', {}, text),
     ...more
   );
+}
+
+type Order = 'size' | 'part' | 'tree';
+
+const ORDERS: Record<Order, string> = {
+  size: 'largest change first',
+  part: 'largest relative change first',
+  tree: 'as in the tree'
+};
+
+/** The tensors, those that changed most first unless another order is chosen. */
+function tensorList(tensors: readonly TensorChange[]): Child {
+  if (tensors.length === 0) {
+    return null;
+  }
+  const list = h('ul', { class: 'hl-diff-tensors' });
+  const order = h(
+    'select',
+    { class: 'hl-input', 'aria-label': 'Order of the tensors', onchange: () => fill() },
+    ...Object.entries(ORDERS).map(([value, label]) => h('option', { value }, label))
+  );
+  const fill = (): void => {
+    const sorted = sortedTensors(tensors, order.value as Order);
+    const more = sorted.length - LIMIT;
+    replace(
+      list,
+      ...sorted.slice(0, LIMIT).map(tensorRow),
+      more > 0 && h('li', { class: 'hl-empty' }, `and ${plural(more, 'more tensor')}`)
+    );
+  };
+  fill();
+  const title = h('span', { class: 'hl-diff-path' }, plural(tensors.length, 'tensor'));
+  return h(
+    'div',
+    { class: 'hl-diff-block' },
+    h('div', { class: 'hl-diff-order' }, title, tensors.length > 1 && order),
+    list
+  );
+}
+
+/** Of another type or not finite comes before all sizes; what is on one side only comes last. */
+export function sortedTensors(tensors: readonly TensorChange[], order: Order): TensorChange[] {
+  const size = ({ kind, largest, scale }: TensorChange): number =>
+    kind !== 'changed'
+      ? -1
+      : largest === null
+        ? Infinity
+        : order === 'size'
+          ? largest
+          : scale
+            ? largest / scale
+            : Infinity;
+  return order === 'tree' ? [...tensors] : [...tensors].sort((a, b) => compare(size(b), size(a)));
+}
+
+function compare(a: number, b: number): number {
+  return a === b ? 0 : a - b;
 }
 
 function tensorRow(tensor: TensorChange): HTMLElement {
