@@ -1,4 +1,5 @@
-"""The static picture of a graph: a small SVG that needs no browser, no script and no kernel, for HTML that is saved.
+"""The static picture of a graph: a small SVG that needs no browser, no script and no kernel, for HTML that is saved;
+below it the operators as a table, for pages that show no picture.
 
 The boxes of the picture are opened from outside as long as there is room; the rest stay closed. Nodes stand in layers,
 each below what it reads (Sugiyama's method: layers by longest path, order by the mean place of the neighbours).
@@ -13,12 +14,22 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from hybrid_lab.diagnostics.words import count, visible
+from hybrid_lab.insight.table import Column, Row, Table, code, folded
 from hybrid_lab.lab.messages import GraphNode, GraphReply, Tensor
 
 MOST = 40
 """Nodes and closed boxes that a picture shows at most."""
 LARGEST = 300_000
 """Characters of the largest picture from a browser that goes into a notebook."""
+_ROWS = 100
+"""Operators that the table lists at most."""
+_COLUMNS = (
+    Column("#", right=True),
+    Column("operator", flexible=True),
+    Column("result", flexible=True),
+    Column("reads", flexible=True),
+    Column("Block", flexible=True),
+)
 _LABEL = 34
 """Characters of a line of text."""
 _SWEEPS = 8
@@ -61,14 +72,14 @@ class _Place:
 
 
 def picture_html(reply: GraphReply, name: str, drawn: str = "") -> str:
-    """The picture as an image that HTML of any notebook may hold, with what it shows in words above; or why there is
-    none.
+    """The picture as an image that HTML of any notebook may hold, with what it shows in words above and a table of the
+    operators below; or why there is none.
 
     name : of the Block that is shown; drawn : a picture that the browser drew, cleaned, which is taken unless it is
     larger than LARGEST
 
     An `<img>`, as sanitizers drop `<svg>` from notebooks that are not trusted, and an image can neither run nor load
-    anything.
+    anything. Some pages drop images, and all styles, as GitHub does; words and tables stay.
     """
     drawn = drawn if len(drawn) <= LARGEST else ""
     if not reply["nodes"] and not drawn:
@@ -80,8 +91,34 @@ def picture_html(reply: GraphReply, name: str, drawn: str = "") -> str:
     return (
         '<figure style="margin:8px 0 0;max-width:100%;max-height:520px;overflow:auto">'
         f'<figcaption style="font-size:12px;opacity:.8">{caption}</figcaption><img src="{image_source(svg)}" '
-        f'alt="{html.escape(visible(words), quote=True)}" style="max-width:100%"></figure>'
+        f'alt="picture of the graph" style="max-width:100%"></figure>{_table(reply)}'
     )
+
+
+def _table(reply: GraphReply) -> str:
+    """The operators in the order of execution, each with its result, what it reads, and its Block; closed at first. As
+    in the picture, the prologue is left out.
+    """
+    hidden = _prologues(reply)
+    for box in reply["boxes"]:  # parents come before children
+        if box["parent"] in hidden:
+            hidden.add(box["id"])
+    shown = [node for node in reply["nodes"] if node["kind"] == "operator" and node["box"] not in hidden]
+    if not shown:
+        return ""
+    names = {node["id"]: node["label"] for node in reply["nodes"]}
+    names |= {node["id"]: f"#{number}" for number, node in enumerate(shown, 1)}
+    rows = []
+    for number, node in enumerate(shown[:_ROWS], 1):
+        reads = [names[read["node"]] + f":{read['output']}" * bool(read["output"]) for read in node["inputs"]]
+        reads += [badge["name"] for badge in node["badges"]]
+        results = ", ".join(map(_type, node["outputs"][:2]))
+        cells = (str(number), node["label"], results, ", ".join(reads), node["block"])
+        rows.append(Row([visible(cell) for cell in cells]))
+    lines = Table(_COLUMNS, rows).lines("")
+    lines += [f"and {count(len(shown) - _ROWS, 'more operator')}"] if len(shown) > _ROWS else []
+    inside = folded(f"{count(len(shown), 'operator')} as a table", code(lines))
+    return f'<div style="font-size:12px">{inside}</div>'
 
 
 def _whole(drawn: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from html import unescape
 from urllib.parse import unquote
 
 import pytest
@@ -124,6 +125,53 @@ def test_the_picture_of_the_browser_is_taken_unless_it_is_large():
     assert picture_html(graph, "net", large) == picture_html(graph, "net")
 
 
+# -- on pages that leave little of the HTML ---------------------------------------------------------------------------
+
+#: The elements and attributes that GitHub leaves of HTML, as far as is public: no style, no class, no SVG.
+ELEMENTS = set(
+    "h1 h2 h3 h4 h5 h6 br b i strong em a pre code img tt div ins del sup sub p ol ul table thead tbody tfoot "
+    "blockquote dl dt dd kbd q samp var hr ruby rt rp li tr td th s strike summary details caption figure figcaption "
+    "abbr bdo cite dfn mark small span time wbr".split()
+)
+ATTRIBUTES = {"*": {"alt", "title", "open", "role", "aria-label", "colspan", "width", "height"}, "img": {"src"}}
+
+
+def sanitized(html):
+    """What is left; images from data: addresses lose their source."""
+    nh3 = pytest.importorskip("nh3")
+    left = nh3.clean(html, tags=ELEMENTS, attributes=ATTRIBUTES, url_schemes={"http", "https"})
+    assert "style" not in left and "data:image" not in left
+    return left
+
+
+def listed(html):
+    """The lines of the table of operators, each as its cells."""
+    (table,) = re.findall(r"<pre>(.*?)</pre>", sanitized(html), re.DOTALL)
+    return [re.split("  +", line.strip()) for line in unescape(table).splitlines()]
+
+
+def test_without_styles_and_images_the_graph_is_a_table():
+    html = picture_html(reply([nn.Dense(8), Residual()]), "net")
+    left = sanitized(html)
+    assert left.index("Graph of net: predict (2, 8)") < left.index("<summary>4 operators as a table</summary>")
+    assert listed(html) == [
+        ["#", "operator", "result", "reads", "Block"],
+        ["1", "FullyConnected", "float32[2, 8]", "data, weight, bias", "0"],
+        ["2", "FullyConnected", "float32[2, 8]", "#1, weight, bias", "1.body"],
+        ["3", "broadcast_add", "float32[2, 8]", "#1, #2", "1"],
+        ["4", "relu", "float32[2, 8]", "#3", "1"],
+    ]
+
+
+def test_a_long_table_is_cut_and_the_prologue_is_left_out():
+    html = picture_html(reply([Residual() for _ in range(80)]), "net")
+    assert "240 operators as a table" in html
+    assert len(listed(html)) == 102 and listed(html)[-1] == ["and 140 more operators"]
+    graph = reply([nn.Dense(8), nn.BatchNorm()])
+    assert any(box["kind"] == "prologue" for box in graph["boxes"])
+    assert [line[1] for line in listed(picture_html(graph, "net"))] == ["operator", "FullyConnected"]
+
+
 # -- in notebooks ------------------------------------------------------------------------------------------------------
 
 CELLS = """import hybrid_lab as mx
@@ -151,6 +199,10 @@ def test_an_executed_notebook_shows_tree_and_picture_without_kernel_and_script(t
     page, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
     assert "data:image/svg+xml," in page and "Graph of net: predict (2, 3)" in page and "Dense(4 -&gt; 2" in page
     assert output["data"]["text/html"].count("<script") == 0
+    left = sanitized(output["data"]["text/html"])
+    assert "<b>net</b>: HybridSequential" in left and "Dense(4 -&gt; 2" in left  # the tree
+    operators = [line[1] for line in listed(output["data"]["text/html"])]
+    assert operators == ["operator", "FullyConnected", "Activation", "FullyConnected"]
 
 
 def test_a_page_gets_the_widget_with_its_html(namespace):
