@@ -97,3 +97,15 @@ def test_explain_gives_the_reason_of_the_engine():
 
     report = Report("torch", choice="torch: recorded, 3.6 GFLOP of convolutions")
     assert engine_choice("torch", None, report) == "torch: recorded, 3.6 GFLOP of convolutions"
+
+
+@pytest.mark.parametrize("choice", ["onnxruntime: predictions run on ONNX Runtime", ""])
+def test_the_reason_says_why_the_chosen_engine_runs_nothing(choice):
+    from hybrid_lab.engines import Report
+
+    report = Report("onnxruntime", operators={"onnxruntime": 0, "numpy": 2}, choice=choice)
+    report.fall_back("relu", "numpy", "too little work")
+    asked = "onnxruntime was chosen as hybridize(engine='onnxruntime') asked"
+    reason = "predictions run on ONNX Runtime" if choice else asked
+    expected = f"numpy: {reason}, but ONNX Runtime runs none of the operators: too little work"
+    assert engine_choice("onnxruntime", "onnxruntime", report) == expected

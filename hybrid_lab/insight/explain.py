@@ -378,7 +378,7 @@ def _program_row(compilation: Compilation, block: HybridBlock) -> tuple[ProgramR
         fallbacks=fallbacks,
         fallback_count=sum(item.count for item in fallbacks),
         place=compilation.place.describe() if compilation.place is not None else "",
-        choice=engine_choice(access.flags(block).get("engine"), forward),
+        choice=engine_choice(compilation.engine, access.flags(block).get("engine"), forward),
         plan="\n\n".join(report.plan for report in reports if report.plan),
         arena_bytes=max(report.arena_bytes for report in reports),
         ideal_bytes=max(report.ideal_bytes for report in reports),
@@ -398,9 +398,12 @@ def _needs_numbers(special: Specialized) -> list[str]:
     return list(dict.fromkeys([*special.needs_numbers, *reasons]))
 
 
-def engine_choice(asked: str | None, report: Report) -> str:
-    """The engine that runs an executable, and why this one. asked : what `engine=` of hybridize() named, or None"""
-    engine, why = report.engine, registry.reason_to_run_on(report.engine, asked)
+def engine_choice(engine: str, asked: str | None, report: Report) -> str:
+    """The engine that runs an executable, and why this one.
+
+    engine : the one that compiled it; asked : what `engine=` of hybridize() named, or None
+    """
+    why = registry.reason_to_run_on(engine, asked)
     if report.runs_on == engine:
         return report.choice or f"{engine}, {why}"
     reason = report.choice.removeprefix(f"{engine}: ") or f"{engine} was chosen {why}"

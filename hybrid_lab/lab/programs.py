@@ -140,7 +140,7 @@ class _Maker:
                     kind = "predict"
                 report = item.forward if half == "forward" else item.backward
                 assert report is not None
-                reason = f"{engine_choice(asked, report)}; {item}"
+                reason = f"{engine_choice(item.engine, asked, report)}; {item}"
                 entry = _entry(f"p{item.number}:{half}", _label(item, half), kind, report.runs_on, reason, item.seconds)
                 show = self._show_forward if half == "forward" else self._show_backward
                 yield Choice(entry, lambda show=show, item=item, program=program: show(item, program))  # type: ignore[misc]
