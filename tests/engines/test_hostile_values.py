@@ -130,8 +130,8 @@ class Function(HybridBlock):
         super().__init__()
         self.function = function
 
-    def hybrid_forward(self, F, x):
-        return self.function(F, x)
+    def hybrid_forward(self, F, *inputs):
+        return self.function(F, *inputs)
 
 
 @each_engine
@@ -194,6 +194,35 @@ def test_recurrent_layers_in_prediction(kind: Any, value: float, engine: str):
     layer.hybridize(engine=engine)
     for _ in range(3):  # weights are packed after the first call
         np.testing.assert_array_equal(kinds(layer(x).asnumpy()), kinds(eager))
+
+
+#: Settings of RNN: every mode, and what changes the gradient of one.
+RECURRENT = [
+    *({"mode": mode} for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")),
+    {"mode": "rnn_relu", "num_layers": 2, "bidirectional": True},
+    {"mode": "lstm", "lstm_state_clip_min": -0.1, "lstm_state_clip_max": 0.1},
+]
+each_recurrent = pytest.mark.parametrize("settings", RECURRENT, ids=lambda item: "-".join(map(str, item.values())))
+
+
+def check_recurrent(settings: dict[str, Any], engine: str) -> None:
+    """Data, states and head gradients of a recurrent layer with special values."""
+    settings = {"num_layers": 1, **settings}
+    layers, directions = settings["num_layers"], 1 + settings.get("bidirectional", False)
+    gates = {"lstm": 4, "gru": 3}.get(settings["mode"], 1)
+    weights = sum(directions * gates * 2 * (width + 2 + 2) for width in (3, *[2 * directions] * (layers - 1)))
+    states = [(layers * directions, 2, 2)] * (2 if settings["mode"] == "lstm" else 1)
+    generator = np.random.RandomState(5)
+    arrays = [generator.uniform(-0.9, 0.9, shape).astype("float32") for shape in ((4, 2, 3), (weights,), *states)]
+    block = Function(lambda F, *inputs: F.RNN(*inputs, state_size=2, state_outputs=True, **settings))
+    check(block, arrays, [0, *range(2, len(arrays))], engine)
+
+
+@each_engine
+@each_recurrent
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_recurrent_layers_in_training(settings: dict[str, Any], engine: str):
+    check_recurrent(settings, engine)
 
 
 _SPECIAL = [0.0, 1e4, np.inf, -np.inf, np.nan]

@@ -325,7 +325,7 @@ class _Gradient(_Steps):
         state = self.of("states")
         part = f"{dh} * (1.0 - {state} * {state})"
         if self.op.mode == "rnn_relu":
-            part = f"tl.where({state} > 0, {dh}, 0.0)"
+            part = f"{dh} * tl.where({state} > 0, 1.0, 0.0)"
         return [self.named(part, "part")], None, "0.0"
 
     def lstm(self, dh: str, valid: str) -> Any:
@@ -341,7 +341,7 @@ class _Gradient(_Steps):
         dc = self.named(f"{carried} + {dh} * {o} * (1.0 - {tanh} * {tanh})", "dc")
         if self.op.clip_min is not None:
             inside = f"({cell} > {self.op.clip_min!r}) & ({cell} < {self.op.clip_max!r})"
-            dc = self.named(f"tl.where({inside}, {dc}, 0.0)", "dc")
+            dc = self.named(f"{dc} * tl.where({inside}, 1.0, 0.0)", "dc")
         through = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
         self.store(self.now("carried_cell"), through)
         return [
