@@ -1,4 +1,4 @@
-"""Zeros, infinities and NaN in inputs and head gradients: Triton's kernels have NaN and infinities where eager calls do."""
+"""Zeros, infinities and NaN in inputs and heads: Triton's kernels have NaN and infinities where eager calls do."""
 
 import pytest
 
