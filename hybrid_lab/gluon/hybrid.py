@@ -21,7 +21,7 @@ from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
-from hybrid_lab.gluon.hybridized.passed import Passed
+from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
 from hybrid_lab.gluon.parameter_dict import ParameterDict
@@ -189,8 +189,7 @@ class HybridBlock(Block):
         """A call on Symbols outside of a trace: extends their graph by this block."""
         trace = tracing.Trace()
         with tracing.tracing(trace):
-            passed = Passed(trace, args)
-            return passed.leave(run_traced(self, trace, passed, self.name))
+            return run_traced(self, trace, args, self.name)[0]
 
     def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
@@ -201,20 +200,19 @@ class HybridBlock(Block):
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
         observed = len(trace.observed)
-        passed = Passed(trace, args)
+        arguments, returned = separated(args)
         try:
-            result = run_traced(self, trace, passed, self._path_in(trace))
+            result, alone = run_traced(self, trace, arguments, self._path_in(trace))
         except BaseException:
-            passed.leave()
+            returned(None)
             raise
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
-        alone = not passed.twice and not passed.changed
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
-            graph = extract_nested(trace, self, spec, passed.leaves, result, observed)
+            graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed)
             if graph is not None:
                 trace.nested[id(self), spec] = self, graph
         self._note_traced_outputs(trace, result)
-        return passed.leave(result)
+        return returned(result)
 
     def _note_traced_outputs(self, trace: tracing.Trace, result: object) -> None:
         leaves = flatten(spread(result))[0]

@@ -18,7 +18,7 @@ from hybrid_lab.ndarray import control_flow as eager
 from hybrid_lab.ndarray.nested import flatten, regroup
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import names, tracing
-from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol, wrap
+from hybrid_lab.symbol.symbol import Symbol, _operand, compose, free_draw, make_symbol
 
 #: The role of a body's own inputs: such a variable means nothing outside of its body.
 INSIDE = "inside"
@@ -121,7 +121,7 @@ class _Sketch:
             if known is not None and self.trace is not None:
                 shape, dtype = known
                 self.trace.types[value] = ((tuple(shape[1:]) or (1,)) if entry else shape, dtype)
-            symbols.append(wrap(self.trace, (value,)) if self.trace is not None else Symbol((value,)))
+            symbols.append(Symbol((value,)))
         return symbols
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Symbol(GraphQuestions, Refusals):
     """One or more outputs of a graph under construction.
 
     Arithmetic, comparison, indexing and the operator methods build the graph further; what needs numbers raises
-    HybridizeError.
+    HybridizeError. Traced code in 2.x style may ask for shapes and dtypes: its graph then holds for these only.
     """
 
     __slots__ = ("__weakref__", "outputs")
@@ -84,14 +85,20 @@ class Symbol(GraphQuestions, Refusals):
         return {**written, **(node.attrs or {})}
 
     def __len__(self) -> int:
-        if len(self.outputs) == 1:
+        if len(self.outputs) > 1:
+            return len(self.outputs)
+        known = self._asked_type("shape")
+        if known is None:
             self._refuse_protocol("HL124")
-        return len(self.outputs)
+        return int(known[0][0])
 
     def __iter__(self) -> Iterator[Symbol]:
-        if len(self.outputs) == 1:
+        if len(self.outputs) > 1:
+            return (Symbol((value,)) for value in self.outputs)
+        known = self._asked_type("shape")
+        if known is None:
             self._refuse_iteration()
-        return (Symbol((value,)) for value in self.outputs)
+        return (self[index] for index in range(known[0][0]))
 
     def __getitem__(self, key: Any) -> Symbol:
         """An index into a symbol of several outputs picks outputs; on a single output it slices, as on an array."""
@@ -120,11 +127,33 @@ class Symbol(GraphQuestions, Refusals):
     def __getattr__(self, name: str) -> Any:
         code = REFUSED_ATTRIBUTES.get(name)
         if code is not None:
-            raise tracing.refuse(code, tensor=self, attribute=name, call=name)
+            return self._answer(name, code)
         method = symbol_method(name)
         if method is None:
             raise AttributeError(f"'Symbol' object has no attribute {name!r}")
         return method.__get__(self)
+
+    def _answer(self, name: str, code: str) -> Any:
+        """An attribute that only arrays have, as `shape`, in 2.x style. Raises HybridizeError of the rule `code`."""
+        if name == "T" and tracing.of_arrays() is not None:
+            return self.transpose()
+        if name in ("shape", "size", "ndim", "dtype"):
+            known = self._asked_type("dtype" if name == "dtype" else "shape")
+            if known is not None:
+                shape, dtype = known
+                return {"shape": shape, "size": prod(shape), "ndim": len(shape), "dtype": dtype.type}[name]
+        raise tracing.refuse(code, tensor=self, attribute=name, call=name)
+
+    def _asked_type(self, what: str) -> tuple[Any, Any] | None:
+        """(shape, dtype) for the inputs of this trace, where traced code in 2.x style asks for one of them; else None.
+
+        what : "shape" or "dtype"
+        """
+        trace = tracing.of_arrays()
+        known = None if trace is None else known_type(trace, self.outputs[0])
+        if trace is not None and known is not None:
+            trace.observed.append((what, capture()))
+        return known
 
     def __dir__(self) -> list[str]:
         from hybrid_lab.ops.framework.operator import registered_names
@@ -193,71 +222,6 @@ class Symbol(GraphQuestions, Refusals):
 # -- composing -----------------------------------------------------------------------------------------------
 
 
-class TracedArray(Symbol):
-    """The input of a traced 2.x-style forward(x): a Symbol that knows its shape and dtype for the inputs of this trace.
-
-    Reading them makes the trace a variant that holds only for these shapes; each read is noted with its line.
-    """
-
-    __slots__ = ("_dtypes", "_shapes")
-
-    def __init__(self, values: tuple[Value, ...], shapes: tuple[Any, ...], dtypes: tuple[Any, ...]):
-        super().__init__(values)
-        self._shapes, self._dtypes = shapes, dtypes
-
-    def _observe(self, what: str) -> None:
-        trace = tracing.current()
-        if trace is not None:
-            trace.observed.append((what, capture()))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape for the inputs of this trace."""
-        self._observe("shape")
-        return self._shapes[0]
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        self._observe("shape")
-        return int(np.prod(self._shapes[0], dtype=np.int64))
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        self._observe("shape")
-        return len(self._shapes[0])
-
-    @property
-    def dtype(self) -> Any:
-        """The NumPy type, `numpy.float32`."""
-        self._observe("dtype")
-        return self._dtypes[0].type
-
-    @property
-    def T(self) -> Symbol:  # noqa: N802 - NumPy's name
-        """The axes reversed."""
-        return self.transpose()
-
-    def __len__(self) -> int:
-        if len(self.outputs) > 1:
-            return len(self.outputs)
-        self._observe("shape")
-        return self._shapes[0][0]
-
-    def __iter__(self) -> Iterator[Symbol]:
-        if len(self.outputs) > 1:
-            return (
-                TracedArray((v,), (s,), (d,)) for v, s, d in zip(self.outputs, self._shapes, self._dtypes, strict=True)
-            )
-        return (self[index] for index in range(len(self)))
-
-    def __getitem__(self, key: Any) -> Symbol:
-        if len(self.outputs) > 1 and isinstance(key, (int, np.integer)):
-            return TracedArray((self.outputs[key],), (self._shapes[key],), (self._dtypes[key],))
-        return super().__getitem__(key)
-
-
 def var(
     name: str,
     attr: Mapping[str, str] | None = None,
@@ -324,27 +288,11 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
 
 
 def make_symbol(node: Node) -> Symbol:
-    """The visible outputs of a node; in 2.x-style code as arrays whose shapes are known."""
+    """The visible outputs of a node."""
     trace = tracing.current()
-    values = node.outputs[: node.op.signature.visible]
-    if trace is None:
-        return Symbol(values)
-    note_types(trace, node)
-    return wrap(trace, values)
-
-
-def wrap(trace: tracing.Trace, values: Sequence[Value]) -> Symbol:
-    """What the running code sees for these Values: a TracedArray in 2.x style where all shapes are known, else a
-    Symbol.
-    """
-    if not trace.arrays:
-        return Symbol(values)
-    types = [known_type(trace, value) for value in values]
-    if any(item is None for item in types):
-        return Symbol(values)
-    return TracedArray(
-        tuple(values), tuple(item[0] for item in types if item), tuple(item[1] for item in types if item)
-    )
+    if trace is not None:
+        note_types(trace, node)
+    return Symbol(node.outputs[: node.op.signature.visible])
 
 
 _draws = 0

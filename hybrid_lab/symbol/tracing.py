@@ -145,6 +145,12 @@ def current() -> Trace | None:
     return local.trace
 
 
+def of_arrays() -> Trace | None:
+    """The trace in progress on this thread, if the code that runs is in 2.x style."""
+    trace = local.trace
+    return trace if trace is not None and trace.arrays else None
+
+
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""

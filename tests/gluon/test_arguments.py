@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import namedtuple
 from typing import Any
 
@@ -289,3 +290,15 @@ def test_one_tensor_twice_leaves_two_inputs_in_the_childs_graph():
     assert net(nd.ones(1)).asscalar() == -1.0
     net.child.hybridize(engine="numpy")
     assert net.child([nd.ones(1) * 5, nd.ones(1)]).asscalar() == 3.0
+
+
+def test_a_copied_tensor_knows_its_shape_in_code_that_may_ask():
+    net = Child2(lambda y: (lambda z: z.reshape((z.shape[0], -1)) * len(z))(copy.copy(y)))
+    x = nd.ones((2, 3, 4))
+    expected = net(x).asnumpy()
+    net.hybridize(engine="numpy")
+    np.testing.assert_array_equal(net(x).asnumpy(), expected)
+    other = Child(net.code)
+    other.hybridize(engine="numpy")
+    with pytest.raises(HybridizeError, match="HL101"):
+        other(x)

@@ -23,6 +23,7 @@ from hybrid_lab.gluon.hybridized.code import Reads, code_of, of_user
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
+from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import changed_values, is_plain, values_read
@@ -86,10 +87,6 @@ def _below(block: Block) -> Iterator[Block]:
         yield from _below(child)
 
 
-def _same(one: list[Block], two: list[Block]) -> bool:
-    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
-
-
 class GraphCache:
     """The neutral graphs of one block, and the programs compiled from them.
 
@@ -134,7 +131,7 @@ class GraphCache:
     def clear(self) -> None:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
         with self._lock:
-            if self.pinned and not _same(self._live_pinned_tree(), list(_below(self.block))):
+            if self.pinned and not same_objects(self._live_pinned_tree(), list(_below(self.block))):
                 logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
                 self.pinned = {}
             self.variants.clear()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import globals_of, of_user
+from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.logger import logger
 from hybrid_lab.provided import Provided
@@ -50,7 +51,7 @@ def warning_of_changes(block: Block) -> Iterator[None]:
                 _log(block, finding)
     after = _state(blocks, of_kind)
     for key in {**before, **after}:
-        if not _same(before.get(key, ()), after.get(key, ())):
+        if not same_objects(before.get(key, ()), after.get(key, ())):
             changed = _change(*key)
             if changed is not None:
                 _log(block, changed)
@@ -118,10 +119,6 @@ def _content(value: object) -> tuple[object, ...]:
     if len(value) > _MANY:
         return value, len(value)
     return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
-
-
-def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    return len(before) == len(after) and all(one is other for one, other in zip(before, after, strict=True))
 
 
 def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:

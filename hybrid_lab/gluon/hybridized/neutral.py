@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.gluon.hybridized.partial import last_values
-from hybrid_lab.gluon.hybridized.passed import Passed
+from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Value, input_node
@@ -117,16 +117,15 @@ def trace_block(
     try:
         with tracing.tracing(trace):
             args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
-            passed = Passed(trace, args)
             try:
-                result = passed.leave(run_traced(block, trace, passed, block.name))
+                result, alone = run_traced(block, trace, args, block.name)
             except RecursionError as error:
                 raise NestingError(
                     f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
                     f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
                     "call sys.setrecursionlimit() with a larger number first"
                 ) from error
-            if passed.changed:
+            if not alone:
                 raise _refused_change(block, spec, args)
             outputs, out_spec = flatten_outputs(result, block)
     except HybridizeError as error:
@@ -149,12 +148,16 @@ def trace_block(
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known)
 
 
-def run_traced(block: HybridBlock, trace: tracing.Trace, passed: Passed, path: str) -> Any:
-    """The block's own code on Symbols, inside its scopes; `passed.leave` gives its result the style of the caller."""
+def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[object], path: str) -> tuple[Any, bool]:
+    """The result of the block's own code on Symbols, inside its scopes; and whether a graph can stand for the call: no
+    list or dict comes in twice, and the code changed none.
+    """
+    passed = containers(args)
+    before = [contents(each) for each in passed]
     with trace.inside(block, path, block._style), block.name_scope():
-        result = block._run_symbolic(passed.enter())
-        passed.returned()
-    return result
+        result = block._run_symbolic(args)
+    unchanged = all(map(same_objects, map(contents, passed), before))
+    return result, unchanged and len({*map(id, passed)}) == len(passed)
 
 
 def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeError:
