@@ -14,7 +14,7 @@ from hybrid_lab._version import __version__
 if TYPE_CHECKING:
     import hybrid_lab.ndarray as nd
     import hybrid_lab.symbol as sym
-    from hybrid_lab import autograd, contrib, gluon
+    from hybrid_lab import autograd, checkpoint, contrib, gluon
     from hybrid_lab.insight.capture import capture
     from hybrid_lab.insight.compare import compare
     from hybrid_lab.insight.explain import explain
@@ -29,6 +29,7 @@ _openblas.choose_kernels()
 _ROOMS: dict[str, str | tuple[str, str]] = {
     "autograd": "hybrid_lab.autograd",
     "base": "hybrid_lab.base",
+    "checkpoint": "hybrid_lab.checkpoint",
     "context": "hybrid_lab.context",
     "contrib": "hybrid_lab.contrib",
     "diagnostics": "hybrid_lab.diagnostics",

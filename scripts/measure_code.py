@@ -39,6 +39,7 @@ ORDER = (
     ("contrib",),
     ("insight", "viz"),
     ("formats.archive",),
+    ("checkpoint",),
     ("onnx",),
     ("lint",),
     ("lab",),

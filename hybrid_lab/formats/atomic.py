@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from hybrid_lab import temporary
+from hybrid_lab.progress import Progress
 
 LARGE = 64 << 20
 """So many bytes keep a disk busy for longer than a few more system calls take."""
 _PIECE = 16 << 20
+WORTH_A_BAR = 100_000_000
+"""So many bytes of arrays may take seconds to write: a bar shows how far the save is."""
 
 
 def _create(path: str) -> BinaryIO:
@@ -46,6 +49,19 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     directory = os.path.dirname(target)
     _sync_directory(directory)
     temporary.remove_stale(directory, target)
+
+
+@contextlib.contextmanager
+def progress_of(title: str, size: int) -> Iterator[Callable[[int], object]]:
+    """A function to be told how many of `size` bytes have been written; from 100 MB on it draws a progress bar."""
+    if size < WORTH_A_BAR:
+        yield int
+        return
+    progress = Progress(title, size // 1_000_000, "MB")
+    try:
+        yield lambda written: progress.step(min(written, size) // 1_000_000)
+    finally:
+        progress.close()
 
 
 def write_early(file: BinaryIO, chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes | memoryview]:

@@ -41,6 +41,11 @@ def own_parameters(block: Block) -> dict[str, Parameter]:
     return block._reg_params
 
 
+def parameters_by_path(block: Block) -> dict[str, Parameter]:
+    """The parameters of a Block and of all below it by attribute path, 'features.0.weight'."""
+    return block._collect_params_with_prefix()
+
+
 def structure_version(block: Block) -> int:
     """A number that grows whenever the Block, or a Block below it, gets or loses a child or a parameter."""
     return block._structure_version

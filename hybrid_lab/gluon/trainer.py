@@ -13,10 +13,10 @@ import numpy as np
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.ndarray import NDArray, changes
+from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
 
-from .parameter import Parameter
+from .parameter import Parameter, merged_shape
 from .parameter_dict import ParameterDict
 from .step import boundary
 
@@ -314,34 +314,37 @@ class Trainer:
             lines.append(f"parameters: {len(self._params)} here, {len(shapes)} in the file")
             return lines
         for parameter, shape in zip(self._params, shapes, strict=True):
-            if parameter.shape != shape:
+            if merged_shape(parameter.partial_shape, shape) is None:
                 lines.append(f"shape: {parameter.name} is {parameter.shape} here, {shape} in the file")
         if not lines:
             lines += self._array_differences(data, arrays)
         return lines
 
     def _array_differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
-        lines = []
+        lines, waiting = [], []
         for name, array in arrays.items():
             index = name.split(".")[0]
-            if not index.isdigit() or int(index) >= len(self._params):
+            if not index.isdecimal() or int(index) >= len(self._params):
                 lines.append(f"state: {name} belongs to no parameter")
-            elif self._params[int(index)]._data is None:
-                lines.append(
+                continue
+            shape = tuple(data["parameters"][int(index)]["shape"])
+            if self._params[int(index)]._data is None:
+                waiting.append(
                     f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first"
                 )
-            elif tuple(array.shape) != self._params[int(index)].shape:
-                lines.append(f"state: {name} is {tuple(array.shape)}, its parameter {self._params[int(index)].shape}")
+            if tuple(array.shape) != shape:
+                lines.append(f"state: {name} is {tuple(array.shape)}, its parameter {shape}")
         if lines:
-            return lines
+            return lines + waiting
         twin = optimizers.create(type(self._optimizer).__name__, **self._settings(data["hyperparameters"]))
         for number in sorted({int(name.split(".")[0]) for name in arrays}):
             updater = optimizers.get_updater(twin)
-            weight = self._params[number].list_data()[0]
+            parameter, shape = self._params[number], tuple(data["parameters"][number]["shape"])
+            weight = zeros(shape, dtype=parameter.dtype) if parameter._data is None else parameter.list_data()[0]
             updater.states[number] = twin.create_state_multi_precision(number, weight)
             missing = updater.get_arrays().keys() - arrays.keys()
-            lines += [f"state: {name} of {self._params[number].name} is missing" for name in sorted(missing)]
-        return lines
+            lines += [f"state: {name} of {parameter.name} is missing" for name in sorted(missing)]
+        return lines + waiting
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
         """The saved settings on which the kinds of states depend, as arguments of the constructor."""

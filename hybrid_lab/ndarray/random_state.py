@@ -1,16 +1,20 @@
-"""The random state: a seed and two counters, from which every random number of the process follows.
+"""The random state: a seed and three counters, from which every random number of the process follows.
 
 Operators draw from Philox at (seed, draw, element), draws numbered in program order, so that eager calls, compiled
 graphs and GPUs give the same numbers. Initializers have a stream of their own: when a parameter is initialized never
-shifts the numbers of a Dropout.
+shifts the numbers of a Dropout. So has each batch of a DataLoader: how many threads make batches, and how far ahead,
+changes no number.
 """
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
@@ -18,6 +22,7 @@ from hybrid_lab.ops.kernels.philox import substream
 
 _MASK = (1 << 64) - 1
 _INITIALIZER_STREAM = 0x9E3779B97F4A7C15  # the golden ratio's bits: far from every seed a person types
+_EPOCH_STREAM = 0xC2B2AE3D27D4EB4F
 
 
 class _Inner(threading.local):
@@ -33,7 +38,7 @@ class RandomState:
     def __init__(self, seed: int = 0):
         self._lock = forks.lock()
         self._inner = _Inner()
-        self._seed, self._draws, self._initializer_draws = seed, 0, 0
+        self._seed, self._draws, self._initializer_draws, self._epochs = seed, 0, 0, 0
 
     def seed(self, seed: int, ctx: object = "all") -> None:
         """Start both streams anew. `seed` is any int; its lowest 64 bits count. `ctx` is accepted for MXNet's sake."""
@@ -41,7 +46,7 @@ class RandomState:
             raise AttributeSpecError(f"the seed must be an int, not {seed!r}")
         with self._lock:
             self._seed = seed.__index__() & _MASK
-            self._draws = self._initializer_draws = 0
+            self._draws = self._initializer_draws = self._epochs = 0
 
     def next_draws(self, count: int = 1) -> tuple[int, int]:
         """Use up `count` draws; returns (seed, number of the first)."""
@@ -61,6 +66,13 @@ class RandomState:
             number = self._initializer_draws
             self._initializer_draws = number + 1
             return self._seed ^ _INITIALIZER_STREAM, number
+
+    def next_epoch(self) -> int:
+        """The seed of a stream for the batches of one epoch of a DataLoader: batch n draws inside (seed, n)."""
+        with self._lock:
+            number = self._epochs
+            self._epochs = number + 1
+            return substream(self._seed ^ _EPOCH_STREAM, number)
 
     @contextmanager
     def substream(self, draw: tuple[int, int] | None = None) -> Iterator[None]:
@@ -98,6 +110,7 @@ class RandomState:
                 "seed": str(self._seed),  # as text: JSON readers outside Python keep only 53 bits
                 "draws": self._draws,
                 "initializer_draws": self._initializer_draws,
+                "epochs": self._epochs,
             }
 
     def set_state(self, saved: dict[str, Any]) -> None:
@@ -106,13 +119,32 @@ class RandomState:
             if saved["generator"] != "philox4x32-10":
                 raise ValueError(f"unknown generator {saved['generator']!r}")
             seed, draws, initializer_draws = int(saved["seed"]), int(saved["draws"]), int(saved["initializer_draws"])
-            if not (0 <= seed <= _MASK and draws >= 0 and initializer_draws >= 0):
+            epochs = int(saved.get("epochs", 0))  # archives of earlier versions have none
+            if not (0 <= seed <= _MASK and draws >= 0 and initializer_draws >= 0 and epochs >= 0):
                 raise ValueError("a number is out of range")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HybridLabError(f"this is not a saved random state: {error}") from None
         with self._lock:
-            self._seed, self._draws, self._initializer_draws = seed, draws, initializer_draws
+            self._seed, self._draws, self._initializer_draws, self._epochs = seed, draws, initializer_draws, epochs
 
 
 state = RandomState()
 """The state that all operators and initializers of this process use."""
+
+
+def all_states() -> dict[str, Any]:
+    """The states of this package's random numbers, of NumPy's (`np.random`) and of Python's (`random`)."""
+    return {"mx": state.get_state(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
+
+
+def set_all_states(saved: Mapping[str, Any]) -> None:
+    """Continue where `all_states()` was called. Raises HybridLabError for anything else; nothing changes then."""
+    before = all_states()
+    try:
+        np.random.set_state(saved["numpy"])
+        random.setstate(saved["python"])
+        state.set_state(saved["mx"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        np.random.set_state(before["numpy"])
+        random.setstate(before["python"])
+        raise HybridLabError(f"these are not saved random states: {type(error).__name__}: {error}") from None

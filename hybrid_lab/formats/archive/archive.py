@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -119,15 +119,15 @@ class Archive:
         """The user's own values; empty where none were saved."""
         if layout.AUX not in self.container:
             return {}
-        arrays = self._arrays.get(layout.AUX_ARRAYS, {})
-        data = self._json(layout.AUX)
-        try:
-            found = values.decode(data, arrays)
-        except ValueError as error:
-            raise self.container.error(f"damaged archive: {error}", layout.AUX) from None
-        if not isinstance(found, dict):
-            raise self.container.error("damaged archive: the user's values are not a dict", layout.AUX)
-        return found
+        return read_values(self.container, self._json(layout.AUX), layout.AUX, self._arrays.get(layout.AUX_ARRAYS, {}))
+
+    @cached_property
+    def checkpoint(self) -> dict[str, Any] | None:
+        """Where the training stood, of a checkpoint (`mx.checkpoint`); None for other archives."""
+        if layout.CHECKPOINT not in self.container:
+            return None
+        arrays = self._tensors_of(layout.CHECKPOINT_ARRAYS)
+        return read_values(self.container, self._json(layout.CHECKPOINT), layout.CHECKPOINT, arrays)
 
     @cached_property
     def trainer(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
@@ -140,6 +140,19 @@ class Archive:
     def random(self) -> dict[str, Any] | None:
         """The random state, or None."""
         return self._object(layout.RANDOM, "the random numbers' settings") if layout.RANDOM in self.container else None
+
+
+def read_values(
+    container: Container, data: object, member: str, arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """The dict that `values.encode` made `data` of. Raises ArchiveError."""
+    try:
+        found = values.decode(data, arrays)
+    except ValueError as error:
+        raise container.error(f"damaged archive: {error}", member) from None
+    if not isinstance(found, dict):
+        raise container.error("damaged archive: the values are not a dict", member)
+    return found
 
 
 def _is_structure(member: str) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -39,8 +39,10 @@ _COMMENT_SIZE = len(_COMMENT) + 64
 class ContainerWriter:
     """Writes members one after another into an open, seekable file at position 0; `finish` writes the manifest."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, written: Callable[[int], object] = int) -> None:
+        """written : is told how many bytes of tensors have been written, again and again."""
+        self._file, self._written = file, written
+        self._bytes = 0
         self._entries: list[Entry] = []
         self._records: dict[str, dict[str, Any]] = {}
 
@@ -68,6 +70,7 @@ class ContainerWriter:
             for piece in write_early(self._file, encoded.chunks(), encoded.size):
                 crc = zlib.crc32(piece, crc)
                 written += len(piece)
+                self._written(self._bytes + written)
             record = {
                 "size": encoded.size,
                 "header": hashlib.sha256(encoded.header).hexdigest(),
@@ -78,6 +81,7 @@ class ContainerWriter:
                 f"{written} bytes were written, but {encoded.size} were announced; did the data change while saving?",
                 member=name,
             )
+        self._bytes += written
         entry = self._entry(name, crc, encoded.size)
         self._file.seek(entry.offset)
         self._file.write(local_header(entry))

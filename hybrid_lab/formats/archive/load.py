@@ -72,10 +72,10 @@ def load_cached_graphs(
         return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer).run()
 
 
-def load_opened(net: Block, archive: Archive, graphs: str) -> LoadReport:
+def load_opened(net: Block, archive: Archive, graphs: str, trainer: Trainer | None = None) -> LoadReport:
     """`load_cached_graphs` of an archive that was read already. Raises LoadMismatchError; nothing changed then."""
     with without_collecting(), boundary.lock:
-        return _Loading(archive, net, True, graphs == "file", None, None, None).run()
+        return _Loading(archive, net, True, graphs == "file", None, None, trainer).run()
 
 
 class _Loading:

@@ -83,8 +83,8 @@ class TrainerStates:
         place = {str(number): str(index) for index, number in enumerate(order)}
         arrays = {}
         for key, array in self.arrays.items():
-            number, _, rest = key.partition(".")
-            arrays[f"{place.get(number, number)}.{rest}"] = array
+            number, dot, rest = key.partition(".")
+            arrays[f"{place.get(number, number)}{dot}{rest}"] = array
         sorted_entries = [entries[number] for number in order if number is not None]
         moved = {place[key]: value for key, value in counts.items() if key in place}
         return {**self.settings, "parameters": sorted_entries, "counts": moved}, arrays

@@ -25,7 +25,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
-from ..atomic import atomic_write
+from ..atomic import atomic_write, progress_of
 from . import graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter, why_no_archive
@@ -59,6 +59,31 @@ def save_cached_graphs(
     Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, OSError;
     then an older file of that name stays as it was.
     """
+    return _save(net, path, inputs, trainer, aux, compiled, None)
+
+
+def save_checkpoint(
+    net: Block,
+    path: str | PathLike[str],
+    trainer: Trainer | None,
+    aux: Mapping[str, object] | None,
+    checkpoint: Mapping[str, object],
+) -> str:
+    """`save_cached_graphs` with the random state, and `checkpoint`, which says where the training stands: values of the
+    same kinds as `aux`.
+    """
+    return _save(net, path, None, trainer, aux, None, checkpoint)
+
+
+def _save(
+    net: Block,
+    path: str | PathLike[str] | None,
+    inputs: object,
+    trainer: Trainer | None,
+    aux: Mapping[str, object] | None,
+    compiled: object,
+    checkpoint: Mapping[str, object] | None,
+) -> str:
     if tracing.current() is not None:
         raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
     if not isinstance(net, Block):
@@ -71,11 +96,11 @@ def save_cached_graphs(
     with without_collecting(), boundary.lock, passing(net) as blocks:
         given = _call(net, inputs, blocks) if inputs is not None else {}
         problems = trace_called(blocks)
-        contents = _Contents(net, given, trainer, aux)
+        contents = _Contents(net, given, trainer, aux, checkpoint)
         contents.binaries = [] if compiled is None else binaries_of(compiled)
         try:
-            with atomic_write(file_name) as file:
-                contents.write(ContainerWriter(file))
+            with atomic_write(file_name) as file, progress_of(f"saving {net.name}", contents.size) as written:
+                contents.write(ContainerWriter(file, written))
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
@@ -103,6 +128,7 @@ class _Contents:
         given: Mapping[int, Sequence[np.ndarray]],
         trainer: Trainer | None,
         aux: Mapping[str, object] | None,
+        checkpoint: Mapping[str, object] | None,
     ) -> None:
         self.tree = tree.describe_tree(net)
         self.weights = {
@@ -112,9 +138,13 @@ class _Contents:
         }
         self.graphs = self._name_graphs()
         self.trainer = None if trainer is None else self._trainer_states(trainer)
-        self.random = None if trainer is None else random_state.get_state()
+        self.random = None if trainer is None and checkpoint is None else random_state.get_state()
         self.aux_tensors: dict[str, np.ndarray] = {}
         self.aux = None if aux is None else values.encode(dict(aux), self.aux_tensors)
+        self.checkpoint_tensors: dict[str, np.ndarray] = {}
+        self.checkpoint = None
+        if checkpoint is not None:
+            self.checkpoint = values.encode(dict(checkpoint), self.checkpoint_tensors, "checkpoint")
         by_identity = {id(self.tree.live_parameters[key]): array for key, array in self.weights.items()}
         self.examples, types = Examples(by_identity, given).collect(self.graphs)
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
@@ -134,6 +164,13 @@ class _Contents:
             for entry, parameter in zip(data["parameters"], access.trainer_parameters(trainer), strict=True)
         ]
         return {**data, "parameters": named}, arrays
+
+    @property
+    def size(self) -> int:
+        """Bytes of the arrays that make an archive large."""
+        states = {} if self.trainer is None else self.trainer[1]
+        tensors = (self.weights, states, self.aux_tensors, self.checkpoint_tensors)
+        return sum(array.nbytes for arrays in tensors for array in arrays.values())
 
     @property
     def summary(self) -> str:
@@ -175,10 +212,14 @@ class _Contents:
             data, arrays = self.trainer
             writer.add_json(layout.TRAINER, _as_json(data, "the trainer's settings"))
             writer.add_tensors(layout.TRAINER_ARRAYS, arrays)
+        if self.random is not None:
             writer.add_json(layout.RANDOM, self.random)
         if self.aux is not None:
             writer.add_json(layout.AUX, self.aux)
             writer.add_tensors(layout.AUX_ARRAYS, self.aux_tensors)
+        if self.checkpoint is not None:
+            writer.add_json(layout.CHECKPOINT, self.checkpoint)
+            writer.add_tensors(layout.CHECKPOINT_ARRAYS, self.checkpoint_tensors)
         if self.examples:
             writer.add_tensors(layout.EXAMPLE_ARRAYS, self.examples)
         if self.binaries:

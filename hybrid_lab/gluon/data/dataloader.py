@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.ndarray.random_state import state as random_state
 
 from ..step import boundary
 from .batchify import as_batch, default_batchify_fn
 from .dataset import ArrayDataset, Samples
+from .position import Position, sampler_state, set_sampler_state
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 
@@ -19,9 +23,12 @@ class DataLoader:
     dataset : a Dataset, an array or a list
     batch_size, shuffle, sampler, last_batch : as in `BatchSampler`; or batch_sampler instead of all four
     batchify_fn : list of samples -> batch; default: stacked arrays
-    num_workers : threads that make batches ahead; 0 makes them when they are asked for. Order and numbers are the same
+    num_workers : threads that make batches ahead; 0 makes them when they are asked for. Order and numbers are the same,
+        those of `mx.random` too, of which each batch has a stream of its own
     prefetch : how many batches are made ahead; default 2 * num_workers
     pin_memory, pin_device_id, thread_pool, timeout : accepted for MXNet's sake
+
+    epoch : how many epochs have ended, or were left by a `break`
     """
 
     def __init__(
@@ -57,15 +64,69 @@ class DataLoader:
         self._batchify = batchify_fn
         self._workers = max(0, num_workers)
         self._ahead = max(0, 2 * self._workers if prefetch is None else prefetch)
+        self.epoch = 0
+        self._running: Position | None = None
+        self._resumed: Position | None = None
 
     def __len__(self) -> int:
         return len(self._batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        batches = self._prefetched() if self._workers else map(self._make, self._batch_sampler)
+        batches = self._one_epoch()
         return boundary.until_epoch_end(batches) if boundary.epoch_listeners else batches
 
-    def _make(self, indices: Sequence[int]) -> Any:
+    def get_state(self) -> dict[str, Any]:
+        """Where the loader stands: the epoch, and how many of its batches have been delivered and in which order.
+
+        Batches made ahead do not count. The random numbers of now are not part of it: `mx.checkpoint` saves them.
+        """
+        position = self._resumed or self._running
+        where = {"sampler": sampler_state(self._batch_sampler)} if position is None else position.get_state()
+        return {"epoch": self.epoch, "samples": len(self._dataset), **where}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration deliver the batches that were still to come where `get_state` was called.
+
+        Raises HybridLabError where the data set or the sampler is another one; the loader is as before then.
+        """
+        if state.get("samples") != len(self._dataset):
+            raise HybridLabError(
+                f"the data set has {len(self._dataset)} samples, that of the saved position {state.get('samples')}"
+            )
+        epoch = state.get("epoch")
+        if type(epoch) is not int or epoch < 0:
+            raise HybridLabError(f"this is not a saved position of a DataLoader: its epoch is {epoch!r:.40}")
+        if "start" in state:
+            resumed = Position.resume(self._batch_sampler, state)
+        else:
+            set_sampler_state(self._batch_sampler, state.get("sampler"))
+            resumed = None
+        self.epoch, self._resumed, self._running = epoch, resumed, None
+
+    def _one_epoch(self) -> Iterator[Any]:
+        """The batches of an epoch, or those that are left of a resumed one."""
+        position = self._resumed or Position.begin(self._batch_sampler)
+        self._resumed, self._running = None, position
+        made = self._prefetched(position) if self._workers else self._in_turn(position)
+        try:
+            for position.last, batch in made:
+                position.delivered += 1
+                yield batch
+                del batch  # before the next one is made
+        finally:
+            if self._running is position:
+                self._running = None
+                self.epoch += 1
+
+    def _in_turn(self, position: Position) -> Iterator[tuple[Sequence[int], Any]]:
+        for number, indices in enumerate(position.indices, position.delivered):
+            yield indices, self._make(indices, position.stream, number)
+
+    def _make(self, indices: Sequence[int], stream: int, number: int) -> Any:
+        with random_state.substream((stream, number)):
+            return self._batch(indices)
+
+    def _batch(self, indices: Sequence[int]) -> Any:
         if self._batchify is None and type(self._dataset) is ArrayDataset:
             parts = self._dataset.batch(indices)
             if parts is not None:
@@ -73,15 +134,19 @@ class DataLoader:
                 return batch if len(batch) > 1 else batch[0]
         return (self._batchify or default_batchify_fn)([self._dataset[index] for index in indices])
 
-    def _prefetched(self) -> Iterator[object]:
+    def _prefetched(self, position: Position) -> Iterator[tuple[Sequence[int], Any]]:
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="hybrid_lab-data")
-        waiting: deque[Future[object]] = deque()
+        waiting: deque[tuple[Sequence[int], Future[Any]]] = deque()
         try:
-            for indices in self._batch_sampler:
-                waiting.append(pool.submit(self._make, indices))
+            for number, indices in enumerate(position.indices, position.delivered):
+                waiting.append((indices, pool.submit(self._make, indices, position.stream, number)))
                 if len(waiting) > self._ahead:
-                    yield waiting.popleft().result()
+                    yield _finished(*waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield _finished(*waiting.popleft())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _finished(indices: Sequence[int], batch: Future[Any]) -> tuple[Sequence[int], Any]:
+    return indices, batch.result()

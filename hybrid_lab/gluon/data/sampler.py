@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hybrid_lab.diagnostics.words import check_choice
@@ -10,10 +10,16 @@ from hybrid_lab.ndarray.random_state import state
 from hybrid_lab.ops.kernels.philox import generator
 
 from .dataset import Samples
+from .position import sampler_state, set_sampler_state
 
 
 class Sampler:
-    """Base of the samplers: iterating gives the numbers of samples (or lists of them), `len()` how many."""
+    """Base of the samplers: iterating gives the numbers of samples (or lists of them), `len()` how many.
+
+    A sampler that draws random numbers draws them when its iteration begins, so that a checkpoint can repeat the order
+    (`np.random`, `random` and `mx.random` will do). One that keeps a state from epoch to epoch, such as a generator of
+    its own, also has `get_state()`, which returns numbers, texts, arrays, lists and dicts, and `set_state(state)`.
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__()")
@@ -107,6 +113,15 @@ class BatchSampler(Sampler):
             yield batch
         elif self._last_batch == "rollover":
             self._left = batch
+
+    def get_state(self) -> dict[str, Any]:
+        """The samples that 'rollover' has left, and the other sampler's state if it has one."""
+        return {"left": list(self._left), "sampler": sampler_state(self._sampler)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue as the BatchSampler whose `get_state()` gave this."""
+        self._left = list(state["left"])
+        set_sampler_state(self._sampler, state["sampler"])
 
     def __len__(self) -> int:
         if self._last_batch == "keep":

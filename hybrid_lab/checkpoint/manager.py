@@ -1,0 +1,305 @@
+"""Manager: writes checkpoints of a training into a folder, keeps some of them, and continues from one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import Any, Protocol
+
+from hybrid_lab import temporary
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.formats.archive import layout
+from hybrid_lab.formats.archive.archive import Archive, read_values
+from hybrid_lab.formats.archive.container import Container
+from hybrid_lab.formats.archive.load import load_opened
+from hybrid_lab.formats.archive.save import save_checkpoint
+from hybrid_lab.gluon import Block, Parameter, Trainer, access
+from hybrid_lab.gluon.data import DataLoader
+from hybrid_lab.gluon.parameter import merged_shape
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.logger import logger
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import all_states, set_all_states
+
+_NAME = re.compile(r"step-(\d{8,})\.hlab", re.ASCII)
+_ATTEMPTS = 3
+"""How often `restore` looks into the folder again when another process has removed what it found there."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint of a folder.
+
+    step, metric : as they were given to `save`; epoch : of the loader, how many epochs had ended
+    path : the archive; number : which checkpoint of the folder it is, counted in the order of writing
+    aux : your own values; `restore` reads them, `list` does not
+    """
+
+    step: int
+    metric: float | None
+    epoch: int
+    path: str
+    number: int
+    aux: dict[str, Any] = field(default_factory=dict)
+
+
+class Resumable(Protocol):
+    """What stands for a DataLoader: anything that tells where it is and can be put there."""
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Where it is: numbers, texts, arrays, lists and dicts."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called."""
+
+
+class Manager:
+    """Checkpoints of one training in one folder.
+
+        manager = mx.checkpoint.Manager("run", net, trainer, loader, every=100)
+        point = manager.restore()                       # None in a new folder
+        step = point.step if point else 0
+        for epoch in range(point.epoch if point else 0, 10):
+            for x, y in loader:                         # after restore(): the batches that are left of the epoch
+                ...
+                trainer.step(len(x))
+                step += 1
+                manager.save(step=step)                 # writes at every 100th step
+
+    A checkpoint is an archive, `step-00000100.hlab`, that also opens by itself with `gluon.load` and
+    `mx.load_cached_graphs`. It holds the model, the trainer with its optimizer, schedule and loss scale, the loader's
+    position, gradients of parameters with grad_req='add', and the states of the random numbers of this package, NumPy
+    and Python. Files are written atomically: a killed process leaves complete checkpoints only. Several processes may
+    write into one folder.
+
+    loader : a DataLoader, or anything with `get_state()` and `set_state(state)`
+    keep_last : how many of the newest checkpoints stay, None for all
+    keep_best : how many with the best metric stay besides; mode : whether the best metric is the "min" or the "max"
+    every : `save` writes at multiples of this step number only
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        net: Block,
+        trainer: Trainer | None,
+        loader: DataLoader | Resumable | None = None,
+        keep_last: int | None = 3,
+        keep_best: int | None = None,
+        every: int | None = None,
+        mode: str = "min",
+    ) -> None:
+        check_choice("mode", mode, ("min", "max"), HybridLabError)
+        for name, value in (("keep_last", keep_last), ("keep_best", keep_best), ("every", every)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise HybridLabError(f"{name} is a whole number from 1 on, or None, not {value!r}")
+        if loader is not None and not (hasattr(loader, "get_state") and hasattr(loader, "set_state")):
+            raise HybridLabError(
+                f"the loader is a {type(loader).__name__} without get_state() and set_state(); "
+                "give a gluon.data.DataLoader"
+            )
+        self.folder = fspath(folder)
+        self._net, self._trainer, self._loader = net, trainer, loader
+        self._keep_last, self._keep_best, self._every, self._mode = keep_last, keep_best, every, mode
+        self._reported: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"Manager({self.folder!r}, {self._net.name}, steps {[each.step for each in self.list()]})"
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def save(self, step: int, metric: object = None, aux: Mapping[str, object] | None = None) -> str | None:
+        """Write the checkpoint of a step, then remove those that need not stay. Returns the file's path; None where
+        `every` leaves the step out.
+
+        metric : a number by which `keep_best` compares
+        aux : values of your own, as in `mx.save_cached_graphs`
+        An older checkpoint of the same step is replaced. Raises HybridLabError for what cannot be saved, OSError; the
+        checkpoints that are there stay then.
+        """
+        _check_step(step)
+        if self._every is not None and step % self._every:
+            return None
+        os.makedirs(self.folder, exist_ok=True)
+        temporary.remove_stale(self.folder)
+        with boundary.lock:
+            path = save_checkpoint(
+                self._net,
+                os.path.join(self.folder, _name(step)),
+                self._trainer,
+                aux,
+                {
+                    "step": step,
+                    "metric": _number(metric),
+                    "number": max((each.number for each in self.list()), default=0) + 1,
+                    "random": all_states(),
+                    "loader": None if self._loader is None else self._loader.get_state(),
+                    "gradients": _gradients(self._net),
+                },
+            )
+        self._remove_old(path)
+        return path
+
+    def _remove_old(self, written: str) -> None:
+        found = self.list()
+        kept = {each.path for each in (found if self._keep_last is None else found[-self._keep_last :])}
+        if self._keep_best is not None:
+            measured = [each for each in found if each.metric is not None and each.metric == each.metric]
+            sign = 1 if self._mode == "min" else -1
+            measured.sort(key=lambda each: (sign * each.metric, -each.number))  # type: ignore[operator]
+            kept |= {each.path for each in measured[: self._keep_best]}
+        for each in found:
+            if each.path not in kept and os.path.basename(each.path) != os.path.basename(written):
+                with contextlib.suppress(OSError):  # another process was quicker
+                    os.unlink(each.path)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def list(self) -> list[Checkpoint]:
+        """The complete checkpoints of the folder, in the order in which they were written."""
+        found = []
+        for name in self._names():
+            path = os.path.join(self.folder, name)
+            try:
+                found.append(_read(path))
+            except FileNotFoundError:
+                continue  # another process has removed it
+            except ArchiveError as error:
+                self._leave_out(path, error)
+        return sorted(found, key=lambda each: (each.number, each.step))
+
+    def restore(self, step: int | None = None) -> Checkpoint | None:
+        """Continue from the newest checkpoint, or from that of a step: model, trainer, loader and random numbers are as
+        they were when it was saved. The loader's next iteration gives the batches that were left.
+
+        Returns the checkpoint; None where the folder has none. Without `step` a damaged file is left out with a
+        warning, unless all are damaged. Raises ArchiveError for a damaged file, HybridLabError where there is no such
+        step, LoadMismatchError for a checkpoint of another model; nothing changes then.
+        """
+        if step is not None:
+            _check_step(step)
+        for _ in range(_ATTEMPTS):
+            found = self.list()
+            if step is not None:
+                found = [each for each in found if each.step == step]
+            for point in reversed(found):
+                try:
+                    return self._continue_from(point.path)
+                except FileNotFoundError:
+                    continue
+                except ArchiveError as error:
+                    if step is not None or isinstance(error, LoadMismatchError):
+                        raise
+                    self._leave_out(point.path, error)
+        damaged = [name for name in self._names() if step is None or name == _name(step)]
+        if damaged:
+            _read(os.path.join(self.folder, damaged[-1]))  # raises
+        if step is None:
+            return None
+        steps = ", ".join(str(each.step) for each in self.list()) or "none"
+        raise HybridLabError(f"{self.folder} has no checkpoint of step {step}; its steps: {steps}")
+
+    def _continue_from(self, path: str) -> Checkpoint:
+        archive = Archive(path)
+        saved = archive.checkpoint
+        if saved is None:
+            raise ArchiveError("not a checkpoint: it says nothing of a step", path=path)
+        point = _described(saved, path, archive.aux)
+        gradients = _gradients_in(self._net, saved, path)
+        loader: Any = self._loader
+        before, random = None, all_states()
+        if loader is not None:
+            if not isinstance(saved.get("loader"), Mapping):
+                raise HybridLabError(f"{path}: the checkpoint was saved without a loader, and has no position of one")
+            before = loader.get_state()
+            loader.set_state(saved["loader"])
+        try:
+            set_all_states(saved.get("random") or {})  # tried before the model changes
+            set_all_states(random)
+            load_opened(self._net, archive, "code", self._trainer)
+        except BaseException:
+            if loader is not None:
+                loader.set_state(before)
+            raise
+        set_all_states(saved["random"])
+        for parameter, values in gradients:
+            for gradient, value in zip(parameter.list_grad(), values, strict=False):
+                gradient[:] = value
+        return point
+
+    def _names(self) -> Sequence[str]:
+        """The names of all checkpoints in the folder, damaged ones too."""
+        try:
+            return sorted(filter(_NAME.fullmatch, os.listdir(self.folder)))
+        except FileNotFoundError:
+            return ()
+
+    def _leave_out(self, path: str, error: ArchiveError) -> None:
+        if path not in self._reported:
+            self._reported.add(path)
+            logger.warning(f"{path} is left out: {error.reason}")
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}{layout.SUFFIX}"
+
+
+def _check_step(step: object) -> None:
+    if type(step) is not int or step < 0:
+        raise HybridLabError(f"a step is a whole number, not {step!r}")
+
+
+def _read(path: str) -> Checkpoint:
+    """What a file says of itself. Raises ArchiveError, FileNotFoundError."""
+    container = Container.open(path)
+    arrays = container.read_tensors(layout.CHECKPOINT_ARRAYS)
+    saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, arrays)
+    return _described(saved, path, {})
+
+
+def _described(saved: Mapping[str, Any], path: str, aux: dict[str, Any]) -> Checkpoint:
+    step, metric, number = (saved.get(key) for key in ("step", "metric", "number"))
+    loader = saved.get("loader")
+    epoch = loader.get("epoch", 0) if isinstance(loader, Mapping) else 0
+    if not all(type(each) is int for each in (step, number, epoch)) or not isinstance(metric, float | None):
+        raise ArchiveError("damaged checkpoint: its step, number or metric is no number", path=path)
+    return Checkpoint(step, metric, epoch, path, number, aux)  # type: ignore[arg-type]
+
+
+def _gradients(net: Block) -> dict[str, list[NDArray]]:
+    """The sums under way of parameters that add their gradients up, by path."""
+    return {
+        path: parameter.list_grad()
+        for path, parameter in access.parameters_by_path(net).items()
+        if parameter.grad_req == "add" and access.arrays(parameter) is not None
+    }
+
+
+def _gradients_in(net: Block, saved: Mapping[str, Any], path: str) -> list[tuple[Parameter, list[NDArray]]]:
+    """Parameters of the model with the sums under way of the checkpoint. Raises LoadMismatchError."""
+    own, found, differences = access.parameters_by_path(net), [], []
+    for name, values in (saved.get("gradients") or {}).items():
+        parameter = own.get(name)
+        if parameter is None or parameter.grad_req != "add":
+            differences.append(f"gradient: {name} is added up in the file, and not in the model")
+        elif any(merged_shape(parameter.partial_shape, value.shape) is None for value in values):
+            differences.append(f"gradient: {name} has another shape in the file")
+        else:
+            found.append((parameter, values))
+    if differences:
+        raise LoadMismatchError("the checkpoint is of another training; nothing was loaded", differences, path=path)
+    return found
+
+
+def _number(metric: object) -> float | None:
+    if metric is None:
+        return None
+    try:
+        return float(metric.asscalar() if isinstance(metric, NDArray) else metric)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise HybridLabError(f"a metric is a number, not {metric!r:.60}") from None
