@@ -23,7 +23,7 @@ def seeds(function: FunctionNode, chosen: Sequence[ast.arg], parameters: set[str
     positional = positional_arguments(function)
     defaults = dict(zip((a.arg for a in reversed(positional)), reversed(arguments.defaults), strict=False))
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
-    lists = _compared_with_lists(function)
+    lists = _compared_with_lists(function) | _indexed_in_loops(function)
     documented = _documented_types(function)
     values = {}
     for argument in chosen:
@@ -45,6 +45,23 @@ def _compared_with_lists(function: ast.AST) -> set[str]:
                 if classes & {"list", "tuple"}:
                     compared.add(node.args[0].id)
     return compared
+
+
+def _indexed_in_loops(function: ast.AST) -> set[str]:
+    """The names that are read only as `name[i]`, with numbers and once with the variable of a loop: lists, mostly."""
+    loops = [node.target for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)]
+    counters = {name.id for target in loops for name in ast.walk(target) if isinstance(name, ast.Name)}
+    reads: dict[str, list[ast.expr | None]] = {}
+    subscripts = {id(node.value): node.slice for node in ast.walk(function) if isinstance(node, ast.Subscript)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            reads.setdefault(node.id, []).append(subscripts.get(id(node)))
+    return {
+        name
+        for name, indices in reads.items()
+        if any(isinstance(index, ast.Name) and index.id in counters for index in indices)
+        and all(isinstance(index, ast.Name | ast.Constant) for index in indices)
+    }
 
 
 def _documented_types(function: FunctionNode) -> dict[str, str]:

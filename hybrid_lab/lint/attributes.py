@@ -67,6 +67,8 @@ def attribute_of(walk: Walk, owner: Value, name: str) -> Value:
 def _self_attribute(walk: Walk, owner: Value, name: str) -> Value:
     cls = owner.ref
     assert isinstance(cls, SourceClass)
+    if (stored := walk.stored.get((cls, name))) is not None:
+        return stored
     if (attribute := cls.attributes.get(name)) is not None:
         return attribute.value
     if (method := cls.find(name)) is not None:
@@ -108,7 +110,7 @@ def _tensor_attribute(owner: Value, name: str) -> Value:
 def subscript_of(owner: Value, index: ast.expr) -> Value:
     """The value of `owner[index]`."""
     if owner.kind is Kind.TENSOR:
-        return owner.but(like=None, fresh=False)
+        return owner.but(like=None, thin=False, fresh=False)
     if owner.kind is Kind.SEQUENCE:
         return _item(owner, index)
     if owner.kind is Kind.MAPPING:

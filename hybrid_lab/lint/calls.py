@@ -6,7 +6,7 @@ import ast
 
 from . import names
 from .attributes import member
-from .classes import Function, SourceClass
+from .classes import Function, SourceClass, positional_arguments
 from .functions import call_function, construct, keep_children, unknown_result
 from .known_calls import call_known
 from .operators import call_operator
@@ -26,7 +26,7 @@ def _(node: ast.Call, walk: Walk) -> Value:
             inner = evaluate(walk, argument.value)
             walk.values[id(argument)] = inner
             walk.look(argument)
-            arguments += inner.items if inner.items is not None else [member(inner)]
+            arguments += inner.items if inner.items is not None else [member(inner)] * _room(function, node)
         else:
             arguments.append(evaluate(walk, argument))
     keywords: dict[str, Value] = {}
@@ -37,6 +37,14 @@ def _(node: ast.Call, walk: Walk) -> Value:
         else:
             keywords["**"] = value
     return call(walk, node, function, arguments, keywords)
+
+
+def _room(function: Value, node: ast.Call) -> int:
+    """How many arguments a function of the source takes for one `*args` in this call; 1 if it is not known."""
+    if not isinstance(function.ref, Function):
+        return 1
+    bound = 1 if function.element is not None else 0
+    return max(1, len(positional_arguments(function.ref.node)) - bound - (len(node.args) - 1))
 
 
 def call(walk: Walk, node: ast.Call, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
@@ -201,7 +209,7 @@ def _source_block(walk: Walk, cls: SourceClass, everything: list[Value]) -> Valu
 def _as_output(value: Value) -> Value:
     """The return value of a child, reduced to what its caller can rely on."""
     if value.kind is Kind.TENSOR:
-        return value.but(name=None, depends=True, like=None, fresh=False)
+        return value.but(name=None, depends=True, like=None, thin=False, fresh=False)
     if value.kind is Kind.SEQUENCE and value.items is not None:
         return sequence(tuple(_as_output(item) for item in value.items))
     return tensor(single=False)

@@ -72,7 +72,8 @@ def _tensor_arithmetic(op: ast.operator, left: Value, right: Value) -> Value:
     surely = not isinstance(op, ast.Add) or any(value.single for value in values) or bool(others)
     likes = {value.like for value in values}
     like = likes.pop() if len(likes) == 1 and not any(o.kind is Kind.ARRAY for o in others) else None
-    return tensor(values[0].name, single=surely, depends=depends, like=like, fresh=True)
+    thin = all(value.thin for value in values)
+    return tensor(values[0].name, single=surely, depends=depends, like=like, thin=thin, fresh=True)
 
 
 @value_of.register
@@ -87,7 +88,9 @@ def _(node: ast.Compare, walk: Walk) -> Value:
             continue
         if Kind.TENSOR in (left.kind, right.kind) and Kind.SEQUENCE not in (left.kind, right.kind):
             tensors = [side for side in (left, right) if side.kind is Kind.TENSOR]
-            return tensor(tensors[0].name, depends=any(side.depends for side in tensors), fresh=True)
+            like, thin = tensors[0].like if len(tensors) == 1 else None, all(side.thin for side in tensors)
+            depends = any(side.depends for side in tensors)
+            return tensor(tensors[0].name, depends=depends, like=like, thin=thin, fresh=True)
     if any(operand.kind is Kind.HOST for operand in operands):
         return Value(Kind.HOST)
     return OTHER

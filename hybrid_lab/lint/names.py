@@ -108,6 +108,15 @@ ELEMENTWISE = {
     "reshape_like", "gelu", "softplus", "degrees", "radians",
 }  # fmt: skip
 
+# Operators without a tensor among their arguments.
+CREATION = {"zeros", "ones", "full", "empty", "eye", "arange", "linspace", "array"}
+
+# The result has an axis of length 1 that the first tensor has not, or lacks one of its axes.
+THINNING = {
+    "sum", "mean", "max", "min", "prod", "nansum", "nanprod", "norm", "argmax", "argmin", "sum_axis", "max_axis",
+    "min_axis", "expand_dims", "pick",
+}  # fmt: skip
+
 LIKE_SECOND = {"broadcast_like", "reshape_like"}
 
 # Arguments that are, by Gluon's habit, a list of tensors.

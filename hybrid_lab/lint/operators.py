@@ -15,14 +15,17 @@ from .walk import Walk
 def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
     """The return value of an operator. name: its path below F"""
     everything = [*arguments, *keywords.values()]
-    depends = any(input_in(value) for value in everything)
     short = name.removeprefix("np.").removeprefix("npx.")
+    depends = any(input_in(value) for value in everything)
+    if not depends and short not in names.CREATION and not short.startswith("random"):
+        depends = arguments[:1] == [OTHER]  # a tensor, of which nothing is known
+    implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called
     if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
         return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
     if short in names.PERHAPS_MULTIPLE:
         return tensor(single=False, depends=depends)
     if short in names.MULTIPLE_OUTPUTS or (short == "topk" and _literal(node, "ret_typ") == "both"):
-        outputs = _literal(node, "num_outputs", 1 if short != "split_v2" else None)
+        outputs = _literal(node, "num_outputs", 1 - implicit if short != "split_v2" else None)
         if outputs == 1 and short in ("split", "SliceChannel", "slice_channel"):
             return tensor(depends=depends)
         return sequence(element=tensor(depends=depends))
@@ -30,12 +33,14 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
         return sequence(element=tensor(depends=depends))
     if short.startswith("contrib.") and short[8:9].isupper():
         return tensor(single=False, depends=depends)
-    first = next((value for value in everything if value.kind is Kind.TENSOR), None)
-    like = first.like if first is not None and short in names.ELEMENTWISE else None
+    first = next((value for value in everything if value.kind is Kind.TENSOR), OTHER)
     if short in names.LIKE_SECOND:
         second = arguments[1] if len(arguments) > 1 else keywords.get("rhs", OTHER)
-        like = second.like
-    return tensor(depends=depends, like=like, fresh=True)
+        return tensor(depends=depends, like=second.like, thin=second.thin, fresh=True)
+    if short in names.ELEMENTWISE:
+        return tensor(depends=depends, like=first.like, thin=first.thin, fresh=True)
+    thin = short in names.THINNING or (short == "reshape" and _has_one(node, 1 - implicit))
+    return tensor(depends=depends, thin=thin, fresh=True)
 
 
 def _control_flow(walk: Walk, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:
@@ -67,6 +72,13 @@ def apply(walk: Walk, function: Value, arguments: list[Value]) -> Value:
         bound = [function.element] if function.element is not None else []
         return call_function(walk, function.ref, [*bound, *arguments], {})
     return unknown_result(arguments)
+
+
+def _has_one(node: ast.Call, position: int) -> bool:
+    """Whether a shape given to a reshape, by keyword or from a position on, has a 1 in it."""
+    given = [keyword.value for keyword in node.keywords if keyword.arg == "shape"] or node.args[position:]
+    sizes = [size for part in given for size in (part.elts if isinstance(part, ast.Tuple | ast.List) else [part])]
+    return any(isinstance(size, ast.Constant) and size.value == 1 for size in sizes)
 
 
 def _literal(node: ast.Call, keyword: str, position: int | None = None) -> object:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 
 from .attributes import attribute_of, lookup, member, subscript_of
-from .classes import Attribute, Frame
+from .classes import Attribute, Frame, SourceClass
 from .values import NONE, OTHER, Kind, Value, element_of, join, sequence, tensor
 from .walk import Walk, evaluate
 
@@ -22,7 +23,7 @@ def bind(walk: Walk, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Attribute):
         owner = evaluate(walk, target.value)
         if owner.kind is Kind.SELF:
-            store_on_self(walk, target, target.attr, value)
+            store_on_self(walk, owner.ref, target, value)
         walk.values[id(target)] = value
         walk.look(target)
     elif isinstance(target, ast.Subscript):
@@ -33,9 +34,14 @@ def bind(walk: Walk, target: ast.expr, value: Value) -> None:
             grow(walk, target.value, owner, value)
 
 
-def store_on_self(walk: Walk, target: ast.AST, name: str, value: Value) -> None:
-    """Note what the constructor under way assigns to `self.name`."""
+def store_on_self(walk: Walk, cls: Hashable, target: ast.Attribute, value: Value) -> None:
+    """Note what the method under way, often the constructor, assigns to an attribute of self."""
+    name = target.attr
     if walk.constructing is None:
+        assert isinstance(cls, SourceClass)
+        declared = cls.attributes.get(name)
+        before = walk.stored.get((cls, name)) or (declared.value if declared is not None else OTHER)
+        walk.stored[cls, name] = value if before.kind is Kind.OTHER else join(value, before)
         return
     if value.site is not None:
         walk.constructing.registered.add(value.site)
@@ -55,7 +61,9 @@ def grow(walk: Walk, container: ast.expr, owner: Value, value: Value) -> None:
             frame = frame.closure
         (frame or walk.frame).env[container.id] = grown
     elif isinstance(container, ast.Attribute) and walk.values.get(id(container.value), OTHER).kind is Kind.SELF:
-        if walk.constructing is not None:
+        if walk.constructing is None:
+            walk.stored[walk.value(container.value).ref, container.attr] = grown
+        else:
             node = walk.constructing.attributes.get(container.attr)
             assignment = node.node if node is not None else container
             walk.constructing.attributes[container.attr] = Attribute(container.attr, grown, assignment)

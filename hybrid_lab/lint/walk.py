@@ -78,6 +78,7 @@ class Walk:
     budget: nodes that may still be walked
     constructing: the class whose constructor is being walked
     classes: the classes defined so far
+    stored: what the checked methods assigned to attributes of self, by class and name
     summaries: what functions returned and were marked for, by their arguments
     """
 
@@ -94,6 +95,7 @@ class Walk:
         self.budget = 200_000
         self.summaries: dict[Hashable, tuple[Value, set[MarkKey]]] = {}
         self.values: dict[int, Value] = {}
+        self.stored: dict[tuple[Hashable, str], Value] = {}
 
     @property
     def frame(self) -> Frame:

@@ -284,6 +284,11 @@ PORTABILITY = [
     ("HL153", "return x // 2"),
     ("HL153", "return (x > 0) & (y > 0)"),
     ("HL153", "return ~x"),
+    ("HL154", "return x.reshape(0, -1)"),
+    ("HL154", "return F.moveaxis(x, 0, 1)"),
+    ("HL154", "return F.add(x, y)"),
+    ("HL154", "return F.contrib.isnan(x)"),
+    ("HL154", "return x.tostype('csr')"),
     ("HL161", "return x * F.array([1.0])"),
     ("HL192", "return {'x': x}"),
     ("HL192", "return x, None"),
@@ -294,6 +299,40 @@ PORTABILITY = [
 def test_portability_notes_are_shown_for_mxnet_only(code, body, codes):
     assert code in codes(body, target="mxnet")
     assert codes(body) == []
+
+
+DIFFERENT_SHAPES = [
+    "return x / F.mean(x, axis=1, keepdims=True)",
+    "return x - x.max()",
+    "return x * y.expand_dims(0)",
+    "return self.fc(x) * y.reshape((1, -1))",
+    "return F.relu(self.fc(x)) * F.ones((3,))",
+    "return self.body(x) - F.sum(self.body(x), axis=0)",
+    "return F.sigmoid(F.mean(x, axis=0)) > x",
+]
+
+
+@pytest.mark.parametrize("body", DIFFERENT_SHAPES)
+def test_shapes_that_differ_as_the_code_shows_need_a_broadcasting_operator(body, codes):
+    assert {"HL151", "HL152"} & set(codes(body, target="mxnet"))
+
+
+SAME_FOR_MXNET = [
+    # A residual connection, outputs of one split, losses that are all reduced: the author chose equal shapes.
+    "return x + self.fc(x)",
+    "return self.body(x) + self.fc(x)",
+    "a, b = F.split(x, num_outputs=2)\nreturn a * b - a",
+    "return F.mean(x) + F.sum(y) / F.sum(x)",
+    "out = self.fc(x).expand_dims(1)\nreturn out + self.body(x).expand_dims(1)",
+    "return x.reshape(-1) + x.reshape((-1,)) + F.reshape(x, shape=(-1,))",
+    "return x, y",
+    "return [x, F.relu(y)]",
+]
+
+
+@pytest.mark.parametrize("body", SAME_FOR_MXNET)
+def test_code_that_mxnet_runs_alike(body, codes):
+    assert codes(body, target="mxnet") == []
 
 
 def test_equal_shapes_need_no_broadcasting_note(codes):

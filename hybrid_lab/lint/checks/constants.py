@@ -17,6 +17,7 @@ _NOT_OPERATORS = {
     "RowSparseNDArray",
 }  # fmt: skip
 
+_MAKING_ARRAYS = ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray", "mx.np.array")
 _KNOWN_OF_ARRAYS = {"shape", "size", "ndim", "dtype", "context", "ctx"}
 _NOT_FUNCTIONS = {"array", "ndarray", "load", "save"}
 _NAMESPACES = ("mx.nd.", "mx.sym.", "mx.np.", "mx.npx.")
@@ -27,7 +28,7 @@ def array_constant(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     if walk.style == "forward":
         return
     name = walk.dotted(node.func) or ""
-    if name in ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray", "mx.np.array"):
+    if name in _MAKING_ARRAYS:
         yield Mark(node, call=walk.text(node.func))
     elif walk.value(node.func).kind is Kind.OPERATORS and walk.value(node.func).ref == "array":
         yield Mark(
@@ -79,6 +80,8 @@ def captured_array(node: ast.Call | ast.Name | ast.Attribute, walk: Walk) -> Ite
         parent = walk.parent(node)
         if isinstance(parent, ast.Attribute) and parent.attr in _KNOWN_OF_ARRAYS:
             return
+        if isinstance(parent, ast.Call) and walk.dotted(parent.func) in _MAKING_ARRAYS:
+            return  # HL161
         if isinstance(node, ast.Name) and _local(node, walk):
             return  # reported where it was made
         yield Mark(node, expression=walk.text(node))

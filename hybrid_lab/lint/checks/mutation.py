@@ -101,23 +101,52 @@ def store_on_self(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Call, w
             tensor = value.has_tensor or (isinstance(node, ast.AugAssign) and added.has_tensor)
             if value.kind in (Kind.BLOCK, Kind.CLASS):
                 continue  # HL183
-            yield _mark(target, walk.text(target), tensor, walk)
+            if tensor or not _set_once(target, walk):
+                same = not isinstance(node, ast.AugAssign) and node.value is not None and _is_literal(node.value, walk)
+                yield _mark(target, walk.text(target), tensor, same)
 
 
 def _grown(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr in _GROWING and _on_self(function.value, walk):
         if walk.first_tensor(node.args) is not None:
-            yield _mark(node, walk.text(function.value), True, walk)
+            yield _mark(node, walk.text(function.value), True)
     elif walk.dotted(function) == "builtins.setattr" and len(node.args) == 3:
         if walk.value(node.args[0]).kind is Kind.SELF and walk.value(node.args[2]).has_tensor:
-            yield _mark(node, _set_by(node, walk), True, walk)
+            yield _mark(node, _set_by(node, walk), True)
 
 
-def _mark(node: ast.AST, target: str, tensor: bool, walk: Walk) -> Mark:
+def _mark(node: ast.AST, target: str, tensor: bool, same: bool = False) -> Mark:
+    """same: every call would store the same value, which matters only to code that changes it in between."""
     if tensor:
         return Mark(node, target=target)
+    if same:
+        return Mark(node, severity=Severity.NOTE, target=target, outcome="is left as it is in later calls")
     return Mark(node, severity=Severity.WARNING, target=target, outcome="keeps the value of that one call")
+
+
+def _is_literal(node: ast.expr, walk: Walk) -> bool:
+    """Whether an expression has the same value in every call: literals, and lengths of lists."""
+    if isinstance(node, ast.Call):
+        return walk.dotted(node.func) == "builtins.len" and walk.value(node).kind is not Kind.LENGTH
+    parts = list(ast.iter_child_nodes(node))
+    literal = ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.UnaryOp | ast.expr_context | ast.unaryop
+    return isinstance(node, literal) and all(isinstance(part, literal) for part in parts)
+
+
+def _set_once(target: ast.expr, walk: Walk) -> bool:
+    """Whether an attribute is assigned where it is not there yet, and nothing else happens: also eagerly only once."""
+    branch = walk.parent(walk.statement(target))
+    if not isinstance(branch, ast.If) or not isinstance(target, ast.Attribute):
+        return False
+    name, test = walk.text(target), branch.test
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        asked = test.operand.args if isinstance(test.operand, ast.Call) else []
+        missing = bool(asked) and (walk.text(asked[0]) == name or walk.text(asked[-1]).strip("'\"") == target.attr)
+    else:
+        is_none = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and walk.text(test.left) == name
+        missing = is_none and walk.text(test.comparators[0]) == "None"  # type: ignore[attr-defined]
+    return missing and all(name in walk.text(statement) for statement in branch.body)
 
 
 @check("HL178")

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from ..classes import is_stub, positional_arguments
+from ...diagnostics.expression import one_line
+from ..classes import Function, is_stub, positional_arguments
 from ..values import NONE, Kind
 from ..walk import Mark, Walk, check
 
@@ -22,11 +23,28 @@ _MISSING: dict[type, tuple[str, str]] = {
     ast.BitXor: ("^", "F.broadcast_logical_xor({0}, {1})"), ast.Invert: ("~", "F.logical_not({0})"),
 }  # fmt: skip
 
+#: Functions of mx.nd that mx.sym has not, with the operator that both have.
+_ARRAY_ONLY = {
+    "add": "broadcast_add", "subtract": "broadcast_sub", "multiply": "broadcast_mul", "divide": "broadcast_div",
+    "true_divide": "broadcast_div", "modulo": "broadcast_mod", "equal": "broadcast_equal",
+    "not_equal": "broadcast_not_equal", "greater": "broadcast_greater", "greater_equal": "broadcast_greater_equal",
+    "lesser": "broadcast_lesser", "lesser_equal": "broadcast_lesser_equal", "logical_and": "broadcast_logical_and",
+    "logical_or": "broadcast_logical_or", "logical_xor": "broadcast_logical_xor", "concatenate": "concat",
+    "moveaxis": "transpose", "empty": "zeros", "onehot_encode": "one_hot",
+    "contrib.isnan": "broadcast_not_equal(x, x)", "contrib.isinf": "broadcast_equal(F.abs(x), inf)",
+    "contrib.isfinite": "broadcast_lesser(F.abs(x), inf)",
+}  # fmt: skip
+
 
 def may_broadcast(left: ast.expr, right: ast.expr, walk: Walk) -> bool:
-    """Two tensors that are not surely of equal shape."""
+    """Whether the code shows that two tensors differ in shape, or leaves it to the caller: two inputs."""
     a, b = walk.value(left), walk.value(right)
-    return a.is_tensor and b.is_tensor and (a.like is None or a.like != b.like)
+    if not (a.is_tensor and b.is_tensor):
+        return False
+    if a.like is not None and b.like is not None:
+        return a.like != b.like
+    # A parameter or a constant has no batch axis; what layers return is as wide as the author made it.
+    return a.thin != b.thin or a.depends != b.depends
 
 
 def arguments_of(node: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
@@ -71,6 +89,25 @@ def missing_operator(node: ast.BinOp | ast.UnaryOp | ast.AugAssign, walk: Walk) 
         yield Mark(node, walk.tensor_name(guilty), operator=symbol, replacement=replacement.format(*texts))
 
 
+@check("HL154")
+def array_only_call(node: ast.Call, walk: Walk) -> Iterator[Mark]:
+    function = node.func
+    if not isinstance(function, ast.Attribute):
+        return
+    called = walk.value(function)
+    if called.kind is Kind.OPERATORS and called.ref in _ARRAY_ONLY:
+        replacement = f"{walk.operators or 'F'}.{_ARRAY_ONLY[called.ref]}"
+        yield Mark(node, call=f"`{walk.text(function)}`", problem="does not exist for", replacement=replacement)
+    elif walk.value(function.value).is_one_tensor:
+        name, whole = walk.text(function), one_line(node, walk.text(node))
+        if function.attr == "reshape" and len(node.args) > 1:
+            sizes = ", ".join(walk.text(size) for size in node.args)
+            replacement = f"{name}(({sizes}))"
+            yield Mark(node, call=f"`{whole}`", replacement=replacement)
+        elif function.attr == "tostype":
+            yield Mark(node, call=f"`{name}`", problem="does not exist on", replacement="F.cast_storage")
+
+
 @check("HL192")
 def structured_output(node: ast.Return, walk: Walk) -> Iterator[Mark]:
     if len(walk.frames) > 1 or node.value is None:
@@ -83,8 +120,6 @@ def structured_output(node: ast.Return, walk: Walk) -> Iterator[Mark]:
         kind = "None" if value == NONE else "a constant"
     elif value.kind is Kind.SEQUENCE and any(member.kind is Kind.CONSTANT for member in value.members):
         kind = "a tuple with None or a number in it"
-    elif value.kind is Kind.SEQUENCE and isinstance(node.value, ast.Tuple):
-        kind = "a tuple (it comes back as a list)"
     if kind:
         yield Mark(node, kind=kind)
 
@@ -107,12 +142,32 @@ def structured_input(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
 
 @check("HL194")
 def varying_inputs(node: ast.FunctionDef, walk: Walk) -> Iterator[Mark]:
+    read = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)}
     parameters = set(walk.block.parameters)
-    if node.args.vararg is not None:
+    if node.args.vararg is not None and node.args.vararg.arg in read and not _fixed_count(node, walk):
         yield Mark(node.args.vararg, argument=f"*{node.args.vararg.arg}")
     for argument, default in arguments_of(node):
         if isinstance(default, ast.Constant) and default.value is None and argument.arg not in parameters:
-            yield Mark(argument, argument=argument.arg)
+            if argument.arg in read:
+                yield Mark(argument, argument=argument.arg)
+
+
+def _fixed_count(method: ast.FunctionDef, walk: Walk) -> bool:
+    """Whether the body takes a certain number of `*args`: it unpacks them or hands them to a function without `*`."""
+    name = method.args.vararg.arg if method.args.vararg else ""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.List):
+            value = node.value.args[0] if isinstance(node.value, ast.Call) and node.value.args else node.value
+            starred = any(isinstance(target, ast.Starred) for target in node.targets[0].elts)
+            if isinstance(value, ast.Name) and value.id == name and not starred:
+                return True
+        elif isinstance(node, ast.Call) and any(
+            isinstance(argument, ast.Starred) and getattr(argument.value, "id", None) == name for argument in node.args
+        ):
+            function = walk.value(node.func).ref
+            if isinstance(function, Function) and function.node.args.vararg is None:
+                return True
+    return False
 
 
 @check("HL197")
