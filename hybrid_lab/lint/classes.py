@@ -11,8 +11,8 @@ from .source import Source
 from .values import Kind, Value
 
 Environment = dict[str, Value]
-MarkKey = tuple[str, int, int, int]
-"""Code of a rule, identity of a Source, line and column."""
+MarkKey = tuple[str, int, tuple[int, int, int, int]]
+"""Code of a rule, identity of a Source, and the span in it."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 

@@ -217,7 +217,7 @@ def _check_class(cls: SourceClass) -> list[_Found]:
         check_class(walk, cls)
     except RecursionError:
         too_deep = Mark(cls.node, message=f"class {cls.name} is nested too deeply to be checked.")
-        walk.marks["HL199", 0, 0, 0] = (too_deep, "HL199", cls.source)
+        walk.marks["HL199", 0, (0, 0, 0, 0)] = (too_deep, "HL199", cls.source)
     return [_finding(mark, rules.get(code), source, walk.style) for mark, code, source in walk.marks.values()]
 
 

@@ -127,8 +127,7 @@ class Walk:
         source = self.frame.source
         for code, function in _CHECKS.get(type(node), ()):
             for objection in function(node, self):
-                line, col, *_ = source.span(objection.node)
-                key = code, id(source), line, col
+                key = code, id(source), source.span(objection.node)
                 self.marks.setdefault(key, (objection, code, source))
                 if not self.frame.checked:
                     self.frame.marks.add(key)
