@@ -61,9 +61,7 @@ class Report:
     operators : engine -> how many operators run there
     units : (engine, region, operators to list) of each region; refused : (operator, engine, reason) of each operator
         that runs on another engine than the one asked for. `regions` and `fallbacks` are these in words
-    arena_bytes : planned memory; ideal_bytes : the most alive at once; fresh_bytes : outputs allocated per call
     shared_arena : a forward and its backward have one arena, which both reports tell
-    bytes_moved : what the steps read and write in one call, region insides not counted
     memory : the graph.plan.MemoryPlan, which `plan` prints; written : gives the text of the generated program
     bodies : the graph.body.Body objects of loops and branches; each compiles a program per shapes while it runs
     seconds : compile time
@@ -77,10 +75,6 @@ class Report:
     operators: dict[str, int] = field(default_factory=dict)
     units: Sequence[tuple[str, Region, Sequence[Node]]] = field(default=(), repr=False, compare=False)
     refused: Sequence[tuple[Node, str, str]] = field(default=(), repr=False, compare=False)
-    arena_bytes: int = 0
-    ideal_bytes: int = 0
-    fresh_bytes: int = 0
-    bytes_moved: int = 0
     static_alloc: bool = False
     shared_arena: bool = False
     seconds: float = 0.0
@@ -125,8 +119,28 @@ class Report:
             del data[name]
         data["regions"] = [asdict(region) for region in self.regions]
         data["fallbacks"] = [asdict(fallback) for fallback in self.fallbacks]
-        data |= {"plan": self.plan, "program": self.program, "arena_ratio": self.arena_ratio}
-        return data | {"body_programs": self.body_programs}
+        sizes = ("arena_bytes", "ideal_bytes", "fresh_bytes", "bytes_moved", "arena_ratio")
+        return data | {name: getattr(self, name) for name in (*sizes, "plan", "program", "body_programs")}
+
+    @property
+    def arena_bytes(self) -> int:
+        """The size of the arena."""
+        return 0 if self.memory is None else self.memory.arena_bytes
+
+    @property
+    def ideal_bytes(self) -> int:
+        """The most that is alive at once."""
+        return 0 if self.memory is None else self.memory.ideal_bytes
+
+    @property
+    def fresh_bytes(self) -> int:
+        """The size of the outputs, which get memory of their own in each call."""
+        return 0 if self.memory is None else self.memory.fresh_bytes
+
+    @property
+    def bytes_moved(self) -> int:
+        """What the steps read and write in one call; a region counts as one step."""
+        return 0 if self.memory is None else self.memory.bytes_moved
 
     @property
     def program(self) -> str:

@@ -92,6 +92,19 @@ class MemoryPlan:
         values = [value for node in self.steps for value in node.outputs]
         return sum(value.nbytes for value in values if self.kinds[value] in ("arena", "view"))
 
+    @property
+    def fresh_bytes(self) -> int:
+        """The size of the outputs, which get memory of their own in each call."""
+        roots = enumerate(self.graph.roots)
+        return sum(value.nbytes for at, value in roots if at in self.copies or self.kinds[value] != "arena")
+
+    @property
+    def bytes_moved(self) -> int:
+        """What the steps read and write in one call; a region counts as one step."""
+        steps = [node for node in self.steps if self.kinds[node.outputs[0]] != "view"]
+        values = [value for node in steps for value in (*node.values_in, *node.outputs)]
+        return sum(value.nbytes for value in values if value in self.last_use)
+
     def __str__(self) -> str:
         return format_plan(self)
 

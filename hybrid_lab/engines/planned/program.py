@@ -166,22 +166,7 @@ class Writer:
 
     def describe(self, report: Report, text: Callable[[], str]) -> None:
         """Fill in the memory and program parts of a report. text : of the program"""
-        memory = self.plan
-        report.static_alloc = self.static_alloc
-        report.arena_bytes, report.ideal_bytes = memory.arena_bytes, memory.ideal_bytes
-        report.fresh_bytes = sum(
-            value.nbytes
-            for index, value in enumerate(memory.graph.roots)
-            if index in memory.copies or memory.kinds[value] != "arena"
-        )
-        report.bytes_moved = sum(
-            value.nbytes
-            for node in memory.steps
-            if memory.kinds[node.outputs[0]] != "view"
-            for value in (*node.values_in, *node.outputs)
-            if value in memory.last_use
-        )
-        report.memory, report.written = memory, text
+        report.static_alloc, report.memory, report.written = self.static_alloc, self.plan, text
 
     def _compile(self, results: list[str]) -> tuple[Program, Callable[[], str]]:
         inputs = ", ".join(self.names[value] for value in self.plan.graph.inputs)
