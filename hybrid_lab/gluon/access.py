@@ -56,6 +56,15 @@ def structure_changed(block: Block) -> None:
     block._structure_changed()
 
 
+def parameter_types(parameters: Sequence[Parameter]) -> list[list[Any]]:
+    """Shapes (None for a size that is not known), dtypes and grad_reqs of parameters."""
+    return [
+        [item._shape for item in parameters],
+        [item._dtype for item in parameters],
+        [item._grad_req for item in parameters],
+    ]
+
+
 def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
     """(shape, dtype) of each output of the last call."""
     return block._last_outputs

@@ -171,8 +171,11 @@ class Block:
         if before is not block:
             self._structure_changed()
 
-    def _structure_changed(self) -> None:
-        """Tell this block and all above it that graphs traced before are stale."""
+    def _structure_changed(self, structure: bool = True) -> None:
+        """Tell this block and all above it that graphs traced before are stale.
+
+        structure : False where neither children nor parameters came or went
+        """
         pending: list[Block] = [self]
         seen: set[int] = set()
         while pending:
@@ -180,7 +183,7 @@ class Block:
             if id(block) in seen:
                 continue
             seen.add(id(block))
-            object.__setattr__(block, "_structure_version", block._structure_version + 1)
+            object.__setattr__(block, "_structure_version", block._structure_version + structure)
             block._clear_cached_op()
             for reference in block._parents:
                 parent = reference()
@@ -305,7 +308,7 @@ class Block:
         float32 = self._stay_float32(dtype)
         for parameter in self._params.values():
             parameter.cast("float32" if parameter in float32 else dtype)
-        self._structure_changed()
+        self._structure_changed(structure=False)
 
     def _stay_float32(self, dtype: DTypeLike | None) -> Collection[Parameter]:
         """The own parameters that `cast(dtype)` makes float32, for any `dtype`."""

@@ -61,7 +61,18 @@ def walk(net: Block) -> Iterator[tuple[str, str, Block, str | None]]:
 
 def blocks_below(net: Block) -> list[tuple[str, Block]]:
     """(path, Block) of every Block of a model once, at its first place."""
-    return [(path, block) for path, _, block, before in walk(net) if before is None]
+    found: list[tuple[str, Block]] = []
+    seen: set[int] = set()
+    stack = [("", net)]
+    while stack:
+        path, block = pair = stack.pop()
+        if id(block) not in seen:
+            seen.add(id(block))
+            found.append(pair)
+            if children := access.children(block):
+                start = f"{path}." if path else ""
+                stack += [(start + key, child) for key, child in reversed(tuple(children.items()))]
+    return found
 
 
 def hybrid_blocks(net: Block) -> list[tuple[str, HybridBlock]]:

@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from comm.base_comm import BaseComm
 
 
+#: Requests whose replies are large, and have no number that is measured or computed by the model.
+_WITHOUT_NUMBERS = frozenset({"tree", "graph"})
+
+
 def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject:
-    """A message of the protocol; numbers that are not finite become null."""
-    return {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": finite(body)}
+    """A message of the protocol; its numbers must be finite."""
+    return {"hybrid_lab": PROTOCOL, "id": identity, "type": kind, "body": body}
 
 
 def finite(body: Mapping[str, object]) -> JsonObject:
     """JSON data with NaN and the infinities as null; the body itself where it has none."""
     try:
-        json.dumps(body, allow_nan=False)  # several times as fast as a walk through the picture of a large graph
+        json.dumps(body, allow_nan=False)  # several times as fast as a walk
     except ValueError:
         return {key: _finite(value) for key, value in body.items()}
     return dict(body)
@@ -97,7 +101,8 @@ def _reply(
     def progress(text: str, done: int, total: int) -> None:
         send(envelope(identity, "progress", {"text": text, "done": done, "total": total}))
 
-    return session.answer(kind, body, progress)
+    reply = session.answer(kind, body, progress)
+    return reply if kind in _WITHOUT_NUMBERS else finite(reply)
 
 
 def _fault(error: Exception) -> RequestError:
@@ -153,7 +158,7 @@ class Comms:
         """Send a push to every page that somebody sees; a page that was closed is removed."""
         with self._lock:
             comms = [comm for identity, comm in self._open.items() if identity not in self._hidden]
-        message = envelope("", kind, body)
+        message = envelope("", kind, finite(body))
         for comm in comms:
             try:
                 comm.send(message)

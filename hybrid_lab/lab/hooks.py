@@ -195,8 +195,11 @@ class Lab:
             from hybrid_lab.gluon.step import boundary
 
             boundary.cell_ended()
-        self._drop_stale()
-        self.push()
+        from hybrid_lab.engines.collector import without_collecting
+
+        with without_collecting(collect=False):  # a collection takes longer than all else beside a large model
+            self._drop_stale()
+            self.push()
 
     def _end(self, info: object) -> None:
         """Note that the cell of this info ended, and with it the cells that it ran."""

@@ -4,15 +4,51 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized import cached_graph
+from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import Reads, code_of, reads_of
+from hybrid_lab.gluon.hybridized.read_values import ClassSource, class_source
 from hybrid_lab.insight.states import blocks_below
+
+
+class _Watched:
+    """The caches of `cached_graph.watched`, sorted anew when a graph was traced or dropped.
+
+    After a cell that did neither each class is looked at once, and only those Blocks that hold containers or objects,
+    or that got or lost an attribute: of another value of an attribute the Block itself tells.
+
+    of_class : class and what it was at the trace -> the caches; holding : those with containers or objects
+    """
+
+    def __init__(self) -> None:
+        self.state: Hashable = None
+        self.of_class: dict[tuple[type, ClassSource], list[weakref.ref[GraphCache]]] = {}
+        self.holding: list[weakref.ref[GraphCache]] = []
+
+    def sort(self) -> None:
+        """Bring it up to date."""
+        state = cached_graph.watched, access.looks_count()
+        if state == self.state:
+            return
+        self.state, self.of_class, self.holding = state, {}, []
+        for cache in list(cached_graph.watched):
+            if cache.source is None or access.graphs(cache.block) is not cache:
+                continue  # nothing is traced, or something else than calls uses it
+            reference = weakref.ref(cache)
+            self.of_class.setdefault((type(cache.block), cache.source), []).append(reference)
+            if cache.holds_values:
+                self.holding.append(reference)
+
+
+_watched = _Watched()
 
 
 def drop_stale(values: bool = True) -> list[str]:
@@ -21,34 +57,42 @@ def drop_stale(values: bool = True) -> list[str]:
 
     Code changes by %autoreload, by assigning a method to a class, by running the cell of a helper function again;
     values do where a cell writes a container, an object, a class attribute or a global that the code reads.
-    values : look for changed values too, which takes about 30 microseconds a Block
+    values : look for changed values too
     Returns notes for the user, one a class.
     """
-    now: dict[type, object] = {}
-    reads: dict[type, Reads] = {}
-    recoded: list[HybridBlock] = []
+    _watched.sort()
+    recoded: list[GraphCache] = []
+    suspects: list[GraphCache] = []
+    kinds: dict[type, tuple[ClassSource, Reads]] = {}
+    for (kind, source), caches in _watched.of_class.items():
+        if kind not in kinds:
+            kinds[kind] = class_source(kind), reads_of(kind)
+        now, _ = kinds[kind]
+        if now is not source:
+            (recoded if now.code != source.code else suspects).extend(_alive(caches))
     changed: list[tuple[HybridBlock, list[str]]] = []
-    for cache in list(cached_graph.watched):
-        block, kind = cache.block, type(cache.block)
-        if cache.code is None or access.graphs(block) is not cache:  # one that something else than calls uses
-            continue
-        if kind not in now:
-            now[kind], reads[kind] = code_of(kind), reads_of(kind)
-        if cache.code != now[kind]:
-            recoded.append(block)
-        elif values and (names := cache.changed(reads[kind])):
-            changed.append((block, names))
+    if values:
+        suspects += _alive(_watched.holding)
+        all_caches = _alive(chain.from_iterable(_watched.of_class.values()))
+        suspects += [cache for cache in all_caches if len(vars(cache.block)) != cache.attributes]
+        gone = set(recoded)
+        for cache in dict.fromkeys(suspects):
+            if cache not in gone and (names := cache.changed(*kinds[type(cache.block)])):
+                changed.append((cache.block, names))
     notes = []
-    for kind in dict.fromkeys(type(block) for block in recoded):
-        count = sum(type(block) is kind for block in recoded)
+    for kind, count in Counter(type(cache.block) for cache in recoded).items():
         notes.append(f"the code of {kind.__name__} changed: {_dropped(count)}")
     for kind in dict.fromkeys(type(block) for block, _ in changed):
         name_lists = [names for block, names in changed if type(block) is kind]
         what = ", ".join(dict.fromkeys(name for names in name_lists for name in names))
         notes.append(f"{what} changed, which {kind.__name__} reads: {_dropped(len(name_lists))}")
-    for block in [*recoded, *(block for block, _ in changed)]:
+    for block in [*(cache.block for cache in recoded), *(block for block, _ in changed)]:
         access.structure_changed(block)
     return notes
+
+
+def _alive(caches: Iterable[weakref.ref[GraphCache]]) -> list[GraphCache]:
+    return [cache for reference in caches if (cache := reference()) is not None]
 
 
 def _dropped(count: int) -> str:
@@ -60,20 +104,23 @@ class Redefinitions:
 
     def __init__(self) -> None:
         self._told: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
-        #: id of a model -> the model, the version of its structure, the classes of its Blocks
-        self._kinds: dict[int, tuple[weakref.ref[Block], int, weakref.WeakSet[type]]] = {}
+        self._seen: object = None
 
     def notes(self, namespace: dict[str, object], models: Iterable[tuple[str, Block]]) -> list[str]:
         """Drop the graphs of Blocks whose class was defined again; returns notes for the user.
 
         models : (name, top Block). A class whose definition is unchanged does not count.
         """
+        kinds = [kind for kind in _below(Block) if self._is_outdated(kind, namespace)]
+        models = list(models)
+        state = [*map(id, kinds)], [(id(net), access.structure_version(net)) for _, net in models]
+        if not kinds or state == self._seen:
+            return []
+        self._seen = state
         outdated: dict[type, list[tuple[str, str, Block]]] = {}
         for name, net in models:
-            if not any(self._is_outdated(kind, namespace) for kind in self._kinds_of(net)):
-                continue
             for path, block in blocks_below(net):
-                if self._is_outdated(type(block), namespace):
+                if type(block) in kinds:
                     outdated.setdefault(type(block), []).append((name, f"{name}.{path}" if path else name, block))
         notes = []
         for kind, places in outdated.items():
@@ -94,14 +141,13 @@ class Redefinitions:
         told = self._told.get(kind)
         return current is not None and (told is None or told() is not current)
 
-    def _kinds_of(self, net: Block) -> Iterable[type]:
-        """The classes of a model's Blocks, found again only when its structure changed."""
-        version, known = access.structure_version(net), self._kinds.get(id(net))
-        if known is None or known[0]() is not net or known[1] != version:
-            kinds: weakref.WeakSet[type] = weakref.WeakSet(type(block) for _, block in blocks_below(net))
-            self._kinds = {key: item for key, item in self._kinds.items() if item[0]() is not None}
-            known = self._kinds[id(net)] = weakref.ref(net), version, kinds
-        return known[2]
+
+def _below(kind: type) -> Iterator[type]:
+    """The living classes that are made from this one."""
+    classes: list[type] = kind.__subclasses__()
+    for each in classes:
+        yield each
+        yield from _below(each)
 
 
 def _note(kind: type, places: list[tuple[str, str, Block]]) -> str:

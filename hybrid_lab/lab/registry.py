@@ -6,7 +6,8 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import TypedDict
 
 from hybrid_lab.diagnostics.finding import Finding
 from hybrid_lab.diagnostics.words import count, visible
@@ -16,11 +17,20 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.autosaves import autosave_data
+from hybrid_lab.lab.diagnostics import failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import Model, Saving
-from hybrid_lab.lab.tree import count_all
+from hybrid_lab.lab.tree import elements
 
-T = TypeVar("T")
+
+@dataclass(frozen=True)
+class Facts:
+    """Of all Blocks of a model. left_out : see `Saving`; kinds : their classes; failures : findings of failed traces"""
+
+    shown: ModelFacts
+    left_out: str
+    kinds: list[type]
+    failures: list[Finding]
 
 
 class LiveModel:
@@ -37,9 +47,10 @@ class LiveModel:
         self.reference = weakref.ref(block)
         self.name = name
         self.revision = 0
-        self.fingerprint: Hashable = None
+        self.fingerprint: object = None
         self.looked_at: Hashable = None
-        self._facts: dict[str, tuple[int, Any]] = {}
+        self._facts: tuple[int, Facts] | None = None
+        self._forms: tuple[Hashable, ParameterForms] | None = None
         self._blocks: tuple[int, list[tuple[str, weakref.ref[Block]]]] = -1, []
         self.shown = False
         self.undo_token = ""
@@ -66,13 +77,21 @@ class LiveModel:
             known = self._blocks = version, [(path, weakref.ref(block)) for path, block in blocks_below(net)]
         return [(path, block) for path, reference in known[1] if (block := reference()) is not None]
 
-    def fact(self, name: str, find: Callable[[list[tuple[str, Block]]], T]) -> T:
-        """Something about all Blocks of the model that is found again only when the revision has grown."""
-        known = self._facts.get(name)
+    @property
+    def facts(self) -> Facts:
+        """What is known of all Blocks of the model together, found again only when the revision has grown."""
+        known = self._facts
         if known is None or known[0] != self.revision:
-            known = self._facts[name] = self.revision, find(self.blocks())
-        found: T = known[1]
-        return found
+            blocks = self.blocks()
+            known = self._facts = self.revision, _facts(blocks, self.name, self.forms(blocks).elements)
+        return known[1]
+
+    def forms(self, blocks: list[tuple[str, Block]]) -> ParameterForms:
+        """Of the parameters of `blocks()`."""
+        key, known = (access.structure_version(self.block), access.looks_count()[1]), self._forms
+        if known is None or known[0] != key:
+            known = self._forms = key, ParameterForms(blocks)
+        return known[1]
 
     @property
     def proposed_file(self) -> str:
@@ -129,7 +148,8 @@ class Registry:
         """Note the name; with `look`, raise the revision if the model's fingerprint or name changed."""
         looked_at = name, access.looks_count()
         if look and looked_at != entry.looked_at:
-            state = (name, fingerprint(entry.blocks()))
+            blocks = entry.blocks()
+            state = name, fingerprint(blocks, entry.forms(blocks))
             if state != entry.fingerprint:
                 entry.fingerprint, entry.revision = state, entry.revision + 1
             entry.looked_at = looked_at
@@ -174,22 +194,36 @@ def _is_below(block: Block, named: Mapping[int, object]) -> bool:
     return False
 
 
-def fingerprint(blocks: list[tuple[str, Block]]) -> Hashable:
-    """A key that changes with the tree, the graphs or the states of a model's Blocks; weights do not count."""
-    rows: list[object] = []
-    for path, block in blocks:
-        rows += (path, id(block), access.structure_version(block), access.last_outputs(block))
-        if isinstance(block, HybridBlock):
-            cache = access.graphs(block)
-            compilations = cache.compilations
-            last = id(compilations[-1]) if compilations else 0
-            rows += (access.is_active(block), len(cache.graphs()), len(cache.pinned), last, id(cache.failure))
-        for parameter in tuple(access.own_parameters(block).values()):
-            rows += (parameter.partial_shape, parameter.grad_req)
-    return tuple(rows)
+class ParameterForms:
+    """The form of all parameters of a model, found again only when a parameter or the structure changed.
+
+    types : `access.parameter_types`; elements : their number, shared parameters once; None while a shape is unknown
+    """
+
+    def __init__(self, blocks: list[tuple[str, Block]]):
+        parameters = [item for _, block in blocks for item in tuple(access.own_parameters(block).values())]
+        self.types = access.parameter_types(parameters)
+        self.elements = elements(dict(zip(map(id, parameters), self.types[0])).values())
 
 
-class _Facts(TypedDict):
+def fingerprint(blocks: list[tuple[str, Block]], forms: ParameterForms | None = None) -> object:
+    """What changes with the tree, the graphs or the states of a model's Blocks; weights do not count.
+
+    forms : of their parameters, where they are known
+    It is made of lists of what is there anyway, since it is made after many cells beside models of thousands of Blocks.
+    """
+    found = [block for _, block in blocks]
+    hybrid = [block for block in found if isinstance(block, HybridBlock)]
+    return (
+        access.structure_version(found[0]),
+        list(map(access.last_outputs, found)),
+        list(map(access.is_active, hybrid)),
+        [cache.version for cache in map(access.graphs, hybrid)],
+        (forms or ParameterForms(blocks)).types,
+    )
+
+
+class ModelFacts(TypedDict):
     """What the protocol's Model says of all Blocks of a model together."""
 
     hybridized: bool
@@ -203,7 +237,6 @@ class _Facts(TypedDict):
 def model_data(entry: LiveModel, findings: int) -> Model:
     """The protocol's Model."""
     net = entry.block
-    facts = entry.fact("model", _facts)
     return {
         "id": entry.id,
         "name": entry.name,
@@ -214,42 +247,39 @@ def model_data(entry: LiveModel, findings: int) -> Model:
         "file": entry.proposed_file,
         "undo": entry.undo_token,
         "revision": entry.revision,
-        **facts,
+        **entry.facts.shown,
     }
 
 
-def _facts(blocks: list[tuple[str, Block]]) -> _Facts:
+def _facts(blocks: list[tuple[str, Block]], name: str, parameters: int | None) -> Facts:
     hybrid = [block for _, block in blocks if isinstance(block, HybridBlock)]
-    caches = [access.graphs(block) for block in hybrid]
-    compiled = [item for cache in caches for item in tuple(cache.compilations)]
+    caches = list(map(access.graphs, hybrid))
+    used = [cache for cache in caches if cache.version]
+    compiled = [item for cache in used if cache.compilations for item in tuple(cache.compilations)]
+    graphs = sum([cache.count for cache in used])
     summary = ""
     if compiled:
-        graphs = [cache.compilations[0].neutral.graph for cache in caches if cache.compilations]
-        operators = sum(len(graph.operators) for graph in graphs)
+        first = [cache.compilations[0].neutral.graph for cache in used if cache.compilations]
+        operators = sum(len(graph.operators) for graph in first)
         seconds = sum(item.seconds for item in compiled)
-        summary = f"{count(len(graphs), 'graph')}, {count(operators, 'operator')}, "
+        summary = f"{count(len(first), 'graph')}, {count(operators, 'operator')}, "
         summary += f"{compiled[-1].where}, compiled in {seconds:.1f} s"
-    return {
-        "hybridized": any(access.is_active(block) for block in hybrid),
-        "blocks": len(blocks),
-        "graphs": sum(len(cache.graphs()) for cache in caches),
-        "parameters": count_all(block for _, block in blocks),
-        "engine": compiled[-1].runs_on if compiled else "",
-        "summary": summary,
-    }
+    left_out = "" if graphs or any(cache.called is not None for cache in caches) else "no graph yet"
+    return Facts(
+        {
+            "hybridized": any(map(access.is_active, hybrid)),
+            "blocks": len(blocks),
+            "graphs": graphs,
+            "parameters": parameters,
+            "engine": compiled[-1].runs_on if compiled else "",
+            "summary": summary,
+        },
+        "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
+        kinds_of(blocks),
+        failures(blocks, name) if any(cache.failure is not None for cache in used) else [],
+    )
 
 
 def saving_data(entry: LiveModel) -> Saving:
     """The protocol's Saving: whether "Save every model" leaves a model out unless asked, and its autosave."""
-    return {"left_out": entry.fact("left out", _left_out), "autosave": autosave_data(entry.block)}
-
-
-def _left_out(blocks: list[tuple[str, Block]]) -> str:
-    if isinstance(blocks[0][1], Loss):
-        return "a loss function"
-    for _, block in blocks:
-        if isinstance(block, HybridBlock):
-            cache = access.graphs(block)
-            if cache.graphs() or cache.called is not None:
-                return ""
-    return "no graph yet"
+    return {"left_out": entry.facts.left_out, "autosave": autosave_data(entry.block)}

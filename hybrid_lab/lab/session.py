@@ -17,15 +17,7 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files, messages
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.curves import run_data
-from hybrid_lab.lab.diagnostics import (
-    failures,
-    findings_by_path,
-    kinds_of,
-    lint_cells,
-    lint_key,
-    lint_model,
-    merged,
-)
+from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_model, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.overlays import overlay
@@ -118,12 +110,12 @@ class Session:
     def findings(self, entry: LiveModel) -> list[messages.Diagnostic]:
         """Findings of a model. Its classes are checked again only when they or the tree changed."""
         net, name = entry.block, entry.name
-        key = lint_key(entry.fact("kinds", kinds_of), net, name)
+        key = lint_key(entry.facts.kinds, net, name)
         if entry.lint_key != key:
             if entry.lint_key is not None:
                 entry.revision += 1
             entry.lint, entry.lint_key = lint_model(net, name), key
-        return merged(entry.lint, entry.fact("failures", lambda blocks: failures(blocks, name)))
+        return merged(entry.lint, entry.facts.failures)
 
     def _on_tree(self, body: messages.ModelRequest) -> messages.TreeReply:
         return self.tree(self.registry.get(body["model"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.insight.states import block_state, blocks_below, class_name
+from hybrid_lab.insight.states import block_state, blocks_below, class_name, walk
 from hybrid_lab.lab.messages import BlockNode, Location, Tensor
 from hybrid_lab.lab.messages import Parameter as ParameterRow
 from hybrid_lab.lab.places import place
@@ -32,11 +33,16 @@ class _Tree:
         self.findings = findings
         self.seen: dict[int, str] = {}
         self.places: dict[type, Location | None] = {}
-        owners: dict[int, int] = {}
-        for _, block in blocks_below(net):
-            for parameter in access.own_parameters(block).values():
-                owners[id(parameter)] = owners.get(id(parameter), 0) + 1
+        owners: Counter[int] = Counter()
+        again: list[Block] = []
+        for _, _, block, before in walk(net):
+            if before is None:
+                owners.update(map(id, access.own_parameters(block).values()))
+            else:
+                again.append(block)
         self.shared = {key for key, count in owners.items() if count > 1}
+        #: parameters that may stand below a Block more than once, so that sums over its children would count them twice
+        self.repeated = self.shared | {id(item) for block in again for item in _parameters_below(block)}
 
     def node(self, block: Block, path: str, attr: str) -> BlockNode:
         """The BlockNode of a Block, with the nodes below it."""
@@ -45,6 +51,12 @@ class _Tree:
         own = tuple(access.own_parameters(block).items())
         # A Block that came before is not entered again.
         children = () if before is not None else tuple(access.children(block).items())
+        nodes = [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children]
+        if self.repeated:
+            count = count_parameters(block)
+        else:
+            counts = [elements(item.partial_shape for _, item in own), *(node["parameter_count"] for node in nodes)]
+            count = None if None in counts else sum([each or 0 for each in counts])
         state = block_state(block, inner=path != "")
         graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
         return {
@@ -57,14 +69,14 @@ class _Tree:
             "why": visible(state.why),
             "repr": visible(short_repr(block)),
             "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
-            "parameter_count": count_parameters(block),
+            "parameter_count": count,
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
-            "graphs": len(graphs.graphs()) if graphs is not None else 0,
+            "graphs": graphs.count if graphs is not None else 0,
             "engine": graphs.compilations[-1].runs_on if graphs is not None and graphs.compilations else "",
             "findings": self.findings.get(path, 0),
             "shared_with": before,
             "location": self.place(type(block)),
-            "children": [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children],
+            "children": nodes,
         }
 
     def place(self, kind: type) -> Location | None:
@@ -99,22 +111,23 @@ def parameter_row(key: str, parameter: Parameter, shared: bool) -> ParameterRow:
     }
 
 
-def parameter_size(parameter: Parameter) -> int | None:
-    """Number of elements; None while the shape is unknown."""
-    shape = parameter.partial_shape
-    return None if shape is None or None in shape else math.prod([length or 0 for length in shape])
+def elements(shapes: Iterable[Sequence[int | None] | None]) -> int | None:
+    """The elements of arrays of these shapes together; None while one is unknown."""
+    total = 0
+    for shape, number in Counter(shapes).items():
+        if shape is None or None in shape:
+            return None
+        total += number * math.prod([length or 0 for length in shape])
+    return total
 
 
 def count_parameters(block: Block) -> int | None:
     """Elements of all parameters below, shared ones once; None while a shape is unknown."""
-    return count_all(inner for _, inner in blocks_below(block))
+    return elements(item.partial_shape for item in {id(item): item for item in _parameters_below(block)}.values())
 
 
-def count_all(blocks: Iterable[Block]) -> int | None:
-    """Elements of all parameters of these Blocks themselves, shared ones once; None while a shape is unknown."""
-    parameters = {id(item): item for block in blocks for item in tuple(access.own_parameters(block).values())}
-    sizes = [parameter_size(item) for item in parameters.values()]
-    return None if None in sizes else sum([size or 0 for size in sizes])
+def _parameters_below(block: Block) -> list[Parameter]:
+    return [item for _, inner in blocks_below(block) for item in tuple(access.own_parameters(inner).values())]
 
 
 def tensor(shape: Sequence[int | None] | None, dtype: np.dtype | str | None) -> Tensor:

@@ -16,7 +16,7 @@ from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.states import hybrid_blocks
-from hybrid_lab.lab.comm import finite, forget_route, handle
+from hybrid_lab.lab.comm import forget_route, handle
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.messages import PROTOCOL
@@ -93,9 +93,9 @@ class View(anywidget.AnyWidget):
             if self.svg:
                 self.svg = ""  # it shows the graph as it was
             self._revision = entry.revision
-            self.tree = finite(self._session.tree(entry))
-            self.graph = finite(graph_view(net, first_hybrid(net)))
-            self.findings = finite({"findings": findings})
+            self.tree = dict(self._session.tree(entry))
+            self.graph = dict(graph_view(net, first_hybrid(net)))
+            self.findings = {"findings": findings}
             if self.comm is not None:
                 forget_route(self.comm)
 

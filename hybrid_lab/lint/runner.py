@@ -81,7 +81,9 @@ def check(
         from ..insight.states import blocks_below  # loaded already where a Block is alive
 
         blocks = blocks_below(cast("Block", subject))
-        return _check_classes([(type(block), block, f"{name}.{path}".rstrip(".")) for path, block in blocks], target)
+        checked = {kind for kind in {type(block) for _, block in blocks} if _is_checked(kind)}
+        of_user = [(path, block) for path, block in blocks if type(block) in checked]
+        return _check_classes([(type(block), block, f"{name}.{path}".rstrip(".")) for path, block in of_user], target)
     raise HybridLabError(
         f"cannot check {type(subject).__name__!r}: give source text, a path to .py or .ipynb, a module, class or Block"
     )
@@ -183,13 +185,18 @@ def _at_calls(findings: list[Finding]) -> list[Finding]:
     return at_calls
 
 
+def _is_checked(kind: type) -> bool:
+    """Whether a class is a HybridBlock of the user's."""
+    return is_hybrid(kind) and not in_package(kind)
+
+
 def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target: str | None) -> list[Finding]:
     walk = Walk()
     live = Live()
     found: list[_Found] = []
     sources: dict[str, Source] = {}
     for cls, block, path in subjects:
-        if not is_hybrid(cls) or in_package(cls):
+        if not _is_checked(cls):
             continue
         source_class = live.source_class(cls)
         if source_class is None:

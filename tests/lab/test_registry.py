@@ -9,6 +9,7 @@ from hybrid_lab.gluon import access, nn
 from hybrid_lab.insight.states import blocks_below
 from hybrid_lab.lab import registry as registry_module
 from hybrid_lab.lab.registry import Registry, fingerprint
+from hybrid_lab.lab.tree import block_tree
 from tests.lab.conftest import Net, Stubborn, inputs
 
 
@@ -85,6 +86,39 @@ def test_a_model_that_did_not_change_is_not_looked_at(monkeypatch):
     monkeypatch.setattr(registry_module, "blocks_below", None)
     net(inputs())
     assert len(models.refresh()) == 1
+
+
+def test_a_cast_is_no_new_structure():
+    """The classes are not checked again after it."""
+    net = Net()
+    net.initialize()
+    net(inputs())
+    version, before = access.structure_version(net), fingerprint(blocks_below(net))
+    net.cast("float64")
+    assert access.structure_version(net) == version and fingerprint(blocks_below(net)) != before
+
+
+def test_hybridize_with_nothing_to_drop_changes_nothing():
+    net = Net()
+    net.initialize()
+    net.hybridize()
+    before = fingerprint(blocks_below(net))
+    net.hybridize()
+    assert fingerprint(blocks_below(net)) == before
+
+
+def test_parameters_are_counted_once_at_every_level():
+    net, shared = nn.HybridSequential(), nn.Dense(2, in_units=3)
+    inner = nn.HybridSequential()
+    inner.add(shared, nn.Dense(4, in_units=2))
+    net.add(inner, shared, nn.Dense(3, in_units=4, params=nn.Dense(3, in_units=4).params), nn.Dense(5))
+    assert block_tree(net, "net")["parameter_count"] is None
+    net[3].weight.shape = (5, 3)
+    root = block_tree(net, "net")
+    assert [node["parameter_count"] for node in (root, *root["children"])] == [8 + 12 + 15 + 20, 8 + 12, 8, 15, 20]
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=3), nn.Dense(4, in_units=2))
+    assert block_tree(net, "net")["parameter_count"] == 8 + 12
 
 
 def names(**variables):

@@ -19,14 +19,14 @@ from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
-from hybrid_lab.gluon.hybridized.code import Reads, code_of, of_user
+from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
-from hybrid_lab.gluon.hybridized.read_values import changed_values, is_plain, values_read
+from hybrid_lab.gluon.hybridized.read_values import ClassSource, changed_values, class_source, is_plain, own_values
 from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
 from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
 from hybrid_lab.logger import logger
@@ -92,11 +92,12 @@ class GraphCache:
 
     variants : traced graphs by input structure; pinned : graphs from a file, which are used instead of the code
     _used : per variant a number that grows with each use
-    compiled : the programs
+    compiled : the programs; version : grows with each change of graphs, programs or `failure`
     """
 
     def __init__(self, block: HybridBlock):
         self.block = block
+        self.version = 0
         self._lock = forks.rlock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
@@ -105,8 +106,9 @@ class GraphCache:
         self.compiled = ProgramCache(self._lock)
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
         self.called_at = -1  # `changes.count` at that call
-        self.code: tuple[Any, ...] | None = None  # what the graphs were traced from, and with which values
+        self.source: ClassSource | None = None  # what the graphs were traced from, and with which values of the Block
         self.values: dict[str, Any] = {}
+        self.attributes = 0  # how many the Block had then
         self.failure: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
@@ -126,6 +128,11 @@ class GraphCache:
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
         return GraphCache, (self.block,)
 
+    def _tell(self) -> None:
+        """Something that the lab shows of it changed."""
+        self.version += 1
+        looks.changed()
+
     # -- graphs ----------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
@@ -134,9 +141,11 @@ class GraphCache:
             if self.pinned and not same_objects(self._live_pinned_tree(), list(_below(self.block))):
                 logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
                 self.pinned = {}
+                self.version += 1
+            self.version += bool(self.variants or self.failure)
             self.variants.clear()
             self._used.clear()
-            self.code = None
+            self.source = None
             self.values = {}
             self.failure = None
             self._reported = False
@@ -147,10 +156,12 @@ class GraphCache:
         with self._lock:
             if and_dtypes:
                 self._reported = False
+                self.version += 1
                 for spec, graphs in list(self.variants.items()):
                     self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
             if self.compiled.used:
                 self.compiled = ProgramCache(self._lock)
+                self.version += 1
         looks.changed()
 
     @property
@@ -197,14 +208,16 @@ class GraphCache:
     def note(self, neutral: NeutralGraph) -> None:
         """Keep a graph that was traced from this block's code."""
         with self._lock:
-            if self.code is None:
-                self.code = code_of(type(self.block))
-                self.values = values_read(self.block)
+            if self.source is None:
+                kind = type(self.block)
+                self.source = class_source(kind)
+                self.values = own_values(self.block, reads_of(kind))
+                self.attributes = len(vars(self.block))
                 traced.add(self)
-                if of_user(type(self.block).__module__) or not all(map(is_plain, self.values.values())):
+                if of_user(kind.__module__) or self.holds_values:
                     watched.add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
-            looks.changed()
+            self._tell()
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
@@ -222,21 +235,36 @@ class GraphCache:
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
-            looks.changed()
+            self._tell()
 
-    def changed(self, reads: Reads | None = None) -> list[str]:
+    @property
+    def holds_values(self) -> bool:
+        """Whether the Block's code reads containers or objects of the Block, which may change unnoticed."""
+        return not all(map(is_plain, self.values.values()))
+
+    def changed(self, now: ClassSource, reads: Reads) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
 
-        reads : `reads_of` the class, where it is known
+        now : `class_source` of the Block's class; reads : `reads_of` it
         """
-        return [] if self.code is None else changed_values(self.values, values_read(self.block, reads))
+        if self.source is None:
+            return []
+        self.attributes = len(vars(self.block))
+        own = own_values(self.block, reads)
+        if now is self.source and own == self.values:
+            return []
+        return changed_values({**self.source.values, **self.values}, {**now.values, **own})
 
     def _drop_stale(self) -> None:
         """Before a compile: drop the graphs of this Block and of those below whose values changed since the trace."""
-        if self.code is None:
+        if self.source is None:
             return
+        now: dict[type, tuple[ClassSource, Reads]] = {}
         for block in dict.fromkeys((self.block, *_below(self.block))):
-            changed = block._graphs.changed() if hasattr(block, "_graphs") else []
+            kind = type(block)
+            if kind not in now:
+                now[kind] = class_source(kind), reads_of(kind)
+            changed = block._graphs.changed(*now[kind]) if hasattr(block, "_graphs") else []
             if changed:
                 logger.warning(
                     f"{block.name}: {', '.join(changed)} changed since the trace. Calls used the earlier values until "
@@ -285,6 +313,11 @@ class GraphCache:
         """The first graph, if any: what export() writes."""
         return next(iter(self.graphs()), None)
 
+    @property
+    def count(self) -> int:
+        """The number of `graphs()`."""
+        return len(self.pinned) + sum(map(len, self.variants.values()))
+
     def graphs(self) -> list[NeutralGraph]:
         """All neutral graphs, loaded ones first."""
         return [*self.pinned.values(), *(item for variants in self.variants.values() for item in variants)]
@@ -304,7 +337,7 @@ class GraphCache:
                 graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
-            looks.changed()
+            self._tell()
             hide_own_frames(error)
             raise
         self.failure = None
@@ -402,7 +435,7 @@ class GraphCache:
             compiled.add(call, program, seconds, location)
             _compiled.add(self)
             block.__dict__["_last_outputs"] = program.output_types
-            looks.changed()
+            self._tell()
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))

@@ -5,16 +5,18 @@ compared with those at the trace, they tell whether a graph is stale although th
 from __future__ import annotations
 
 import sys
+import weakref
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from dataclasses import dataclass
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import ANY, Reads, of_user, reads_of
+from hybrid_lab.gluon.hybridized.code import ANY, Reads, code_of, of_user, reads_of
 
 _MANY = 250
 """Parts of one container or object that are looked at."""
@@ -36,21 +38,49 @@ OWN = frozenset({
 })  # fmt: skip
 
 
-def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
-    """`self.name` or the name of a global -> what it holds, by value.
+@dataclass(frozen=True, eq=False)
+class ClassSource:
+    """What graphs of Blocks of one class were traced from, apart from the Blocks themselves.
 
-    Attributes come from the Block or its class; containers, objects and small NumPy arrays are looked into. Left out
-    are Blocks, Parameters and arrays of this package, which have ways of their own to tell that they changed.
-
-    reads : `reads_of(type(block))`, where it is known
+    code : `code_of` the class; values : `class_values`
     """
-    kind = type(block)
-    attributes, globals_read = reads_of(kind) if reads is None else reads
+
+    code: tuple[CodeType, ...]
+    values: dict[str, Any]
+
+
+_sources: weakref.WeakKeyDictionary[type, ClassSource] = weakref.WeakKeyDictionary()
+
+
+def class_source(kind: type) -> ClassSource:
+    """What a class is now: the same object as before where it did not change."""
+    code, values, known = code_of(kind), class_values(kind, reads_of(kind)), _sources.get(kind)
+    if known is None or known.code != code or known.values != values:
+        known = _sources[kind] = ClassSource(code, values)
+    return known
+
+
+def own_values(block: Block, reads: Reads) -> dict[str, Any]:
+    """`self.name` -> what an attribute of the Block itself holds, by value; None for what is not compared.
+
+    Containers, objects and small NumPy arrays are looked into. Not compared are Blocks, Parameters and arrays of this
+    package, which have ways of their own to tell that they changed.
+
+    reads : `reads_of` the Block's class
+    """
+    attributes, _ = reads
+    any_name = ANY in attributes
+    return {
+        f"self.{name}": _by_value(value)
+        for name, value in tuple(vars(block).items())
+        if (any_name or name in attributes) and name not in OWN
+    }
+
+
+def class_values(kind: type, reads: Reads) -> dict[str, Any]:
+    """`self.name` of a class attribute, or the name of a global -> what it holds, as in `own_values`."""
+    attributes, globals_read = reads
     values: dict[str, Any] = {}
-    own, any_name = vars(block), ANY in attributes
-    for name, value in tuple(own.items()):
-        if (any_name or name in attributes) and name not in OWN:
-            values[f"self.{name}"] = _by_value(value)
     for base in kind.__mro__:
         if of_user(base.__module__):
             for name in attributes & vars(base).keys():
@@ -65,13 +95,15 @@ def values_read(block: Block, reads: Reads | None = None) -> dict[str, Any]:
                 values[name] = _by_value(_content(cell))
         defaults = _by_value((function.__defaults__, function.__kwdefaults__))
         values[f"the defaults of {function.__qualname__}"] = defaults
-    return {name: value for name, value in values.items() if value is not None}
+    return values
 
 
 def is_plain(value: Any) -> bool:
-    """Whether one of `values_read` is a number, a text or a tuple of such: an attribute gets another one by an
+    """Whether one of `own_values` is a number, a text or a tuple of such: an attribute gets another one by an
     assignment only, of which a HybridBlock knows.
     """
+    if value is None:  # not compared
+        return True
     kind, *rest = value
     if kind == "tuple":
         return all(is_plain(part) for _, part in rest[1])
