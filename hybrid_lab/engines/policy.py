@@ -1,7 +1,7 @@
 """Policy: the rules that choose the engine of a compiled call on a CPU, and the reason of each choice in words.
 
 `choose` has the rules. `mx.explain` prints the decision in its line "engine:". A result of `mx.tune` changes it. If
-`hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (`engine_for`).
+`hybridize(engine=...)` or the variable HYBRID_LAB_CPU names an engine, the rules are not asked (registry.for_flags).
 
 The same call on the same installation gets the same engine in every process: the rules read the call's graphs, what is
 installed, and what `mx.tune` has stored. They do not measure, and do not look at load or at what is imported.
@@ -9,9 +9,8 @@ installed, and what `mx.tune` has stored. They do not measure, and do not look a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hybrid_lab.engines import registry, tuned
 from hybrid_lab.engines.engine import Engine
@@ -71,16 +70,10 @@ class Work:
         return f"{2e-9 * self.products:.2g} GFLOP of {' and '.join(self.kinds)}"
 
 
-def engine_for(flags: Mapping[str, Any], graphs: Sequence[Graph]) -> tuple[Engine, str]:
-    """The engine of a call, and `name: reason` where the rules chose it, else "".
-
-    flags : of the hybridized Block; graphs : of the call, as `choose` takes them
-    """
-    engine = registry.for_flags(flags)
-    if engine is not None:
-        return engine, ""
+def engine_for(graphs: Sequence[Graph], strict: bool = False) -> tuple[Engine, str]:
+    """The engine that the rules choose for a call, and `name: reason`. graphs, strict : as `choose` takes them"""
     candidates = registry.cpu_engines()
-    name, reason = choose(graphs, candidates, bool(flags.get("strict")))
+    name, reason = choose(graphs, candidates, strict)
     return candidates[name], f"{name}: {reason}"
 
 

@@ -54,7 +54,7 @@ def program_for(
         if context.device_id:
             raise EngineUnavailable(f"{name}: compiled graphs run on gpu(0) only, and the input is on {context}")
     kind = Program if device is None else DeviceProgram
-    return kind(name, flags, neutral, leaves, training, recording, cache)
+    return kind(name, flags, neutral, leaves, training, recording, cache, engine)
 
 
 class DeviceCompiledEntry(CompiledEntry):

@@ -76,7 +76,8 @@ def gradient_program(
             graph, present = gradient_graph(program, heads, wrt)
             name, compiled = f"{program.block_name} (gradient)", None
             if present:
-                compiled = type(program)(name, program.flags, graph, inputs, program.training, True, cache)
+                kind, flags = type(program), program.flags
+                compiled = kind(name, flags, graph, inputs, program.training, True, cache, program.asked)
         except AutogradError:
             program.gradients[key] = None, wrt
         else:

@@ -34,7 +34,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ops.framework.types import Shape
 
 if TYPE_CHECKING:
-    from hybrid_lab.engines.engine import Executable, ForwardState, Training
+    from hybrid_lab.engines.engine import Engine, Executable, ForwardState, Training
     from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 
 MAX_PACKED = 4
@@ -56,6 +56,7 @@ class Program:
     device : torch's, on whose memory the executables work; None for the host
 
     cache : the programs of the same Block
+    asked : the engine that the Block's flags ask for; None: the policy chooses one
     precision : the mixed precision it computes in, or None
     together : forward and backward of a recorded call, if the forward saves values for the backward
     shape, dtype, context, tracked : of a single input array; the next call compares them before any look-up
@@ -78,8 +79,9 @@ class Program:
         training: bool,
         recording: bool,
         cache: ProgramCache,
+        asked: Engine | None,
     ):
-        self.neutral = neutral
+        self.neutral, self.asked = neutral, asked
         self.block_name, self.flags = name, flags
         self.entry_name = f"the hybridized block {name}"
         self.training, self.recording = training, recording
@@ -125,7 +127,7 @@ class Program:
     def _compile(self, flags: Mapping[str, Any], special: Specialized) -> None:
         split = special.split
         graphs = [special.forward] if split is None else [split.forward, split.backward]
-        engine, choice = engine_for(flags, graphs)
+        engine, choice = (self.asked, "") if self.asked else engine_for(graphs, bool(flags.get("strict")))
         options = {name: bool(flags.get(name)) for name in ("static_alloc", "static_shape")}
         if flags.get("strict"):
             options["strict"] = True
