@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, str] = {
+    "Backend": "hybrid_lab.onnx.backend",
+    "OnnxBlock": "hybrid_lab.onnx.block",
+    "imports": "hybrid_lab.onnx.block",
+}
 """Public name -> the module that has it, which is imported when the name is first used."""
 
 

@@ -1,0 +1,139 @@
+"""HybridBlocks made from ONNX files: what `imports` returns, and the base of classes that add to an imported graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+from hybrid_lab.onnx.compose import Composed, compose
+
+
+class ImportedGraph(SymbolBlock):
+    """The graph of an ONNX file: its initializers are the parameters, under their names in the file.
+
+    composed : the graph; its arrays are taken over and left out there
+    """
+
+    def __init__(self, composed: Composed, ctx: Context | Sequence[Context] | None = None) -> None:
+        _begin(self, composed)
+        variables = composed.graph.inputs[len(composed.inputs) :]
+        parameters = tuple(self._take(value.node.name, composed, ctx) for value in variables)
+        graph = composed.graph
+        neutral = NeutralGraph(graph, composed.structure, composed.results, parameters, source="file")
+        self._graphs.pin([neutral])
+
+    _composed: Composed
+
+    def _take(self, name: str, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
+        array = composed.parameters.pop(name)
+        fixed = name in composed.states
+        made: Parameter = self.params.get(
+            name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write",
+            differentiable=not fixed,
+        )  # fmt: skip
+        own = array if array.flags.writeable and array.flags.owndata else np.array(array)
+        access.load_values(made, NDArray.wrap(own), ctx)
+        self._reg_params[name] = made
+        return made
+
+    def with_outputs(self, names: Iterable[str]) -> ImportedGraph:
+        """A Block of the same parameters that also returns these results of nodes: (the output, one for each name).
+
+        Raises HybridLabError for a name that no node of the file computes.
+        """
+        composed, names = self._composed, list(names)
+        unknown = [name for name in names if name not in composed.tensors]
+        if unknown:
+            near = ", ".join(list(composed.tensors)[:8])
+            raise HybridLabError(f"the graph computes no {unknown[0]!r}; it has {near} ...")
+        more = [composed.tensors[name] for name in names]
+        first = next(iter(access.graphs(self).pinned.values()))
+        graph = composed.graph
+        whole = Graph(graph.inputs, [*graph.outputs, *more], draws=graph.draws, name=graph.name)
+        own = composed.results[1] if composed.results[0] == "list" else (composed.results,)
+        results = ("tuple", (*own, *[LEAF] * len(names)))
+        twin = ImportedGraph.__new__(ImportedGraph)
+        _begin(twin, composed)
+        for parameter in first.parameters:
+            twin.params.add(parameter)
+            access.own_parameters(twin)[parameter.name] = parameter
+        access.graphs(twin).pin([NeutralGraph(whole, composed.structure, results, first.parameters, source="file")])
+        return twin
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """Names of the results that `aux_output` may ask for."""
+        return [name for name, value in self._composed.tensors.items() if not value.is_input]
+
+
+def _begin(block: ImportedGraph, composed: Composed) -> None:
+    HybridBlock.__init__(block)
+    object.__setattr__(block, "_prefix", "")  # parameters have the names of the file
+    object.__setattr__(block, "_params", ParameterDict("", ParameterDict()))
+    object.__setattr__(block, "_composed", composed)
+
+
+def imports(
+    path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
+    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, Any] | None = None,
+) -> HybridBlock:  # fmt: skip
+    """The model in an ONNX file as a HybridBlock of this package's operators: it runs, trains, saves and exports.
+
+    path : the file, of opset 7 or newer; ctx : where the parameters go, the CPU by default
+    shapes : input -> its shape, None for open sizes; for inputs whose shape the file leaves out or leaves too open
+    values : input -> its value, for inputs that decide shapes; they are no arguments of the Block then
+    Raises OnnxError for a damaged file, UnsupportedOperatorError (one of them) naming node and operator.
+    """
+    return ImportedGraph(compose(path, shapes, values), ctx)
+
+
+class OnnxBlock(HybridBlock):
+    """The base of Blocks that build on the graph of an ONNX file:
+
+        class MyModel(mx.onnx.OnnxBlock):
+            def __init__(self, path):
+                super().__init__(path, last_layers=-1)
+                self.head = nn.Dense(10)
+
+            def forward(self, x):
+                features, middle = super().forward(x, aux_output=["conv3_out"])
+                return self.head(features) + middle
+
+    path : the file; last_layers : -k leaves out the last k nodes of the graph, k takes the first k; ctx, shapes,
+        values : as of `imports`
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], last_layers: int | None = None,
+        ctx: Context | Sequence[Context] | None = None, *, shapes: Mapping[str, Sequence[int | None]] | None = None,
+        values: Mapping[str, Any] | None = None, prefix: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(prefix=prefix)
+        self.imported = ImportedGraph(compose(path, shapes, values, last_layers), ctx)
+        object.__setattr__(self, "_views", {})
+
+    _views: dict[tuple[str, ...], ImportedGraph]
+
+    def forward(self, x: Any, *args: Any, aux_output: Sequence[str] = ()) -> Any:
+        """The outputs of the file's graph, and after them the results named in `aux_output`."""
+        names = tuple(aux_output)
+        if not names:
+            return self.imported(x, *args)
+        view = self._views.get(names)
+        if view is None:
+            view = self._views[names] = self.imported.with_outputs(names)
+        return view(x, *args)

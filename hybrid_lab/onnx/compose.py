@@ -1,0 +1,239 @@
+"""The graph of an ONNX file in this package's operators, with its parameters apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.onnx import element_types
+from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperatorError
+from hybrid_lab.onnx.importer import GraphImporter
+from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.model_file import OnnxFile
+
+_LARGEST_SIZE = 2**31 - 1
+
+
+@dataclass
+class Composed:
+    """The graph of an ONNX file.
+
+    graph : inputs are the data, then the parameters
+    inputs : names of the data; structure, results : of the arguments and of the result, as neutral graphs have them
+    parameters : name -> array; states : those of them that training does not change by gradients
+    tensors : name in the file -> Value, for all results of nodes
+    outputs : names of the outputs in the file
+    """
+
+    graph: Graph
+    inputs: list[str]
+    structure: Spec
+    results: Spec
+    parameters: dict[str, np.ndarray]
+    states: set[str]
+    tensors: dict[str, Value]
+    outputs: list[str]
+
+
+def compose(
+    source: str | PathLike[str] | Any, shapes: Mapping[str, Sequence[int | None]] | None = None,
+    values: Mapping[str, Any] | None = None, last_layers: int | None = None,
+) -> Composed:  # fmt: skip
+    """The graph of an ONNX file in this package's operators. See `imports`.
+
+    last_layers : cut the graph: -k leaves out the last k nodes, and the last that remains gives the output
+    values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
+        shapes are read
+    """
+    path = os.fspath(source) if isinstance(source, (str, PathLike)) else None
+    try:
+        return _Composer(OnnxFile(source), shapes or {}, values or {}).compose(last_layers)
+    except OnnxError as error:
+        if path is not None and error.path is None:
+            _name_file(error, path)
+        raise
+
+
+def _name_file(error: OnnxError, path: str) -> None:
+    """Put the file into the message."""
+    error.path = path
+    error.args = (f"{error.reason} ({path!r})",)
+
+
+class _Composer:
+    def __init__(self, file: OnnxFile, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any]) -> None:
+        self.file, self.shapes, self.values = file, shapes, values
+        self.F = Functions()
+        self.importer = GraphImporter(file, self.F)
+        self.open: dict[str, Any] = {}
+        self.data: list[Value] = []
+        self.names: list[str] = []
+        self.spec: list[Spec] = []
+
+    def compose(self, last_layers: int | None) -> Composed:
+        graph = self.file.model.graph
+        known: dict[str, Any] = {}
+        initializers = self._initializers(graph)
+        known.update(initializers)
+        for item in graph.input:
+            if item.name not in initializers:
+                known[item.name] = self._input(item)
+        unknown = [name for name in (*self.shapes, *self.values) if name not in known]
+        if unknown:
+            raise OnnxError(f"the file has no input {unknown[0]!r}; its inputs are {', '.join(self.names)}")
+        nodes, outputs = _cut(graph, last_layers)
+        self.importer.run(nodes, known)
+        missing = [name for name in outputs if known.get(name) is None]
+        if missing:
+            raise OnnxError(f"no node computes the output {missing[0]!r}")
+        results: list[Value] = []
+        out_spec = [self._result(known[name], results) for name in outputs]
+        tensors = {name: item.value for name, item in known.items() if isinstance(item, Tensor) and item.is_in_graph}
+        return self._finished(
+            results, outputs, tensors, out_spec[0] if len(out_spec) == 1 else ("list", tuple(out_spec))
+        )
+
+    def _result(self, item: Any, results: list[Value]) -> Spec:
+        if isinstance(item, list):
+            if not item:
+                raise UnsupportedOperatorError("an output is an empty sequence, which no graph computes")
+            return "list", tuple(self._result(part, results) for part in item)
+        value = item.value
+        if isinstance(value.node.op, (Input, Constant)):
+            value = self.F.identity(Tensor(self.F, value)).value  # an output is computed, also where nothing is to do
+        results.append(value)
+        return LEAF
+
+    def _initializers(self, graph: Any) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for item in graph.initializer:
+            array, kind = self.file.array(item, f"initializer {item.name!r}")
+            trained = array.dtype.kind in "fV" and array.ndim > 0 and kind in element_types.OWN
+            found[item.name] = Tensor(self.F, None, array, element_types.carried(kind), item.name, trained)
+        if graph.sparse_initializer:
+            raise OnnxError(f"the sparse initializer {graph.sparse_initializer[0].values.name!r} is not supported")
+        return found
+
+    def _input(self, item: Any) -> Any:
+        name = item.name
+        if name in self.values:
+            value = self.values[name]
+            kind = _tensor_kind(item.type)
+            if isinstance(value, (list, tuple)) and kind is None:
+                parts = [
+                    self._data(f"{name}:{number}", part.shape, part.dtype.name) for number, part in enumerate(value)
+                ]
+                self.spec.append(("list", (LEAF,) * len(parts)))
+                return parts
+            if value is None:
+                return None
+            return Tensor(self.F, array=np.asarray(value), carries=element_types.carried(kind or ""))
+        kind = _tensor_kind(item.type)
+        form = item.type.WhichOneof("value")
+        if form != "tensor_type" or kind is None:
+            raise OpenValueError(
+                f"the input {name!r} is {form}, not a tensor: give imports(..., values={{...}})", [name]
+            )
+        dtype = element_types.dtype_for(kind)
+        if dtype is None:
+            raise UnsupportedOperatorError(f"the input {name!r} has elements of type {kind}, which arrays do not have")
+        self.spec.append(LEAF)
+        return self._data(name, self._shape(item), dtype.name, element_types.carried(kind))
+
+    def _data(self, name: str, shape: Any, dtype: str, carries: str = "") -> Tensor:
+        made = self.F.input(name, tuple(shape), dtype, carries)
+        self.data.append(made.value)
+        self.names.append(name)
+        return made
+
+    def _shape(self, item: Any) -> list[Any]:
+        stated = item.type.tensor_type
+        given = self.shapes.get(item.name)
+        if given is not None:
+            return [self.F.open_size() if size is None else int(size) for size in given]
+        if not stated.HasField("shape"):
+            raise OnnxError(f"the input {item.name!r} has no shape: imports(..., shapes={{{item.name!r}: (None, 3)}})")
+        found: list[Any] = []
+        for dimension in stated.shape.dim:
+            if dimension.HasField("dim_value"):
+                if not 0 <= dimension.dim_value <= _LARGEST_SIZE:
+                    raise OnnxError(f"the input {item.name!r} has a size of {dimension.dim_value}")
+                found.append(int(dimension.dim_value))
+            elif dimension.dim_param:
+                if dimension.dim_param not in self.open:
+                    self.open[dimension.dim_param] = self.F.open_size()
+                found.append(self.open[dimension.dim_param])
+            else:
+                found.append(self.F.open_size())
+        return found
+
+    # -- the neutral graph -------------------------------------------------------------------------------------
+
+    def _finished(
+        self, results: list[Value], outputs: list[str], tensors: dict[str, Value], out_spec: Spec
+    ) -> Composed:
+        """The graph without shapes; its nodes have the names that they have in the file."""
+        parameters = {name: array for name, (_, array) in self.F.parameters.items()}
+        variables = [value for value, _ in self.F.parameters.values()]
+        whole = Graph([*self.data, *variables], [*results, *tensors.values()], draws=self.F.draws)
+        used: set[str] = set()
+        new: dict[Value, Value] = {}
+        for node in whole.nodes:
+            copy = self._without_types(node, new, used)
+            new.update(zip(node.outputs, copy.outputs, strict=True))
+        graph = Graph(
+            [new[value] for value in whole.inputs], [new[value] for value in results], draws=self.F.draws,
+            name=self.file.model.graph.name,
+        )  # fmt: skip
+        return Composed(
+            graph, self.names, ("tuple", tuple(self.spec)), out_spec, parameters, self.F.states,
+            {name: new[value] for name, value in tensors.items()}, outputs,
+        )  # fmt: skip
+
+    def _without_types(self, node: Node, new: Mapping[Value, Value], used: set[str]) -> Node:
+        if isinstance(node.op, Constant):
+            return node
+        if isinstance(node.op, Input):
+            role = "aux" if node.name in self.F.states else node.op.role
+            used.add(node.name)
+            return input_node(node.name, role).node
+        name = base = self.importer.names.get(node, "") or node.op.name.lower()
+        number = 0
+        while name in used:
+            number += 1
+            name = f"{base}_{number}"
+        used.add(name)
+        inputs = [new[item] if isinstance(item, Value) else item for item in node.inputs]
+        return node.replace(inputs=inputs, shapes=None, dtypes=None, name=name)
+
+
+def _tensor_kind(kind: Any) -> str | None:
+    """The element type of a tensor, also of an optional one; None for a sequence."""
+    while kind.WhichOneof("value") == "optional_type":
+        kind = kind.optional_type.elem_type
+    if kind.WhichOneof("value") != "tensor_type":
+        return None
+    try:
+        return element_types.type_name(kind.tensor_type.elem_type)
+    except ValueError:
+        raise OnnxError(f"there is no element type {kind.tensor_type.elem_type}") from None
+
+
+def _cut(graph: Any, last_layers: int | None) -> tuple[Sequence[Any], list[str]]:
+    """The nodes of a graph up to a number of them, constants not counted, and the names of the outputs then."""
+    outputs = [item.name for item in graph.output]
+    if last_layers is None:
+        return graph.node, outputs
+    layers = [place for place, node in enumerate(graph.node) if node.op_type != "Constant"]
+    kept = layers[:last_layers]
+    if not kept:
+        raise OnnxError(f"last_layers={last_layers} leaves none of the graph's {len(layers)} nodes")
+    return graph.node[: kept[-1] + 1], [name for name in graph.node[kept[-1]].output if name]

@@ -1,0 +1,275 @@
+"""GraphImporter: the nodes of an ONNX graph, one after the other, as compositions of this package's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.graph.scope import Scope
+from hybrid_lab.onnx import control, element_types
+from hybrid_lab.onnx.errors import OnnxError
+from hybrid_lab.onnx.importers import ROWS_LOADED, sizes, table
+from hybrid_lab.onnx.importers.functions import Functions, Tensor, guarded
+from hybrid_lab.onnx.model_file import OnnxFile
+
+assert ROWS_LOADED
+Environment = dict[str, Any]
+"""Name in the file -> Tensor, or a list of them for a sequence."""
+
+MOST_NODES = 20_000
+"""Nodes that a small file may become by its functions and loops; a large file four times its own."""
+_UNTYPED = frozenset({"Shape", "Size", "ArgMax", "ArgMin", "Cast", "CastLike", "TopK", "BitCast", "NonZero", "IsNaN"})
+"""Operators whose results do not have the element type of their first input."""
+_BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+"""What Python and NumPy raise for attributes and shapes that make no sense."""
+
+
+class GraphImporter:
+    """Composes the graph of one file.
+
+    file : what is imported; F : where the nodes are made
+    """
+
+    def __init__(self, file: OnnxFile, F: Functions) -> None:
+        self.file, self.F = file, F
+        self.opsets = file.opsets
+        self.running: list[Any] = []
+        self.left = max(MOST_NODES, 4 * file.nodes)
+        self.attributes: Mapping[str, Any] = {}
+        self.names: dict[Any, str] = {}
+
+    # -- graphs ------------------------------------------------------------------------------------------------
+
+    def run(self, nodes: Sequence[Any], known: Environment) -> None:
+        """Import nodes in the file's order; `known` gets their outputs."""
+        for node in nodes:
+            self.left -= 1
+            if self.left < 0:
+                raise OnnxError("the file's functions and loops unfold to more nodes than a model has")
+            inputs = [self._input(node, name, known) for name in node.input]
+            before = self.F.node_name, self.F.operator
+            self.F.node_name, self.F.operator = node.name or next(iter(node.output), ""), node.op_type
+            made = len(self.F.made)
+            outputs = self.call(node, inputs, known)
+            for item in self.F.made[made:]:
+                self.names.setdefault(item, self.F.node_name)
+            self.F.node_name, self.F.operator = before
+            if len(node.output) > len(outputs):
+                raise self.error(node, f"it has {len(node.output)} outputs, the operator gives {len(outputs)}")
+            for name, item in zip(node.output, outputs, strict=False):
+                if name:
+                    known[name] = item
+
+    def _input(self, node: Any, name: str, known: Environment) -> Any:
+        if not name:
+            return None
+        if name not in known:
+            raise self.error(node, f"the input {name!r} is no output of an earlier node (a cycle, or an unsorted file)")
+        return known[name]
+
+    def error(self, node: Any, message: str) -> OnnxError:
+        """The error for a node."""
+        return OnnxError(f"node {node.name or next(iter(node.output), '')!r} ({node.op_type}): {message}")
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def call(self, node: Any, inputs: list[Any], known: Environment) -> Sequence[Any]:
+        """The outputs of a node."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        function = self.file.functions.get((domain, node.op_type, getattr(node, "overload", "")))
+        attributes = self._attributes(node)
+        if function is not None:
+            return self._call_function(node, function, inputs, attributes)
+        opset = self.opsets.get(domain)
+        if opset is None:
+            raise self.error(node, f"the file imports no opset of the domain {domain!r}")
+        self.F.version = opset
+        if not domain and node.op_type in control.FUNCTIONS:
+            return control.FUNCTIONS[node.op_type](self, node, inputs, attributes, known)
+        row = table.find(domain, node.op_type, opset)
+        if any(isinstance(item, list) for item in inputs) and row is not None:
+            raise self.error(node, "a sequence of tensors is no input of this operator here")
+        folded = self._fold_sizes(node, inputs, attributes) if row is not None else None
+        if folded is not None:
+            return [folded]
+        if row is None:
+            outputs = self._call_schema(node, domain, opset, inputs, attributes)
+            if outputs is not None:
+                return outputs
+            raise table.unknown(domain, node.op_type, node.name, opset)
+        return self._call_row(node, row, inputs, attributes)
+
+    def _call_row(self, node: Any, row: table.Row, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        if len(inputs) < row.fewest_inputs or (row.most_inputs is not None and len(inputs) > row.most_inputs):
+            raise self.error(node, f"it has {len(inputs)} inputs, the operator takes {_count(row)}")
+        if None in inputs[: row.fewest_inputs]:
+            raise self.error(node, "an input that the operator needs is left out")
+        unknown = attributes.keys() - row.attributes
+        if unknown:
+            raise self.error(node, f"the attribute {sorted(unknown)[0]!r} is not known")
+        if "outputs" in row.attributes:
+            attributes = {**attributes, "outputs": len(node.output)}
+        try:
+            outputs = row.function(self.F, *inputs, **attributes)
+        except OnnxError:
+            raise
+        except HybridLabError as error:
+            raise guarded(error, self.F.node_name, node.op_type) from error
+        except _BROKEN as error:
+            raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
+        outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        if node.op_type not in _UNTYPED and inputs and isinstance(inputs[0], Tensor) and inputs[0].carries:
+            for item in outputs:
+                if not item.carries and item.dtype == inputs[0].dtype:
+                    item.carries = inputs[0].carries
+        return outputs
+
+    def _fold_sizes(self, node: Any, inputs: Sequence[Any], attributes: dict[str, Any]) -> Tensor | None:
+        """The result, where an operator computes with sizes of which some are open."""
+        arrays = [None if item is None else item.array for item in inputs]
+        if not any(array is not None and array.dtype == object for array in arrays):
+            return None
+        function = sizes.FUNCTIONS.get(node.op_type)
+        given = [item for item in inputs if item is not None]
+        if function is None or any(item.array is None for item in given):
+            return None
+        try:
+            return Tensor(self.F, array=sizes.packed(function(*arrays, **attributes)))
+        except _BROKEN as error:
+            raise self.error(node, f"its shapes make no sense: {str(error)[:200]}") from error
+
+    def _attributes(self, node: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for item in node.attribute:
+            if item.name in found:
+                raise self.error(node, f"it has the attribute {item.name!r} twice")
+            if item.ref_attr_name:
+                if item.ref_attr_name in self.attributes:
+                    found[item.name] = self.attributes[item.ref_attr_name]
+                continue
+            found[item.name] = self.file.attribute(item)
+        return found
+
+    # -- functions ---------------------------------------------------------------------------------------------
+
+    def _call_function(self, node: Any, function: Any, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+        """A function of the file: its nodes, in a scope of their own."""
+        scope = self.F.scope
+        path = node.name or node.op_type
+        caller = scope if isinstance(scope, Scope) else None
+        self.F.scope = Scope(f"{scope}.{path}" if scope else path, caller)
+        try:
+            opsets = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in function.opset_import}
+            return self.unfold(node, function, inputs, attributes, opsets)
+        finally:
+            self.F.scope = scope
+
+    def unfold(
+        self, node: Any, function: Any, inputs: list[Any], attributes: dict[str, Any], opsets: Mapping[str, int]
+    ) -> Sequence[Any]:
+        """The outputs of a function's nodes."""
+        key = function.domain, function.name, getattr(function, "overload", "")
+        if key in self.running or len(self.running) > 60:
+            raise self.error(node, f"the function {function.name!r} calls itself")
+        if len(inputs) > len(function.input):
+            raise self.error(node, f"it has {len(inputs)} inputs, the function takes {len(function.input)}")
+        defaults = {item.name: self.file.attribute(item) for item in getattr(function, "attribute_proto", ())}
+        known: Environment = dict(zip(function.input, [*inputs, *[None] * len(function.input)], strict=False))
+        before = self.opsets, self.attributes
+        self.opsets, self.attributes = {**self.opsets, **opsets}, {**defaults, **attributes}
+        self.running.append(key)
+        try:
+            self.run(function.node, known)
+        finally:
+            self.running.pop()
+            self.opsets, self.attributes = before
+        wanted = [name for name, item in zip(function.output, node.output, strict=False) if item]
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            raise self.error(node, f"the function {function.name!r} does not compute its output {missing[0]!r}")
+        return [known.get(name) for name in function.output]
+
+    def _call_schema(
+        self, node: Any, domain: str, opset: int, inputs: list[Any], attributes: dict[str, Any]
+    ) -> Sequence[Any] | None:
+        """The outputs by the function that ONNX itself defines an operator by; None where there is none."""
+        import onnx
+
+        try:
+            schema = onnx.defs.get_schema(node.op_type, opset, domain)
+        except onnx.defs.SchemaError:
+            return None
+        body = self._schema_body(schema, node, opset, inputs)
+        if body is None:
+            return None
+        missing = {
+            name: self.file.attribute(item.default_value)
+            for name, item in schema.attributes.items()
+            if name not in attributes and item.default_value.name
+        }
+        opsets = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in body.opset_import}
+        outputs = self.unfold(node, body, inputs, {**missing, **attributes}, opsets or {domain: opset})
+        return outputs
+
+    def _schema_body(self, schema: Any, node: Any, opset: int, inputs: list[Any]) -> Any:
+        import onnx
+
+        if schema.has_function:
+            versions = [version for version in schema.function_opset_versions if version <= opset]
+            text = schema.get_function_with_opset_version(versions[-1]) if versions else b""
+        elif schema.has_context_dependent_function:
+            versions = [version for version in schema.context_dependent_function_opset_versions if version <= opset]
+            if not versions:
+                return None
+            types = [self._type_of(item).SerializeToString() for item in inputs]
+            whole = self._resolved(node).SerializeToString()
+            text = schema.get_context_dependent_function_with_opset_version(versions[-1], whole, types)
+        else:
+            return None
+        if not text:
+            return None
+        return onnx.FunctionProto.FromString(text) if isinstance(text, bytes) else text
+
+    def _resolved(self, node: Any) -> Any:
+        """The node with the attributes that it takes from the function around it."""
+        import onnx
+
+        if not any(item.ref_attr_name for item in node.attribute):
+            return node
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        own = [item for item in node.attribute if not item.ref_attr_name]
+        taken = [
+            onnx.helper.make_attribute(item.name, self.attributes[item.ref_attr_name])
+            for item in node.attribute
+            if item.ref_attr_name in self.attributes
+        ]
+        del copy.attribute[:]
+        copy.attribute.extend([*own, *taken])
+        return copy
+
+    def _type_of(self, item: Any) -> Any:
+        import onnx
+
+        found = onnx.TypeProto()
+        if isinstance(item, list):
+            found.sequence_type.elem_type.CopyFrom(self._type_of(item[0] if item else None))
+        if isinstance(item, Tensor):
+            number = onnx.TensorProto.DataType.Value(element_types.name_for(item))
+            found.tensor_type.elem_type = number
+            for size in item.shape:
+                dimension = found.tensor_type.shape.dim.add()
+                if isinstance(size, (int, np.integer)):
+                    dimension.dim_value = int(size)
+        return found
+
+
+def _count(row: table.Row) -> str:
+    if row.most_inputs is None:
+        return f"at least {row.fewest_inputs}"
+    return str(row.most_inputs) if row.most_inputs == row.fewest_inputs else f"{row.fewest_inputs} to {row.most_inputs}"

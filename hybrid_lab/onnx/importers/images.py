@@ -1,0 +1,1 @@
+"""ONNX's operators on images: Resize, GridSample, RoiAlign."""

@@ -1,0 +1,223 @@
+"""ONNX's pooling: by the record Pooling where it fits, else as a reduction over elements taken by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.onnx.importers.arrays import padded
+from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.table import operator
+from hybrid_lab.onnx.importers.windows import borders
+from hybrid_lab.ops.framework.sizes import SymbolicSize
+
+Edges = list[tuple[int, int]]
+
+
+class _Windows:
+    """The places that the windows of a pooling read, axis by axis.
+
+    places : per axis an array (output, kernel) of positions in the input, -1 outside of it
+    counts : per axis how many positions of a window lie inside the input and its padding
+    """
+
+    def __init__(
+        self, F: Functions, spatial: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
+        dilations: Sequence[int], edges: Edges, ceil_mode: bool,
+    ) -> None:  # fmt: skip
+        self.places: list[np.ndarray] = []
+        self.counts: list[np.ndarray] = []
+        for size, window, step, spread, (before, after) in zip(spatial, kernel, strides, dilations, edges, strict=True):
+            reach = spread * (window - 1) + 1
+            room = size + before + after - reach
+            if room < 0 or step < 1 or size > 1 << 24:
+                raise F.unsupported(f"a window of {reach} does not fit an axis of {size}")
+            output = (-(-room // step) if ceil_mode else room // step) + 1
+            if ceil_mode and (output - 1) * step >= size + before:
+                output -= 1
+            at = np.arange(output)[:, None] * step + np.arange(window)[None, :] * spread - before
+            self.places.append(np.where((at >= 0) & (at < size), at, -1))
+            self.counts.append((at < size + after).sum(axis=1))
+
+
+def _prepared(
+    F: Functions, x: Tensor, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str
+) -> tuple[tuple[int, ...], tuple[int, ...], Edges]:
+    rank = len(kernel)
+    if x.rank != rank + 2:
+        raise F.unsupported(f"a kernel of {rank} axes for data of shape {x.shape}")
+    strides, dilations = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
+    return strides, dilations, borders(F, x.shape[2:], kernel, strides, dilations, pads, auto_pad)
+
+
+def _fits_record(x: Tensor, kernel: Sequence[int], dilations: Sequence[int], edges: Edges) -> bool:
+    """Whether the record Pooling has this form."""
+    return (
+        1 <= len(kernel) <= 3 and all(number == 1 for number in dilations)
+        and all(before == after < window for (before, after), window in zip(edges, kernel, strict=True))
+    )  # fmt: skip
+
+
+def _ceil_fits(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: Edges) -> bool:
+    """Whether rounding up adds no window that begins behind the input, or that ends beyond the padding."""
+    for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):
+        if isinstance(size, SymbolicSize) or (size + before + after - window) % step:
+            return False
+    return True
+
+
+@operator("MaxPool", 1)
+def _max_pool(
+    F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, storage_order: int = 0,
+    strides: Sequence[int] | None = None, outputs: int = 1,
+) -> Any:  # fmt: skip
+    kernel = tuple(kernel_shape)
+    strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
+    exact = not ceil_mode or _ceil_fits(x, kernel, strides, edges)
+    if outputs == 1 and exact and _fits_record(x, kernel, dilations, edges):
+        return F.Pooling(x, kernel=kernel, stride=strides, pad=tuple(edge[0] for edge in edges), pool_type="max")
+    spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
+    windows = _Windows(F, spatial, kernel, strides, dilations, edges, bool(ceil_mode))
+    if outputs == 1:
+        return _pooled_by_axis(F, x, windows, "max", F.broadcast_maximum)
+    return _max_with_places(F, x, spatial, windows, storage_order)
+
+
+def _pooled_by_axis(F: Functions, x: Tensor, windows: _Windows, record: str, join: Any) -> Tensor:
+    """Maxima or sums over windows, one axis after the other."""
+    lowest = -np.inf if x.is_floating else int(np.iinfo(x.dtype).min)
+    for number, places in enumerate(windows.places):
+        axis = 2 + number
+        inside = places >= 0
+        if not inside.all():
+            x = padded(
+                F,
+                x,
+                [1 if k == x.rank + axis else 0 for k in range(2 * x.rank)],
+                value=lowest if record == "max" else 0,
+            )
+            places = np.where(inside, places, x.shape[axis] - 1)
+        total: Any = None
+        for column in places.T:
+            part = F.take(x, F.constant(column, np.int64), axis=axis)
+            total = part if total is None else join(total, part)
+        x = total
+    return x
+
+
+def _flat(windows: _Windows, spatial: Sequence[int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """Flat places (windows, elements of a window), which of them lie inside, and the output's shape."""
+    rank = len(spatial)
+    places: Any = np.zeros((1,) * (2 * rank), np.int64)
+    inside: Any = np.ones((1,) * (2 * rank), bool)
+    for axis, at in enumerate(windows.places):
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = at.shape
+        here = at.reshape(shape)
+        places = places * spatial[axis] + np.maximum(here, 0)
+        inside = inside & (here >= 0)
+    output = tuple(at.shape[0] for at in windows.places)
+    count = int(np.prod(output))
+    return places.reshape(count, -1), np.broadcast_to(inside, places.shape).reshape(count, -1), output
+
+
+def _max_with_places(F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int) -> Any:
+    places, inside, output = _flat(windows, spatial)
+    flat = F.Reshape(x, shape=(0, 0, -1))
+    taken = F.take(flat, F.constant(places, np.int64), axis=2)
+    lowest = -np.inf if x.is_floating else int(np.iinfo(x.dtype).min)
+    taken = F.select(F.with_rank(F.constant(inside), 4), taken, F.zeros_like(taken) + F.like(lowest, x))
+    best, position = F.topk(taken, axis=3, k=1, ret_typ="both", dtype="int64")
+    if storage_order:
+        shaped = np.unravel_index(places, tuple(spatial))
+        places = np.ravel_multi_index(shaped[::-1], tuple(spatial)[::-1])
+    size = int(np.prod(spatial))
+    table = F.constant(places.reshape(-1), np.int64)
+    row = F.constant(np.arange(len(places))[:, None] * places.shape[1], np.int64)
+    within = F.take(table, position + F.with_rank(row, 4))
+    first = F.constant(np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], 1, 1) * size, np.int64)
+    shape = (*x.shape[:2], *output)
+    return F.reshape_to(best, shape), F.reshape_to(within + first, shape)
+
+
+@operator("AveragePool", 1)
+def _average_pool(
+    F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    count_include_pad: int = 0, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
+    kernel = tuple(kernel_shape)
+    strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
+    exact = not ceil_mode or _ceil_fits(x, kernel, strides, edges)
+    if exact and _fits_record(x, kernel, dilations, edges):
+        return F.Pooling(
+            x, kernel=kernel, stride=strides, pad=tuple(edge[0] for edge in edges), pool_type="avg",
+            count_include_pad=bool(count_include_pad),
+        )  # fmt: skip
+    spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
+    windows = _Windows(F, spatial, kernel, strides, dilations, edges, bool(ceil_mode))
+    total = _pooled_by_axis(F, x, windows, "sum", F.broadcast_add)
+    counts: Any = np.ones(())
+    for at, padded_count in zip(windows.places, windows.counts, strict=True):
+        counts = counts[..., None] * (padded_count if count_include_pad else (at >= 0).sum(axis=1))
+    return total / F.constant(counts, x.dtype)
+
+
+@operator("LpPool", 2)
+def _lp_pool(
+    F: Functions, x: Tensor, *, kernel_shape: Sequence[int], p: int = 2, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
+    kernel = tuple(kernel_shape)
+    strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
+    spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
+    windows = _Windows(F, spatial, kernel, strides, dilations, edges, bool(ceil_mode))
+    powers = F.broadcast_power(F.abs(x), float(p))
+    return F.broadcast_power(_pooled_by_axis(F, powers, windows, "sum", F.broadcast_add), 1.0 / p)
+
+
+def _spatial(x: Tensor) -> range:
+    return range(2, x.rank)
+
+
+@operator("GlobalAveragePool", 1)
+def _global_average(F: Functions, x: Tensor) -> Any:
+    return F.reduced("mean", x, _spatial(x), True)
+
+
+@operator("GlobalMaxPool", 1)
+def _global_max(F: Functions, x: Tensor) -> Any:
+    return F.reduced("max", x, _spatial(x), True)
+
+
+@operator("GlobalLpPool", 2)
+def _global_lp(F: Functions, x: Tensor, *, p: int = 2) -> Any:
+    return F.broadcast_power(F.reduced("sum", F.broadcast_power(F.abs(x), float(p)), _spatial(x), True), 1.0 / p)
+
+
+@operator("MaxUnpool", 9)
+def _max_unpool(
+    F: Functions, x: Tensor, places: Tensor, output_shape: Tensor | None = None, *, kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
+    rank = len(kernel_shape)
+    steps, edges = tuple(strides or (1,) * rank), tuple(pads or (0,) * (2 * rank))
+    inferred = [
+        (size - 1) * step + window - edges[k] - edges[rank + k]
+        for k, (size, step, window) in enumerate(zip(x.shape[2:], steps, kernel_shape, strict=True))
+    ]
+    shape = F.numbers(F.constant(np.array((*x.shape[:2], *inferred), object)), "the shape")
+    if output_shape is not None:
+        wanted = F.numbers(output_shape, "the output's shape")
+        small = np.arange(int(np.prod(shape))).reshape(shape)
+        index = np.unravel_index(small.reshape(-1), shape)
+        table = F.constant(np.ravel_multi_index(index, wanted), np.int64)
+        places, shape = F.take(table, places), wanted
+    flat = F._scatter_set_nd(
+        F.constant(np.zeros(int(np.prod(shape))), x.dtype), F.Reshape(x, shape=(-1,)), F.Reshape(places, shape=(1, -1)),
+        shape=(int(np.prod(shape)),),
+    )  # fmt: skip
+    return F.reshape_to(flat, shape)

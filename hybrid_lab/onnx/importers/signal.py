@@ -1,0 +1,1 @@
+"""ONNX's operators on signals: Fourier transforms and window functions."""

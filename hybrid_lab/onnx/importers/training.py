@@ -1,0 +1,1 @@
+"""ONNX's optimizers of the domain ai.onnx.preview.training."""
