@@ -117,6 +117,9 @@ THINNING = {
     "min_axis", "expand_dims", "pick",
 }  # fmt: skip
 
+# The result has an axis of length 1 where the first tensor has one, perhaps in another place.
+REARRANGING = {"transpose", "swapaxes", "slice_axis", "slice"}
+
 LIKE_SECOND = {"broadcast_like", "reshape_like"}
 
 # Arguments that are, by Gluon's habit, a list of tensors.

@@ -22,24 +22,25 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
     implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called
     if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
         return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
+    first = next((value for value in everything if value.kind is Kind.TENSOR), OTHER)
     if short in names.PERHAPS_MULTIPLE:
         return tensor(single=False, depends=depends)
     if short in names.MULTIPLE_OUTPUTS or (short == "topk" and _literal(node, "ret_typ") == "both"):
         outputs = _literal(node, "num_outputs", 1 - implicit if short != "split_v2" else None)
-        if outputs == 1 and short in ("split", "SliceChannel", "slice_channel"):
-            return tensor(depends=depends)
-        return sequence(element=tensor(depends=depends))
+        part = tensor(depends=depends, thin=first.thin)
+        one = outputs == 1 and short in ("split", "SliceChannel", "slice_channel")
+        return part if one else sequence(element=part)
     if short in ("BatchNorm", "LayerNorm") and _literal(node, "output_mean_var"):
         return sequence(element=tensor(depends=depends))
     if short.startswith("contrib.") and short[8:9].isupper():
         return tensor(single=False, depends=depends)
-    first = next((value for value in everything if value.kind is Kind.TENSOR), OTHER)
     if short in names.LIKE_SECOND:
         second = arguments[1] if len(arguments) > 1 else keywords.get("rhs", OTHER)
         return tensor(depends=depends, like=second.like, thin=second.thin, fresh=True)
     if short in names.ELEMENTWISE:
         return tensor(depends=depends, like=first.like, thin=first.thin, fresh=True)
     thin = short in names.THINNING or (short == "reshape" and _has_one(node, 1 - implicit))
+    thin = thin or (first.thin and short in names.REARRANGING)
     return tensor(depends=depends, thin=thin, fresh=True)
 
 

@@ -309,6 +309,7 @@ DIFFERENT_SHAPES = [
     "return F.relu(self.fc(x)) * F.ones((3,))",
     "return self.body(x) - F.sum(self.body(x), axis=0)",
     "return F.sigmoid(F.mean(x, axis=0)) > x",
+    "a, b = x.expand_dims(0).split(2, 1)\nreturn self.fc(x) * a.transpose()",
 ]
 
 
