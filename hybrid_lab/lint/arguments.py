@@ -7,24 +7,26 @@ import re
 from collections.abc import Sequence
 
 from . import names
-from .classes import FunctionNode, positional_arguments
+from .classes import FunctionNode, SourceClass, positional_arguments
 from .values import OTHER, Value, constant, sequence, tensor
 
 _DOCUMENTED = re.compile(r"^\s*(\w+)\s*:[ \t]*(\S.*)$", re.MULTILINE)
+_INPUT = re.compile(r"^\s*- \*\*(\w+)\*\*\s*:[ \t]*(\S.*)$", re.MULTILINE)
 
 
-def seeds(function: FunctionNode, chosen: Sequence[ast.arg], parameters: set[str]) -> dict[str, Value]:
-    """The value of each chosen argument; `parameters` are the block's own, passed under these names.
+def seeds(cls: SourceClass, function: FunctionNode, chosen: Sequence[ast.arg]) -> dict[str, Value]:
+    """The value of each chosen argument of a method of a class, whose parameters are passed under their names.
 
     An argument is one tensor unless its default, annotation or docstring, a test like `isinstance(x, (list, tuple))`
     in the body, or Gluon's habit for its name (`states`) makes it a list or a Python value.
     """
     arguments = function.args
+    parameters = set(cls.parameters)
     positional = positional_arguments(function)
     defaults = dict(zip((a.arg for a in reversed(positional)), reversed(arguments.defaults), strict=False))
     defaults |= {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
     lists = _compared_with_lists(function) | _indexed_in_loops(function)
-    documented = _documented_types(function)
+    documented = _documented_types(cls, function)
     values = {}
     for argument in chosen:
         name = argument.arg
@@ -64,10 +66,11 @@ def _indexed_in_loops(function: ast.AST) -> set[str]:
     }
 
 
-def _documented_types(function: FunctionNode) -> dict[str, str]:
-    """`name : type` lines of the docstring, as NumPy's convention has them."""
+def _documented_types(cls: SourceClass, function: FunctionNode) -> dict[str, str]:
+    """`name : type` lines of the docstring, as NumPy's convention has them, and `- **name**: a list` of the class's."""
     text = None if isinstance(function, ast.Lambda) else ast.get_docstring(function)
-    return {match[1]: match[2] for match in _DOCUMENTED.finditer(text or "")}
+    of_class = {match[1]: match[2] for match in _INPUT.finditer(ast.get_docstring(cls.node) or "")}
+    return of_class | {match[1]: match[2] for match in _DOCUMENTED.finditer(text or "")}
 
 
 def _as_documented(value: Value, kind: str) -> Value:

@@ -36,7 +36,8 @@ def _(node: ast.Call, walk: Walk) -> Value:
             keywords[keyword.arg] = value
         else:
             keywords["**"] = value
-    return call(walk, node, function, arguments, keywords)
+    value = call(walk, node, function, arguments, keywords)
+    return value.but(like=("call", id(node))) if value.is_tensor and value.like is None else value
 
 
 def _room(function: Value, node: ast.Call) -> int:

@@ -42,7 +42,7 @@ def walk_method(walk: Walk, cls: SourceClass, method: Function, takes_operators:
         walk.operators = rest[0].arg
         env[rest[0].arg] = Value(Kind.OPERATORS, ref="")
         rest = rest[1:]
-    env |= seeds(method.node, [*rest, *arguments.kwonlyargs], set(cls.parameters))
+    env |= seeds(cls, method.node, [*rest, *arguments.kwonlyargs])
     if arguments.vararg:
         env[arguments.vararg.arg] = sequence(element=tensor(arguments.vararg.arg, single=False))
     if arguments.kwarg:

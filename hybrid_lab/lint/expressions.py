@@ -72,7 +72,7 @@ def _tensor_arithmetic(op: ast.operator, left: Value, right: Value) -> Value:
     surely = not isinstance(op, ast.Add) or any(value.single for value in values) or bool(others)
     likes = {value.like for value in values}
     like = likes.pop() if len(likes) == 1 and not any(o.kind is Kind.ARRAY for o in others) else None
-    thin = all(value.thin for value in values)
+    thin = values[0].thin if len({value.thin for value in values}) == 1 else False
     return tensor(values[0].name, single=surely, depends=depends, like=like, thin=thin, fresh=True)
 
 
@@ -88,7 +88,8 @@ def _(node: ast.Compare, walk: Walk) -> Value:
             continue
         if Kind.TENSOR in (left.kind, right.kind) and Kind.SEQUENCE not in (left.kind, right.kind):
             tensors = [side for side in (left, right) if side.kind is Kind.TENSOR]
-            like, thin = tensors[0].like if len(tensors) == 1 else None, all(side.thin for side in tensors)
+            like = tensors[0].like if len(tensors) == 1 else None
+            thin = tensors[0].thin if len({side.thin for side in tensors}) == 1 else False
             depends = any(side.depends for side in tensors)
             return tensor(tensors[0].name, depends=depends, like=like, thin=thin, fresh=True)
     if any(operand.kind is Kind.HOST for operand in operands):

@@ -127,8 +127,9 @@ def _sort_question(walk: Walk, node: ast.Call, name: str) -> Value:
     if name == "isinstance" and len(node.args) == 2:
         asked = walk.values.get(id(node.args[1]), OTHER)
         parts = asked.members or (asked,)
-        about = {"mx.nd.NDArray", "mx.sym.Symbol", "mx.nd.ndarray", "mx.np.ndarray"}
-        return Value(Kind.MODE, ref="sort") if any(part.ref in about for part in parts) else OTHER
+        arrays = any(part.ref in ("mx.nd.NDArray", "mx.nd.ndarray", "mx.np.ndarray") for part in parts)
+        symbols = any(part.ref == "mx.sym.Symbol" for part in parts)
+        return Value(Kind.MODE, ref="sort") if arrays != symbols else OTHER
     return Value(Kind.MODE, ref="sort") if name == "hasattr" else OTHER
 
 

@@ -111,10 +111,10 @@ ELEMENTWISE = {
 # Operators without a tensor among their arguments.
 CREATION = {"zeros", "ones", "full", "empty", "eye", "arange", "linspace", "array"}
 
-# The result has an axis of length 1 that the first tensor has not, or lacks one of its axes.
-THINNING = {
+# The result lacks axes of the first tensor, or has them with length 1.
+REDUCTIONS = {
     "sum", "mean", "max", "min", "prod", "nansum", "nanprod", "norm", "argmax", "argmin", "sum_axis", "max_axis",
-    "min_axis", "expand_dims", "pick",
+    "min_axis",
 }  # fmt: skip
 
 # The result has an axis of length 1 where the first tensor has one, perhaps in another place.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 
 from . import names
 from .attributes import member
@@ -19,6 +20,8 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
     depends = any(input_in(value) for value in everything)
     if not depends and short not in names.CREATION and not short.startswith("random"):
         depends = arguments[:1] == [OTHER]  # a tensor, of which nothing is known
+    if short == "arange" and _literal(node, "infer_range"):
+        return tensor()  # it gets the shape of what it is combined with
     implicit = len(arguments) - len(node.args)  # the tensor, where a method of it is called
     if short in ("contrib.foreach", "contrib.while_loop", "contrib.cond", "foreach", "while_loop", "cond"):
         return _control_flow(walk, short.removeprefix("contrib."), arguments, keywords)
@@ -39,9 +42,21 @@ def call_operator(walk: Walk, node: ast.Call, name: str, arguments: list[Value],
         return tensor(depends=depends, like=second.like, thin=second.thin, fresh=True)
     if short in names.ELEMENTWISE:
         return tensor(depends=depends, like=first.like, thin=first.thin, fresh=True)
-    thin = short in names.THINNING or (short == "reshape" and _has_one(node, 1 - implicit))
-    thin = thin or (first.thin and short in names.REARRANGING)
-    return tensor(depends=depends, thin=thin, fresh=True)
+    return tensor(depends=depends, thin=_thin(node, short, first, implicit), fresh=True)
+
+
+def _thin(node: ast.Call, name: str, first: Value, implicit: int) -> Hashable:
+    """What an operator's result has of `thin`."""
+    if name in names.REDUCTIONS:
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        axis, keepdims = given.get("axis"), given.get("keepdims")
+        some_axes = axis is not None or len(node.args) > 1 - implicit
+        kept = isinstance(keepdims, ast.Constant) and keepdims.value is True
+        # Without axes the result has one element.
+        return ("of", first.like) if some_axes and not kept and first.like is not None else kept or not some_axes
+    if name in names.REARRANGING:
+        return first.thin
+    return name == "expand_dims" or (name == "reshape" and _has_one(node, 1 - implicit))
 
 
 def _control_flow(walk: Walk, name: str, arguments: list[Value], keywords: dict[str, Value]) -> Value:

@@ -37,8 +37,8 @@ class Value:
     """One abstract value.
 
     name: how the user calls the tensor it comes from. depends: an input of the block takes part in it. optional: may
-    be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: it
-    lost an axis, or got one of length 1. site: identifies
+    be None. fresh: a new array nobody else refers to. like: equal for values surely of equal shape. thin: True
+    if an axis got the length 1, or ("of", like) if it lost an axis of such a value. site: identifies
     the expression that made a Block.
     """
 
@@ -52,7 +52,7 @@ class Value:
     optional: bool = False
     fresh: bool = False
     like: Hashable = None
-    thin: bool = False
+    thin: Hashable = False
     site: int | None = None
 
     @property
@@ -150,7 +150,7 @@ def _join_tensor(a: Value, b: Value) -> Value:
             optional=a.optional or b.optional,
             fresh=a.fresh and b.fresh,
             like=a.like if a.like == b.like else None,
-            thin=a.thin and b.thin,
+            thin=a.thin if a.thin == b.thin else False,
         )
     if b == NONE:
         return a.but(optional=True, like=None)

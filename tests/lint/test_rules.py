@@ -307,7 +307,8 @@ DIFFERENT_SHAPES = [
     "return x * y.expand_dims(0)",
     "return self.fc(x) * y.reshape((1, -1))",
     "return F.relu(self.fc(x)) * F.ones((3,))",
-    "return self.body(x) - F.sum(self.body(x), axis=0)",
+    "z = self.body(x)\nreturn z - F.sum(z, axis=0)",
+    "z = self.body(x)\nreturn z.sum(axis=1) / z",
     "return F.sigmoid(F.mean(x, axis=0)) > x",
     "a, b = x.expand_dims(0).split(2, 1)\nreturn self.fc(x) * a.transpose()",
 ]
@@ -324,6 +325,8 @@ SAME_FOR_MXNET = [
     "return self.body(x) + self.fc(x)",
     "a, b = F.split(x, num_outputs=2)\nreturn a * b - a",
     "return F.mean(x) + F.sum(y) / F.sum(x)",
+    "return F.sum(x, axis=1) + self.fc(y)",
+    "z = self.fc(x)\nreturn z * F.sigmoid(z) + F.arange(start=0, stop=None, infer_range=True)",
     "out = self.fc(x).expand_dims(1)\nreturn out + self.body(x).expand_dims(1)",
     "return x.reshape(-1) + x.reshape((-1,)) + F.reshape(x, shape=(-1,))",
     "return x, y",

@@ -18,13 +18,20 @@ CLEAN = [
     "if self.limit is None:\n    self.limit = -1\nreturn F.clip(x, self.limit, 1)",
     "if not hasattr(self, 'limit'):\n    self.limit = self.units * 2\nreturn F.clip(x, 0, self.limit)",
     "if not isinstance(self.make, gluon.Block):\n    self.make = self.make()\n    self.make.initialize()\nreturn x",
+    # Both sorts of tensors are asked for.
+    "if isinstance(x, (nd.NDArray, sym.Symbol)):\n    return x\nreturn x * 2",
+    # A method that only raises is defined by a subclass.
+    "return x, self.abstract(F, x)",
 ]
 
 
 @pytest.mark.parametrize("body", CLEAN)
 @pytest.mark.parametrize("target", [None, "mxnet"])
 def test_code_that_runs_as_a_graph(body, target, codes):
-    assert codes(body, init="self.limit = None\nself.make = some_library.make", target=target) == []
+    init = "self.limit = None\nself.make = some_library.make"
+    source = net(body, "hybrid_forward(self, F, x)", init)
+    source += "\n    def abstract(self, F, x):\n        raise NotImplementedError(self.prefix)\n"
+    assert lint.check(source, target=target) == []
 
 
 def test_a_state_that_changes_with_the_first_call_is_found(codes):
@@ -109,3 +116,14 @@ def test_an_output_of_a_tensor_that_nobody_knows_may_depend_on_the_input():
     assert lint.check(source) == []
     source = net("return F.relu(F.ones((3,)))", "hybrid_forward(self, F, _x)")
     assert [finding.code for finding in lint.check(textwrap.dedent(source))] == ["HL196"]
+
+
+def test_an_input_that_the_class_documents_as_a_list():
+    text = """
+        Inputs:
+            - **pair**: {} of tensors, each of shape `(N, C)`.
+        """
+    body = HEAD + METHODS.format(signature="self, F, pair", body="a, b = pair; return F.concat(a, b)")
+    body = body.replace("gluon.HybridBlock):\n", f'gluon.HybridBlock):\n    """A net.\n{text}"""\n')
+    assert lint.check(body.format("a list")) == []
+    assert [finding.code for finding in lint.check(body.format("a row"))] == ["HL106"]

@@ -41,10 +41,12 @@ def may_broadcast(left: ast.expr, right: ast.expr, walk: Walk) -> bool:
     a, b = walk.value(left), walk.value(right)
     if not (a.is_tensor and b.is_tensor):
         return False
-    if a.like is not None and b.like is not None:
-        return a.like != b.like
+    if a.like is not None and a.like == b.like:
+        return False
+    two_inputs = all(isinstance(value.like, tuple) and value.like[0] == "argument" for value in (a, b))
     # A parameter or a constant has no batch axis; what layers return is as wide as the author made it.
-    return a.thin != b.thin or a.depends != b.depends
+    unlike = a.depends != b.depends or (a.thin is True) != (b.thin is True)
+    return two_inputs or unlike or ("of", b.like) == a.thin or ("of", a.like) == b.thin
 
 
 def arguments_of(node: ast.FunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
