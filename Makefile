@@ -43,6 +43,7 @@ help:
 	@echo '     test-python | test-ts | test-browser | test-wheel | test-processors-short'
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
+	@echo 'make test-onnx   every operator and network in ONNX files, at several opsets (minutes)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
@@ -172,7 +173,9 @@ test-programs: install
 test-checkpoints: install
 	HYBRID_LAB_RESUMES=50 HYBRID_LAB_KILLS=200 $(PY) -m pytest tests/checkpoint --timeout 1200 $(ARGS)
 
+# Out: all samples of all records at three opsets and with open sizes, and all families of the zoo. In: the node suite.
 test-onnx: install
+	HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
 	$(PY) -m tests.onnx.node_suite $(ARGS)
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.

@@ -7,9 +7,11 @@ import importlib
 _MODULES: dict[str, str] = {
     "Backend": "hybrid_lab.onnx.backend",
     "OnnxBlock": "hybrid_lab.onnx.block",
+    "export": "hybrid_lab.onnx.exporting",
     "imports": "hybrid_lab.onnx.block",
 }
-"""Public name -> the module that has it, which is imported when the name is first used."""
+"""Public name -> the module that has it, which is imported when the name is first used. No module has the name of one
+of these: Python would take the module for it once that is imported."""
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab import _version, autograd
+from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
@@ -18,10 +17,8 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
-from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
@@ -30,7 +27,7 @@ from . import graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter, why_no_archive
 from .examples import Examples
-from .traces import passing, trace_called
+from .traces import called_on, passing, trace_called
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
@@ -94,7 +91,7 @@ def _save(
         if reason is not None:
             raise HybridLabError(f"{file_name} exists and is not an intact archive ({reason}); give a path")
     with without_collecting(), boundary.lock, passing(net) as blocks:
-        given = _call(net, inputs, blocks) if inputs is not None else {}
+        given = called_on(net, inputs, blocks) if inputs is not None else {}
         problems = trace_called(blocks)
         contents = _Contents(net, given, trainer, aux, checkpoint)
         contents.binaries = [] if compiled is None else binaries_of(compiled)
@@ -240,32 +237,3 @@ def _as_json(data: object, what: str) -> object:
         return json.loads(json.dumps(data, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise HybridLabError(f"{what} cannot be saved: {error}") from None
-
-
-# -- calling the model on `inputs` ---------------------------------------------------------------------------------
-
-
-def _call(net: Block, inputs: object, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
-    """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
-    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    given: dict[int, Sequence[np.ndarray]] = {}
-    _complete(net, arguments)
-
-    def note(block: Block, args: tuple[Any, ...]) -> None:
-        if isinstance(block, HybridBlock) and tracing.current() is None:
-            leaves, spec = flatten(args, f"the input of {block.name}")
-            if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
-                given[id(access.graphs(block).neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
-
-    with contextlib.ExitStack() as hooks, autograd.pause():
-        for block in blocks:
-            hooks.callback(block.register_forward_pre_hook(note).detach)
-        net(*arguments)
-    return given
-
-
-def _complete(net: Block, arguments: tuple[object, ...]) -> None:
-    """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
-    if any(access.arrays(parameter) is None for parameter in net.collect_params().values()):
-        with autograd.pause():
-            net(*arguments)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import autograd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
-from hybrid_lab.gluon.hybridized.structure import Spec, describe, plain
+from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, plain
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import hybrid_blocks
+from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.symbol import tracing
 
 from . import layout
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hybrid_lab.gluon import Block
 
 
@@ -96,3 +101,29 @@ def trace_called(blocks: list[HybridBlock]) -> list[str]:
             except (HybridLabError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
                 problems.append(f"{block.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     return problems
+
+
+def called_on(net: Block, inputs: object, blocks: Sequence[HybridBlock]) -> dict[int, Sequence[np.ndarray]]:
+    """Call `net` once in predict mode, so that all it reaches has graphs; the arrays that each graph was given."""
+    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    given: dict[int, Sequence[np.ndarray]] = {}
+    _complete(net, arguments)
+
+    def note(block: Block, args: tuple[Any, ...]) -> None:
+        if isinstance(block, HybridBlock) and tracing.current() is None:
+            leaves, spec = flatten(args, f"the input of {block.name}")
+            if leaves and all(isinstance(leaf, NDArray) for leaf in leaves):
+                given[id(access.graphs(block).neutral(spec, leaves))] = [leaf.asnumpy() for leaf in leaves]
+
+    with contextlib.ExitStack() as hooks, autograd.pause():
+        for block in blocks:
+            hooks.callback(block.register_forward_pre_hook(note).detach)
+        net(*arguments)
+    return given
+
+
+def _complete(net: Block, arguments: tuple[object, ...]) -> None:
+    """A first call where shapes are still open: a hook sees the arguments before the parameters are complete."""
+    if any(access.arrays(parameter) is None for parameter in net.collect_params().values()):
+        with autograd.pause():
+            net(*arguments)

@@ -278,8 +278,12 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
         return str(K.scaled(K.quotient(index, self.repeat), self.step, self.start))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
-        return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))
+        shape = self.infer_shape(g.shape(data))
+        numbers = g.arange(prod(shape))
+        if self.repeat > 1:
+            numbers = g.Div(numbers, g.const(self.repeat, "int64"))
+        scaled = g.Mul(g.cast(numbers, "float64"), g.const(self.step, "float64"))
+        return g.Reshape(g.cast(g.Add(scaled, g.const(self.start, "float64")), g.dtype(data)), shape)
 
 
 class _ShapeReader(Operator):

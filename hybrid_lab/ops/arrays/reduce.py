@@ -439,7 +439,9 @@ class SizeRatio(Operator, name="_size_ratio"):
         return str(K.literal(ratio))
 
     def onnx(self, g: OnnxGraph, data: str, like: str) -> str:
-        return g.Identity(g.const([prod(g.shape(data)) / max(prod(g.shape(like)), 1)], g.dtype(data)))
+        above, below = prod(g.shape(data)), max(prod(g.shape(like)), 1)
+        ratio = above / below if above % below else above // below  # also of sizes that are no numbers
+        return g.Identity(g.const([ratio], g.dtype(data)))
 
 
 class ArgMaxChannel(Operator, name="argmax_channel"):

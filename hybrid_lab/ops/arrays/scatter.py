@@ -122,8 +122,12 @@ class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_
         return into(np.ascontiguousarray(np.moveaxis(grid, 0, -1)), out)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        grid = np.moveaxis(np.indices(g.shape(data))[self.chosen(len(g.shape(data)))], 0, -1)
-        return g.Identity(g.const(grid, "int64"))
+        shape = g.shape(data)
+        grid = []
+        for axis in self.chosen(len(shape)):
+            places = g.Reshape(g.arange(shape[axis]), [-1 if other == axis else 1 for other in range(len(shape))])
+            grid.append(g.Unsqueeze(g.Expand(places, shape), [-1]))
+        return g.Concat(*grid, axis=-1)
 
 
 class _Numbering(Operator):

@@ -113,9 +113,9 @@ class SequenceMask(_Sequence, name="SequenceMask", aliases=("sequence_mask",)):
         shape = g.shape(data)
         if None in shape:
             raise Unmappable("SequenceMask: the number of steps must be known")
-        steps = np.arange(shape[self.axis]).reshape((-1, 1) if self.axis == 0 else (1, -1))
+        steps = g.Unsqueeze(g.arange(shape[self.axis]), [1 - self.axis])
         length = g.Reshape(g.cast(sequence_length, "int64"), [1, -1] if self.axis == 0 else [-1, 1])
-        behind = g.GreaterOrEqual(g.const(steps, "int64"), length)
+        behind = g.GreaterOrEqual(steps, length)
         behind = g.Unsqueeze(behind, list(range(2, len(shape)))) if len(shape) > 2 else behind
         return g.Where(behind, g.const(self.value, g.dtype(data)), data)
 
@@ -259,7 +259,7 @@ class SequenceReverse(_Sequence, name="SequenceReverse"):
     def onnx(self, g: OnnxGraph, data: str, sequence_length: str | None = None) -> str:
         steps = g.shape(data)[0]
         if not self.use_sequence_length:
-            return g.Gather(data, g.const(np.arange(steps)[::-1], "int64"), axis=0)
+            return g.Slice(data, [-1], [-(2**31)], [0], [-1])
         assert sequence_length is not None
         if not steps:
             return g.Identity(data)

@@ -81,11 +81,13 @@ def emit_slice(g: OnnxGraph, data: str, cut: tuple[slice, ...], shape: tuple[int
     """ONNX Slice over the axes that are really cut."""
     starts, ends, axes, steps = [], [], [], []
     for axis, (part, size) in enumerate(zip(cut, shape, strict=True)):
-        start, stop, step = part.indices(size)
-        if (start, stop, step) == (0, size, 1):
+        step = 1 if part.step is None else part.step
+        first, last = (0, _END) if step > 0 else (_END, -_END)
+        start, stop = (first if part.start is None else part.start), (last if part.stop is None else part.stop)
+        if step == 1 and start == 0 and (part.stop is None or stop == size):
             continue
         starts.append(start)
-        ends.append(stop if stop >= 0 else -_END)
+        ends.append(stop)
         axes.append(axis)
         steps.append(step)
     if not axes:

@@ -80,7 +80,7 @@ class Where(Operator, name="where"):
 
     def onnx(self, g: OnnxGraph, condition: str, x: str, y: str) -> str:
         hit = g.cast(condition, "bool")
-        shape = np.broadcast_shapes(g.shape(x), g.shape(y))
+        shape = broadcast_shapes("where", g.shape(x), g.shape(y))
         if self._by_row(g.shape(condition), shape):
             hit = g.Reshape(hit, [-1, *(1,) * (len(shape) - 1)])
         return g.Where(hit, x, y)

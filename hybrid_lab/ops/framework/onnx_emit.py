@@ -96,6 +96,10 @@ class OnnxEmitter:
             self.declare(name, array.shape, array.dtype)
         return name
 
+    def arange(self, count: int) -> str:
+        """The whole numbers from 0 up to but without `count`, as int64."""
+        return self.const(np.arange(count), "int64")
+
     def _name(self, stem: str) -> str:
         self._count += 1
         return f"{self.prefix}{self._scope}{stem}_{self._count}"

@@ -250,8 +250,6 @@ class RNN(Recurrent, name="RNN"):
     def onnx(self, g: OnnxGraph, data: str, parameters: str, state: str, *rest: str) -> str | tuple[str, ...]:
         if not self._predict:
             raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
-        if self.mode == "rnn_tanh":
-            raise Unmappable("RNN with tanh: ONNX Runtime's kernel is off by 1e-7 however small the result is")
         if self.sizes.clip is not None:
             raise Unmappable("RNN with lstm_state_clip_min: ONNX clips the gates' arguments instead")
         given = self.read((data, parameters, state, *rest))

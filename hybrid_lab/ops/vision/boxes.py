@@ -460,5 +460,6 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
         return into(boxes.reshape(self.infer_shape(data.shape)), out)
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), g.shape(data))
+        # No box depends on the batch, which may be open.
+        stand_in = np.broadcast_to(np.zeros((), g.dtype(data)), (1, 1, *g.shape(data)[2:]))
         return g.Identity(g.const(self.numpy(stand_in), g.dtype(data)))

@@ -1,0 +1,118 @@
+"""The calls of Blocks in a graph, nested as they were made: what becomes a function of the file.
+
+net0.features.0   Convolution                     Call ""             Call "features"
+net0.features.0   Activation            ->          Call "features"     Call "features.0"
+net0.output       FullyConnected                    Call "output"         Convolution, Activation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.node import Constant, Node, Value
+from hybrid_lab.graph.scope import Scope
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a Block.
+
+    path : of the Block, below the one that the graph is of; "" for that one
+    items : the operators and calls in it, in an order in which they can run
+    inputs, outputs : what it reads of the graph around it, data before parameters, and what is read of it; constants
+    belong to each call that reads them
+    """
+
+    path: str
+    items: list[Node | Call] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The operators in it and in the calls below."""
+        return [node for item in self.items for node in (item.nodes if isinstance(item, Call) else [item])]
+
+
+def calls_of(graph: Graph, parameters: Collection[Value], flat: bool = False) -> Call:
+    """The call that the whole graph is. flat : with all operators in it, and no calls below"""
+    root = Call("")
+    known: dict[int, Call] = {}
+
+    def call_of(scope: str) -> Call:
+        if flat or not isinstance(scope, Scope) or scope.caller is None:
+            return root
+        if id(scope) not in known:
+            call = known[id(scope)] = Call(scope.partition(".")[2])
+            call_of(scope.caller).items.append(call)
+        return known[id(scope)]
+
+    for node in graph.operators:
+        call_of(node.scope).items.append(node)
+    _order(root)
+    _connect(root, graph.outputs, parameters)
+    return root
+
+
+def _order(call: Call) -> set[Value]:
+    """Put the items into an order in which they can run; returns what they read from outside.
+
+    The operators of one call stand together in a trace, so that the calls can run one after the other. Where a graph
+    that was changed has a call whose operators wait for others between them, the call is taken apart.
+    """
+    while True:
+        reads = [_order(item) if isinstance(item, Call) else set(item.values_in) for item in call.items]
+        order = _sorted(call.items, reads)
+        if order is not None:
+            call.items = order
+            made = {value for node in call.nodes for value in node.outputs}
+            return {value for each in reads for value in each if value not in made}
+        # A circle: take the calls apart, so that only operators are left, whose order is that of the graph.
+        call.items = [*sorted(call.nodes, key=lambda node: node.serial)]
+
+
+def _sorted(items: Sequence[Node | Call], reads: Sequence[set[Value]]) -> list[Node | Call] | None:
+    """The items so that each comes after those whose values it reads, else in their order; None if there is none."""
+    maker = {
+        value: index
+        for index, item in enumerate(items)
+        for node in (item.nodes if isinstance(item, Call) else [item])
+        for value in node.outputs
+    }
+    waits = [{maker[value] for value in each if value in maker} - {index} for index, each in enumerate(reads)]
+    if all(not needed or max(needed) < index for index, needed in enumerate(waits)):
+        return list(items)
+    done: dict[int, None] = {}
+    while len(done) < len(items):
+        ready = [index for index, needed in enumerate(waits) if index not in done and needed <= done.keys()]
+        if not ready:
+            return None
+        done[ready[0]] = None
+    return [items[index] for index in done]
+
+
+def _connect(call: Call, outputs: Sequence[Value], parameters: Collection[Value]) -> None:
+    """Fill in what each call reads of the graph around it, and what of it is read around it."""
+    call.outputs = list(outputs)
+    nodes = call.nodes
+    made = {value for node in nodes for value in node.outputs}
+    read = dict.fromkeys(value for node in nodes for value in node.values_in if value not in made)
+    outer = [value for value in read if not isinstance(value.node.op, Constant)]
+    call.inputs = sorted(outer, key=lambda value: value in parameters)
+    inner = [item for item in call.items if isinstance(item, Call)]
+    if not inner:
+        return
+    readers: dict[Value, set[int]] = {}
+    for index, item in enumerate(call.items):
+        for node in item.nodes if isinstance(item, Call) else [item]:
+            for value in node.values_in:
+                readers.setdefault(value, set()).add(index)
+    wanted = set(outputs)
+    for index, item in enumerate(call.items):
+        if isinstance(item, Call):
+            values = [value for node in item.nodes for value in node.outputs]
+            _connect(
+                item, [value for value in values if value in wanted or readers.get(value, set()) - {index}], parameters
+            )

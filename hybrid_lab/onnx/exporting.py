@@ -1,0 +1,369 @@
+"""mx.onnx.export: the networks of a model as ONNX files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, SettingError
+from hybrid_lab.diagnostics.words import count
+from hybrid_lab.engines.collector import without_collecting
+from hybrid_lab.formats.archive.traces import called_on, passing
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.structure import Spec, to_json
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.gluon.step import boundary
+from hybrid_lab.graph.bind_mode import bind_mode
+from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.infer import infer as inferred_graph
+from hybrid_lab.insight.states import blocks_below
+from hybrid_lab.logger import logger
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import resolve
+from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.ops.framework.sizes import SymbolicSize
+from hybrid_lab.symbol import tracing
+
+from . import file, opsets
+from .asked import Asked, asked_of
+from .network import Network, Writer, reads
+from .open_sizes import Described, OpenSizes
+
+METADATA = "hybrid_lab"
+"""Key of the structure around the network among a model's metadata."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One ONNX file that was written.
+
+    path : absolute; files : itself, and the file of its arrays where there is one
+    inputs, outputs : name -> dimensions, numbers or names of open sizes
+    functions : names of the functions
+    notes : what could not be as asked for, one line each
+    """
+
+    path: str
+    files: tuple[str, ...]
+    opset: int
+    inputs: Mapping[str, tuple[int | str, ...]]
+    outputs: Mapping[str, tuple[int | str, ...]]
+    functions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        """The file, what it takes and gives, and the notes."""
+        takes, gives = (", ".join(f"{name} {_shown(shape)}" for name, shape in each.items())
+                        for each in (self.inputs, self.outputs))  # fmt: skip
+        lines = [f"{self.path}: opset {self.opset}, {takes} -> {gives}, {count(len(self.functions), 'function')}"]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What `mx.onnx.export` wrote.
+
+    exported : one entry for each file; left_out : HybridBlocks that were never called
+    """
+
+    exported: tuple[Exported, ...]
+    left_out: tuple[str, ...] = field(default=())
+
+    @property
+    def path(self) -> str:
+        """The first model file."""
+        return self.exported[0].path
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files."""
+        return tuple(file for each in self.exported for file in each.files)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be as asked for, one line each."""
+        return tuple(note for each in self.exported for note in each.notes)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        missing = [f"never called, and so without a file: {', '.join(self.left_out)}"] if self.left_out else []
+        return "\n".join([*map(str, self.exported), *missing])
+
+    __repr__ = __str__
+
+
+def export(
+    net: Block,
+    path: str | PathLike[str],
+    inputs: object = None,
+    *,
+    opset: int | None = None,
+    flat: bool = False,
+    external_data: bool | None = None,
+) -> ExportReport:
+    """Write the network of a model, as it predicts, to an ONNX file; returns what was written.
+
+    net : a HybridBlock. Of another Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
+    path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
+    inputs : the arguments, as an array or a list of them; in the place of an array its shape, in which a name stands
+        for an open size: ("batch", 3, 224, 224). Default: as in the last call
+    opset : 13 to the newest that the installed onnx and onnxruntime both know, which is the default
+    flat : without functions. By default the file has a function for each HybridBlock
+    external_data : parameters in a file beside it; default: where the file would have more than 2 GB
+
+    Sizes are open, with a name, where calls differ in them, where `inputs` names them, and among the first two of each
+    input where the network lets them be. Raises HybridLabError: Unmappable for an operator without a form in this
+    opset, which the message names with the lowest opset that has one; then no file is changed.
+    """
+    if tracing.current() is not None:
+        raise HybridLabError("a model cannot be exported from inside its own trace; export it after the call")
+    if not isinstance(net, Block):
+        raise HybridLabError(f"mx.onnx.export needs a Block, not {type(net).__name__}")
+    target = os.path.abspath(os.fspath(path))
+    stem, suffix = os.path.splitext(target)
+    target = target if suffix else f"{target}.onnx"
+    wanted = _opset(opset)
+    with without_collecting(), boundary.lock, passing(net) as blocks:
+        left_out: list[str] = []
+        if isinstance(net, HybridBlock):
+            networks = [(net, target, asked_of(net, inputs))]
+        else:
+            if inputs is not None:
+                called_on(net, inputs, blocks)
+            networks = []
+            for place, block in outermost(net):
+                try:
+                    asked = asked_of(block, None)
+                except MissingGraphError:
+                    left_out.append(place)
+                    continue
+                networks.append((block, f"{stem}-{place}{suffix or '.onnx'}", asked))
+            if not networks:
+                raise MissingGraphError(
+                    f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs="
+                )
+        made = [(name, *_contents(block, asked, wanted, flat)) for block, name, asked in networks]
+        for _, contents, model, _ in made:
+            file.check(model, contents.arrays)
+        report = ExportReport(
+            tuple([
+                _exported(contents, notes, file.write(name, model, contents.arrays, external_data))
+                for name, contents, model, notes in made
+            ]),
+            tuple(left_out),
+        )  # fmt: skip
+    for note in report.notes:
+        logger.warning(f"{net.name}: {note}")
+    logger.info(f"{net.name}: exported {', '.join(each.path for each in report.exported)}")
+    return report
+
+
+def outermost(net: Block) -> list[tuple[str, HybridBlock]]:
+    """(path, Block) of the HybridBlocks that are in no other HybridBlock."""
+    found: list[tuple[str, HybridBlock]] = []
+    for path, block in blocks_below(net):
+        inside = any(path.startswith(f"{above}.") for above, _ in found)
+        if isinstance(block, HybridBlock) and not inside:
+            found.append((path, block))
+    return found
+
+
+def _opset(opset: int | None) -> int:
+    newest = opsets.newest()
+    if opset is None:
+        return newest
+    if isinstance(opset, bool) or not isinstance(opset, int):
+        raise SettingError(f"opset={opset!r}: a whole number is needed, {opsets.OLDEST} to {newest}")
+    if not opsets.OLDEST <= opset <= newest:
+        raise HybridLabError(
+            f"opset={opset}: files are written for {opsets.OLDEST} to {newest}, the newest that is installed"
+        )
+    return opset
+
+
+# -- one network -----------------------------------------------------------------------------------------------------
+
+
+def _contents(net: HybridBlock, asked: Asked, opset: int, flat: bool) -> tuple[file.Contents, Any, tuple[str, ...]]:
+    """The contents of a HybridBlock's file, its ModelProto, and notes."""
+    leaves = [_untouched(item.sizes, item.dtype) for item in asked.inputs]
+    with Mode(False, False):
+        neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
+    access.complete_parameters(net, neutral, leaves)
+    inputs, notes = _named(neutral, asked)
+    paths = parameter_paths(net)
+    names = [paths.get(id(each), each.name) for each in neutral.parameters]
+    arrays = {name: _values(each) for name, each in zip(names, neutral.parameters, strict=True)}
+    outputs = _output_names(neutral.out_spec)
+    data_names = [item.name for item in inputs]
+    outputs = [_unused(name, {*data_names, *names}) for name in outputs]
+
+    def infer(shapes: list[tuple[Any, ...]]) -> Graph:
+        dtypes = [*(item.dtype for item in inputs), *(array.dtype for array in arrays.values())]
+        return _predicting(neutral, [*shapes, *(array.shape for array in arrays.values())], dtypes)
+
+    def write(graph: Graph) -> Network:
+        return Writer(graph, [*data_names, *names], len(inputs), opset).network(outputs, flat)
+
+    sizes = OpenSizes(inputs)
+    network = sizes.solve(infer, write)
+    dimensions = sizes.names(_roles(network.graph))
+
+    def dimension(size: Any) -> int | str:
+        if not isinstance(size, SymbolicSize):
+            return int(size)
+        return re.sub(r"\bs(\d+)\b", lambda found: dimensions[int(found[1])], repr(size))
+
+    graph = network.graph
+    contents = file.Contents(
+        type(net).__name__,
+        network,
+        [(name, value.shape, value.dtype) for name, value in zip(data_names, graph.inputs, strict=False)],
+        [(name, value.shape, value.dtype) for name, value in zip(outputs, graph.outputs, strict=True)],
+        {name: array for name, array in arrays.items() if name in _read(network)},
+        {path: _class_name(block) for path, block in blocks_below(net)},
+        {METADATA: _metadata(net, neutral, data_names, outputs, names)},
+        opset,
+        dimension,
+    )
+    return contents, contents.model(), (*notes, *sizes.notes)
+
+
+def _read(network: Network) -> set[str]:
+    """The names that the main body reads; a parameter that only dead code read is left out."""
+    return {name for node in network.body.nodes for name in reads(node)}
+
+
+def _named(neutral: NeutralGraph, asked: Asked) -> tuple[list[Described], list[str]]:
+    """The inputs under their names in the graph. A graph that holds for the shapes which its code read has no open
+    sizes.
+    """
+    notes = []
+    inputs = []
+    fixed = neutral.observation.types is not None and neutral.observation.includes("shape")
+    for value, item in zip(neutral.graph.inputs, asked.inputs, strict=False):
+        names, varying = ({}, frozenset()) if fixed else (item.names, item.varying)
+        inputs.append(Described(value.node.name, item.sizes, item.dtype, names, varying, item.exact or fixed))
+    if fixed:
+        places = [place.describe() for what, place in neutral.observation.places if what == "shape" and place]
+        where = f" ({places[0]})" if places else ""
+        notes.append(f"all sizes are fixed: the code reads shapes{where}, so the graph holds for these alone")
+    return inputs, notes
+
+
+def _predicting(neutral: NeutralGraph, shapes: Sequence[Any], dtypes: Sequence[np.dtype]) -> Graph:
+    """The graph with types, in prediction."""
+    graph = neutral.graph
+    inferred = inferred_graph(
+        graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True))
+    )
+    return inferred if neutral.bound else bind_mode(inferred, train=False)
+
+
+def _roles(graph: Graph) -> list[tuple[str, Any]]:
+    """What recurrent layers tell of sizes."""
+    found: list[tuple[str, Any]] = []
+    for node in graph.operators:
+        if node.op.name == "RNN":
+            shape = node.values_in[0].shape
+            found += [("time", shape[0]), ("batch", shape[1])]
+    return found
+
+
+def parameter_paths(net: Block) -> dict[int, str]:
+    """id of a Parameter -> its path in the model, the first one of a shared Parameter."""
+    paths: dict[int, str] = {}
+    for path, block in blocks_below(net):
+        for name, parameter in access.own_parameters(block).items():
+            paths.setdefault(id(parameter), f"{path}.{name}" if path else name)
+    return paths
+
+
+def _values(parameter: Parameter) -> np.ndarray:
+    arrays = parameter.list_data()
+    return arrays[0].raw() if len(arrays) == 1 else access.mean(parameter).raw()
+
+
+def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """An array of this shape that takes no memory."""
+    return NDArray.from_host(np.broadcast_to(np.zeros((), dtype_of(dtype)), shape), resolve(None))
+
+
+def _class_name(block: Block) -> str:
+    archived = getattr(block, "archived_class", None)
+    kind = type(block)
+    return archived or f"{kind.__module__}.{kind.__qualname__}"
+
+
+# -- names and metadata ----------------------------------------------------------------------------------------------
+
+
+def _output_names(spec: Spec) -> list[str]:
+    """A name for each output: "output", "output0", ... or the keys that lead to it."""
+    paths = _leaf_paths(spec)
+    if paths == [()]:
+        return ["output"]
+    return [f"output{path[0]}" if len(path) == 1 and path[0].isdigit() else ".".join(path) for path in paths]
+
+
+def _leaf_paths(spec: Spec) -> list[tuple[str, ...]]:
+    """The keys and positions that lead to each tensor of a structure."""
+    if spec[0] == "tensor":
+        return [()]
+    if spec[0] == "dict":
+        return [(str(key), *rest) for key, part in spec[1] for rest in _leaf_paths(part)]
+    if spec[0] in ("tuple", "list"):
+        return [(str(index), *rest) for index, part in enumerate(spec[1]) for rest in _leaf_paths(part)]
+    return []
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _metadata(
+    net: HybridBlock, neutral: NeutralGraph, inputs: Sequence[str], outputs: Sequence[str], parameters: Sequence[str]
+) -> str:
+    """The structure around the network, from which an importer makes the same arguments and results."""
+    states = [name for name, each in zip(parameters, neutral.parameters, strict=True) if each.grad_req == "null"]
+    return file.as_json({
+        "version": 1,
+        "class": _class_name(net),
+        "in": to_json(neutral.in_spec),
+        "out": to_json(neutral.out_spec),
+        "inputs": list(inputs),
+        "outputs": list(outputs),
+        "states": states,
+    })  # fmt: skip
+
+
+def _exported(contents: file.Contents, notes: tuple[str, ...], files: Sequence[str]) -> Exported:
+    def shapes(values: Sequence[Any]) -> dict[str, tuple[int | str, ...]]:
+        return {name: tuple(map(contents.dimension, shape)) for name, shape, _ in values}
+
+    return Exported(
+        files[0], tuple(files), contents.opset, shapes(contents.inputs), shapes(contents.outputs),
+        tuple(contents.network.functions), notes,
+    )  # fmt: skip
+
+
+def _shown(shape: Sequence[int | str]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
