@@ -226,3 +226,8 @@ def _shrink(F: Functions, x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -
 @operator("Swish", 24)
 def _swish(F: Functions, x: Tensor, *, alpha: float = 1.0) -> Any:
     return x * F.sigmoid(x * alpha)
+
+
+@operator("Binarizer", 1, "ai.onnx.ml")
+def _binarizer(F: Functions, x: Tensor, *, threshold: float = 0.0) -> Any:
+    return F.broadcast_greater(x, threshold)

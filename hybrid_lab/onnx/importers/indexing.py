@@ -172,7 +172,7 @@ def _compress(F: Functions, data: Tensor, condition: Tensor, *, axis: int | None
     return F.take(data, F.constant(places, np.int64), axis=F.axis(axis, data.rank))
 
 
-@operator("ArrayFeatureExtractor", 1)
+@operator("ArrayFeatureExtractor", 1, "ai.onnx.ml")
 def _features(F: Functions, data: Tensor, indices: Tensor) -> Any:
     return F.take(data, F.Reshape(indices, shape=(-1,)), axis=data.rank - 1)
 
