@@ -27,7 +27,8 @@ from harness import write_table  # noqa: E402
 from lab.networks import NETWORKS  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
-from hybrid_lab.lab.graph_view import graph_view  # noqa: E402
+from hybrid_lab.lab.comm import envelope, handle  # noqa: E402
+from hybrid_lab.lab.session import Session  # noqa: E402
 from tests.browser.jupyter import launch  # noqa: E402
 
 #: Boxes of one network that are opened, one after the other.
@@ -82,13 +83,15 @@ def served(folder: Path) -> Iterator[str]:
 
 def measure(name: str, folder: Path, page: Page, rounds: int) -> list[str]:
     """One row: operators, bytes, milliseconds in the kernel and in the browser, of an opened box, frames a second."""
-    net = NETWORKS[name]()
-    kernel = []
+    session = Session(lambda net=NETWORKS[name](): {"net": net})  # type: ignore[misc]
+    request = envelope("r1", "graph", {"model": session.models()["models"][0]["id"], "path": "", "program": ""})
+    kernel, texts = [], []
     for _ in range(rounds):
         start = time.perf_counter()
-        reply = graph_view(net, "")
-        text = json.dumps(reply)
+        handle(session, request, lambda message: texts.append(json.dumps(message, ensure_ascii=False)))
         kernel.append((time.perf_counter() - start) * 1e3)
+    reply = json.loads(texts[-1])["body"]
+    text = json.dumps(reply)
     (folder / "reply.json").write_text(text)
     drawn = [page.evaluate("lab.show('reply.json')") for _ in range(rounds)]
     opened = page.evaluate(OPEN, BOXES) or [0.0]

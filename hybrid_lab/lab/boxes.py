@@ -17,19 +17,15 @@ _AT_THE_EDGE = 25
 class Item:
     """A node of the picture at its place.
 
-    order : place in the order of execution
+    order : place in the order of execution; operators : 1 for an operator, else 0
     reads : (item, number of its output) for each edge that ends here
     """
 
     row: GraphNode
     box: Box
     order: float
+    operators: int
     reads: list[tuple[Item, int]] = field(default_factory=list)
-
-    @property
-    def operators(self) -> int:
-        """1 for an operator, else 0."""
-        return int(self.row["kind"] == "operator")
 
 
 @dataclass(eq=False)

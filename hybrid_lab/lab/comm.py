@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages import PROTOCOL, JsonObject
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from comm.base_comm import BaseComm
 
 
-#: Requests whose replies are large, and have no number that is measured or computed by the model.
-_WITHOUT_NUMBERS = frozenset({"tree", "graph"})
+#: Requests whose replies are large, and have no number that a model computed, which might not be finite.
+_LARGE = frozenset({"tree", "graph"})
 
 
 def envelope(identity: str, kind: str, body: Mapping[str, object]) -> JsonObject:
@@ -69,6 +71,19 @@ def handle(
 
     allowed : the requests of this channel, None for all; watch : told whether somebody sees the page
     """
+    kind = data.get("type") if isinstance(data, dict) else None
+    # The collector would look through all of a large reply, which goes when it is sent.
+    with without_collecting(collect=False) if str(kind) in _LARGE else contextlib.nullcontext():
+        _handle(session, data, send, allowed, watch)
+
+
+def _handle(
+    session: Session,
+    data: object,
+    send: Callable[[JsonObject], object],
+    allowed: frozenset[str] | None,
+    watch: Callable[[bool], None],
+) -> None:
     identity = readable_id(data)
     try:
         reply = envelope(identity, "ok", _reply(session, data, send, allowed, watch))
@@ -102,7 +117,7 @@ def _reply(
         send(envelope(identity, "progress", {"text": text, "done": done, "total": total}))
 
     reply = session.answer(kind, body, progress)
-    return reply if kind in _WITHOUT_NUMBERS else finite(reply)
+    return reply if kind in _LARGE else finite(reply)
 
 
 def _fault(error: Exception) -> RequestError:

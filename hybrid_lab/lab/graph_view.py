@@ -23,7 +23,7 @@ from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.programs import FAILED, Choice, Shown, choices
 
 _PRINTED = 5000
-"""Operators of the printed graph; of more, only the first ones are printed."""
+"""Operators of the printed graph, of more only the first ones are printed; nodes of the largest graph with DOT text."""
 
 
 def graph_view(net: Block, path: str, program: str = "") -> GraphReply:
@@ -109,7 +109,7 @@ def _reply(
         "nodes": picture.nodes if picture is not None else [],
         "locations": picture.locations if picture is not None else [],
         "text": visible_lines(format_graph(shown.program.graph, _PRINTED)) if shown.program is not None else "",
-        "dot": dot(picture) if picture is not None else "",
+        "dot": dot(picture) if picture is not None and len(picture.nodes) <= _PRINTED else "",
         "summary": visible(shown.summary),
         "missing": visible(shown.missing),
         "variants": sum(item.entry["half"] == "traced" for item in found),

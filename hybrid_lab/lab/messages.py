@@ -320,7 +320,7 @@ class GraphReply(TypedDict):
     boxes, nodes : the whole picture, with the inside of closed boxes; both in the order of execution
     locations : the places in the user's code, each once; thousands of nodes may come from one line
     text : the graph as printed; of a large one the first operators
-    dot : a static picture in the DOT language; of a large graph with few levels of boxes open
+    dot : a static picture in the DOT language, of a large graph with few levels of boxes open; "" of a very large one
     missing : why there is no graph and what to do, else ""
     failed : of a graph whose trace failed, the line at which it ends
     """

@@ -14,9 +14,9 @@ from hybrid_lab.graph.printer import format_graph, format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.boxes import Box, Item, arrange, common_box, cut, fold
-from hybrid_lab.lab.messages import Badge, BadgeKind, GraphBox, GraphNode, NodeKind, Read, Tensor
+from hybrid_lab.lab.messages import Badge, BadgeKind, GraphBox, GraphNode, NodeKind, Tensor
 from hybrid_lab.lab.messages import Location as LocationData
-from hybrid_lab.lab.places import location_data
+from hybrid_lab.lab.places import located
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.lab.units import Unit, Units
 
@@ -77,13 +77,14 @@ class Picture:
         self._top = Box("part")
         self._chains: dict[int, tuple[tuple[str, int], ...]] = {}
         self._places: dict[int, Box] = {}
+        self._paths: dict[int, str] = {}
         self._blocks: dict[str, tuple[str | None, str]] = {}
         self._unit_boxes: dict[Unit, Box] = {}
         self._item_of: dict[Node, Item] = {}
         self._source: dict[Value, Value] = program.hoisted
         self._tensors: dict[tuple[object, object], Tensor] = {}
         self.locations: list[LocationData] = []
-        self._location_of: dict[Location, int | None] = {}
+        self._location_of: dict[Location, int] = {}
         self._serial = 0
         nodes = program.graph.nodes
         if program.prologue is not None:
@@ -191,11 +192,11 @@ class Picture:
 
     def _block_path(self, scope: str) -> str:
         """Path in the model of the innermost Block of the tree around an operator."""
-        for inside, _ in reversed(self._chain(scope)):
-            path, _ = self._block(inside)
-            if path is not None:
-                return path
-        return self.path
+        known = self._paths.get(id(scope))
+        if known is None:
+            paths = (self._block(inside)[0] for inside, _ in reversed(self._chain(scope)))
+            known = self._paths[id(scope)] = next((path for path in paths if path is not None), self.path)
+        return known
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Picture:
             "engine": "",
         }
         self._serial += 1
-        item = Item(row, box, order)
+        item = Item(row, box, order, int(kind == "operator"))
         box.members.append(item)
         return item
 
@@ -341,11 +342,11 @@ class Picture:
         """The index of a place in `locations`."""
         if location is None:
             return None
-        if location not in self._location_of:
-            data = location_data(location)
-            self._location_of[location] = None if data is None else len(self.locations)
-            self.locations += [] if data is None else [data]
-        return self._location_of[location]
+        index = self._location_of.get(location)
+        if index is None:
+            index = self._location_of[location] = len(self.locations)
+            self.locations.append(located(location))
+        return index
 
     # -- records ------------------------------------------------------------------------------------------------------
 
@@ -359,7 +360,7 @@ class Picture:
             if isinstance(member, Item):
                 items.append(member)
                 member.row["box"] = member.box.id
-                member.row["inputs"] = [Read(node=source.row["id"], output=output) for source, output in member.reads]
+                member.row["inputs"] = [{"node": source.row["id"], "output": output} for source, output in member.reads]
                 continue
             member.id = f"b{len(records)}"
             records[member] = _record(member)

@@ -26,8 +26,11 @@ def running_cell(shell: InteractiveShell) -> int:
 
 def location_data(location: source.Location | None) -> Location | None:
     """The protocol's Location."""
-    if location is None:
-        return None
+    return None if location is None else located(location)
+
+
+def located(location: source.Location) -> Location:
+    """The protocol's Location of a place that is known."""
     return place(location.file, location.line, location.col, location.end_line, location.end_col)
 
 

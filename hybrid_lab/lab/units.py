@@ -54,7 +54,7 @@ class Units:
 def units_of(executable: Executable, engine: str) -> Units:
     """The units of an executable that `engine` compiled; it may have been released."""
     graph = executable.graph
-    new: dict[Value, Value] = {}
+    new = _Moved()
     nodes: list[Node] = []
     opened = Units(graph)
     numbers: dict[str, int] = {}
@@ -63,7 +63,8 @@ def units_of(executable: Executable, engine: str) -> Units:
         if region is None:
             moved = _moved(node, new)
             nodes.append(moved)
-            new.update(zip(node.outputs, moved.outputs, strict=True))
+            if moved is not node:
+                new.update(zip(node.outputs, moved.outputs, strict=True))
             opened.drawn[node] = moved
             if not isinstance(node.op, (Input, Constant)):
                 opened.engines[moved] = _runs_on(node, engine)
@@ -87,8 +88,17 @@ def units_of(executable: Executable, engine: str) -> Units:
     return opened
 
 
+class _Moved(dict[Value, Value]):
+    """Values in the place of others; a Value that is not in it stays."""
+
+    def __missing__(self, value: Value) -> Value:
+        return value
+
+
 def _moved(node: Node, new: dict[Value, Value]) -> Node:
     """The node with inputs from `new`."""
+    if not new:
+        return node
     inputs = tuple(new[item] if isinstance(item, Value) else item for item in node.inputs)
     return node if inputs == node.inputs else node.replace(inputs=inputs)
 

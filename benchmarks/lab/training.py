@@ -1,0 +1,201 @@
+"""What `mx.lab.progress`, `mx.log` and the curves of a Trainer add to a training, in a real kernel.
+
+    python benchmarks/lab/training.py [--rounds 5] [--seconds 3]
+
+In each round a few hundred milliseconds of steps with and without take turns, and all steps of each kind are added up,
+so that what happens now and then, such as a drawing, counts in full. While the steps without run, the clock of the
+curves stands still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import numpy as np  # noqa: E402
+
+import hybrid_lab as mx  # noqa: E402
+from hybrid_lab import autograd, gluon  # noqa: E402
+from hybrid_lab.gluon import nn  # noqa: E402
+from hybrid_lab.lab.messages import PROTOCOL  # noqa: E402
+
+CHUNK = 0.2
+"""Seconds of steps of one kind in a row."""
+KINDS = {"progress": "mx.lab.progress and mx.log", "trainer": "a Trainer alone"}
+
+
+class Clock:
+    """Seconds since it was made, without those between `stop()` and `go()`."""
+
+    def __init__(self) -> None:
+        self._begin, self._stopped = time.perf_counter(), 0.0
+
+    def __call__(self) -> float:
+        return time.perf_counter() - self._begin
+
+    def stop(self) -> None:
+        self._stopped = time.perf_counter()
+
+    def go(self) -> None:
+        self._begin += time.perf_counter() - self._stopped
+
+
+def mlp() -> tuple[gluon.Block, tuple[int, ...]]:
+    """A step of about a millisecond."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(64, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(10))
+    return net, (64, 32)
+
+
+def lenet() -> tuple[gluon.Block, tuple[int, ...]]:
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(20, 5, activation="tanh"),
+        nn.MaxPool2D(2, 2),
+        nn.Conv2D(50, 5, activation="tanh"),
+        nn.MaxPool2D(2, 2),
+        nn.Dense(500, activation="tanh"),
+        nn.Dense(10),
+    )
+    return net, (64, 1, 28, 28)
+
+
+MODELS = {"MLP": mlp, "LeNet": lenet}
+
+
+def training(name: str) -> Callable[[], mx.nd.NDArray]:
+    """A function that trains a network for one step and returns the loss."""
+    net, shape = MODELS[name]()
+    net.initialize()
+    net.hybridize()
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    loss_of.hybridize()
+    random = np.random.RandomState(0)
+    data, label = mx.nd.array(random.rand(*shape)), mx.nd.array(random.randint(0, 10, shape[0]))
+    net(data)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-3, "momentum": 0.9})
+
+    def step() -> mx.nd.NDArray:
+        with autograd.record():
+            loss = loss_of(net(data), label)
+        loss.backward()
+        trainer.step(shape[0])
+        return loss
+
+    for _ in range(20):
+        step()
+    return step
+
+
+def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]:
+    """One step of a training of this kind."""
+    if kind == "trainer":
+        return lambda: (step(), None)[1]
+    bar: Iterator[int] = iter(mx.lab.progress(range(10**9), unit="batch"))
+
+    def shown() -> None:
+        next(bar)
+        mx.log(loss=step())
+
+    return shown
+
+
+def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, float]:
+    """Medians over the rounds.
+
+    ms : of a step without; step : difference of the median steps; account : what the run says that reading, measuring
+    and drawing took; all : difference of the sums of all steps. The last three are shares of the time without.
+    """
+    from hybrid_lab.gluon.step import boundary
+    from hybrid_lab.lab import loop, run
+    from hybrid_lab.lab.runs import runs
+
+    clock = Clock()
+    loop.perf_counter = run.perf_counter = clock  # type: ignore[attr-defined]
+    step = training(name)
+    if kind == "trainer" and not boundary.listeners:
+        return {}  # nobody sees the panel: nothing is done
+    shown = steps_of(kind, step)
+    shown()
+    clock.stop()
+    listeners, now = boundary.listeners, time.perf_counter
+    found: dict[str, list[float]] = {"ms": [], "step": [], "account": [], "all": []}
+    for _ in range(1 + rounds):
+        assert runs.current is not None
+        times: dict[bool, list[float]] = {False: [], True: []}
+        before = runs.current.overhead
+        while min(map(sum, times.values())) < seconds:
+            for with_lab in (False, True):
+                body, taken = shown if with_lab else step, times[with_lab]
+                boundary.listeners = listeners if with_lab else []
+                if with_lab:
+                    clock.go()
+                start = last = now()
+                while last - start < CHUNK:
+                    body()
+                    end = now()
+                    taken.append(end - last)
+                    last = end
+                clock.stop()
+        plain = sum(times[False]) / len(times[False])
+        found["ms"].append(1e3 * plain)
+        found["step"].append(statistics.median(times[True]) / statistics.median(times[False]) - 1)
+        found["account"].append((runs.current.overhead - before) / sum(times[True]))
+        found["all"].append(sum(times[True]) / len(times[True]) / plain - 1)
+    return {key: statistics.median(item[1:]) for key, item in found.items()}  # the first round imports and allocates
+
+
+HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together"]
+NOTE = (
+    "Steps with and without take turns in one kernel. In each step: the difference of the median steps. Now and then:"
+    " what the run counts of reading, measuring and drawing. All together: the difference of all steps' sums, which on"
+    " a busy machine is mostly noise."
+)
+
+
+def rows(rounds: int, seconds: float) -> list[list[str]]:
+    """A row for each network, with the panel open and closed; each in a kernel of its own."""
+    from tests.lab.kernel import Kernel
+
+    found = []
+    for name in MODELS:
+        for panel in ("open", "closed"):
+            for kind, words in KINDS.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    kernel = Kernel(Path(folder))
+                    try:
+                        kernel.run(f"import sys; sys.path[:0] = {sys.path!r}\nimport hybrid_lab as mx")
+                        if panel == "open":
+                            kernel.page().ok("hello", front_end="0", protocol=PROTOCOL, notebook="")
+                        cell = "import json; from lab import training\n"
+                        cell += f"print(json.dumps(training.measure({name!r}, {kind!r}, {rounds}, {seconds})))"
+                        result = json.loads(kernel.run(cell))
+                    finally:
+                        kernel.stop()
+                if result:
+                    shares = [f"{result[key]:+.2%}" for key in ("step", "account", "all")]
+                    found.append([name, words, panel, f"{result['ms']:.2f} ms", *shares])
+                    print(" | ".join(found[-1]), flush=True)
+    return found
+
+
+def main() -> None:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of steps of each kind in a round")
+    options = parser.parse_args()
+    rows(options.rounds, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
