@@ -1,4 +1,4 @@
-"""`hybrid-lab convert`: between .hlab archives, MXNet's exported models, .params and .safetensors."""
+"""`hybrid-lab convert`: between .hlab archives, MXNet's exported models, ONNX files, .params and .safetensors."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from .command import CommandError, Commands, block_in
 if TYPE_CHECKING:
     import numpy as np
 
-ENDINGS = ("-symbol.json", ".hlab", ".params", ".safetensors")
+ENDINGS = ("-symbol.json", ".hlab", ".onnx", ".params", ".safetensors")
 
 
 def add_commands(commands: Commands) -> None:
     """Register `convert`."""
     convert = commands.add_parser(
         "convert",
-        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .safetensors",
+        help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors",
         description="The endings of SOURCE and TARGET decide. A model: .hlab <-> NAME-symbol.json with its .params "
-        "beside it. Weights only: .hlab, .params, .safetensors -> .params, .safetensors. No code is run.",
+        "beside it; .hlab -> .onnx. Weights only: .hlab, .params, .safetensors -> .params, .safetensors. No code is "
+        "run.",
         allow_abbrev=False,
     )
     convert.add_argument("source", type=Path)
@@ -31,6 +32,8 @@ def add_commands(commands: Commands) -> None:
     convert.add_argument("--inputs", help="names of the model's inputs, a,b; default: the variables without parameters")
     convert.add_argument("--block", default="", help="path of the block whose graph to export, such as features.0")
     convert.add_argument("--epoch", type=int, default=0, help="number in the name of the .params file")
+    convert.add_argument("--opset", type=int, help="of the .onnx file, from 13 on; default: the newest that runs")
+    convert.add_argument("--flat", action="store_true", help="without functions for the blocks in the .onnx file")
     convert.add_argument("--force", action="store_true", help="overwrite the target")
     convert.set_defaults(run=run_convert)
 
@@ -106,6 +109,15 @@ def _archive_to_mxnet(arguments: Namespace) -> list[str]:
     return [f"{file} written" for file in block.export(prefix, arguments.epoch)]
 
 
+def _archive_to_onnx(arguments: Namespace) -> list[str]:
+    """The network of the model, or of one block, as an ONNX file; or one file for each HybridBlock in it."""
+    from ..formats.archive import load
+    from ..onnx.exporting import export
+
+    block = block_in(arguments.source, load(arguments.source), arguments.block)
+    return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
+
+
 def _mxnet_to_archive(arguments: Namespace) -> list[str]:
     """An exported model of MXNet as an archive with one graph."""
     from ..formats.archive import save_cached_graphs
@@ -138,6 +150,7 @@ def _last_epoch(symbol_file: str) -> Path:
 
 CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {
     (".hlab", "-symbol.json"): _archive_to_mxnet,
+    (".hlab", ".onnx"): _archive_to_onnx,
     ("-symbol.json", ".hlab"): _mxnet_to_archive,
     **{
         (source, target): _weights

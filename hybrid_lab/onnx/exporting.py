@@ -122,7 +122,8 @@ def export(
     path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
     inputs : the arguments, as an array or a list of them; in the place of an array its shape, in which a name stands
         for an open size: ("batch", 3, 224, 224). Default: as in the last call
-    opset : 13 to the newest that the installed onnx and onnxruntime both know, which is the default
+    opset : 13 to the newest that the installed onnx and onnxruntime both know. Default: the newest in which ONNX
+        Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock
     external_data : parameters in a file beside it; default: where the file would have more than 2 GB
 
@@ -137,7 +138,7 @@ def export(
     target = os.path.abspath(os.fspath(path))
     stem, suffix = os.path.splitext(target)
     target = target if suffix else f"{target}.onnx"
-    wanted = _opset(opset)
+    _check_opset(opset)
     with without_collecting(), boundary.lock, passing(net) as blocks:
         left_out: list[str] = []
         if isinstance(net, HybridBlock):
@@ -157,7 +158,7 @@ def export(
                 raise MissingGraphError(
                     f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs="
                 )
-        made = [(name, *_contents(block, asked, wanted, flat)) for block, name, asked in networks]
+        made = [(name, *_contents(block, asked, opset, flat)) for block, name, asked in networks]
         for _, contents, model, _ in made:
             file.check(model, contents.arrays)
         report = ExportReport(
@@ -183,23 +184,24 @@ def outermost(net: Block) -> list[tuple[str, HybridBlock]]:
     return found
 
 
-def _opset(opset: int | None) -> int:
+def _check_opset(opset: int | None) -> None:
     newest = opsets.newest()
     if opset is None:
-        return newest
+        return
     if isinstance(opset, bool) or not isinstance(opset, int):
         raise SettingError(f"opset={opset!r}: a whole number is needed, {opsets.OLDEST} to {newest}")
     if not opsets.OLDEST <= opset <= newest:
         raise HybridLabError(
             f"opset={opset}: files are written for {opsets.OLDEST} to {newest}, the newest that is installed"
         )
-    return opset
 
 
 # -- one network -----------------------------------------------------------------------------------------------------
 
 
-def _contents(net: HybridBlock, asked: Asked, opset: int, flat: bool) -> tuple[file.Contents, Any, tuple[str, ...]]:
+def _contents(
+    net: HybridBlock, asked: Asked, opset: int | None, flat: bool
+) -> tuple[file.Contents, Any, tuple[str, ...]]:
     """The contents of a HybridBlock's file, its ModelProto, and notes."""
     leaves = [_untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
@@ -218,7 +220,14 @@ def _contents(net: HybridBlock, asked: Asked, opset: int, flat: bool) -> tuple[f
         return _predicting(neutral, [*shapes, *(array.shape for array in arrays.values())], dtypes)
 
     def write(graph: Graph) -> Network:
-        return Writer(graph, [*data_names, *names], len(inputs), opset).network(outputs, flat)
+        def network(opset: int) -> Network:
+            return Writer(graph, [*data_names, *names], len(inputs), opset).network(outputs, flat)
+
+        if opset is not None:
+            return network(opset)
+        made = network(opsets.newest())
+        known = opsets.newest_that_runs(made.op_types)
+        return made if known == made.opset else network(known)
 
     sizes = OpenSizes(inputs)
     network = sizes.solve(infer, write)
@@ -238,7 +247,6 @@ def _contents(net: HybridBlock, asked: Asked, opset: int, flat: bool) -> tuple[f
         {name: array for name, array in arrays.items() if name in _read(network)},
         {path: _class_name(block) for path, block in blocks_below(net)},
         {METADATA: _metadata(net, neutral, data_names, outputs, names)},
-        opset,
         dimension,
     )
     return contents, contents.model(), (*notes, *sizes.notes)
@@ -360,7 +368,8 @@ def _exported(contents: file.Contents, notes: tuple[str, ...], files: Sequence[s
         return {name: tuple(map(contents.dimension, shape)) for name, shape, _ in values}
 
     return Exported(
-        files[0], tuple(files), contents.opset, shapes(contents.inputs), shapes(contents.outputs),
+        files[0], tuple(files),
+        contents.network.opset, shapes(contents.inputs), shapes(contents.outputs),
         tuple(contents.network.functions), notes,
     )  # fmt: skip
 

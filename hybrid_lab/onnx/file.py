@@ -55,7 +55,6 @@ class Contents:
     arrays: Mapping[str, np.ndarray]
     classes: Mapping[str, str]
     metadata: Mapping[str, str]
-    opset: int
     dimension: Callable[[Any], int | str]
 
     def model(self) -> Any:
@@ -69,7 +68,7 @@ class Contents:
             graph,
             functions=functions,
             opset_imports=self._opsets(),
-            ir_version=opsets.ir_version(self.opset),
+            ir_version=opsets.ir_version(self.network.opset),
             producer_name="hybrid_lab",
             producer_version=_version.__version__,
         )
@@ -80,7 +79,7 @@ class Contents:
     def _opsets(self) -> list[Any]:
         onnx = import_onnx()
         own = [onnx.helper.make_opsetid(DOMAIN, 1)] if self.network.functions else []
-        return [onnx.helper.make_opsetid("", self.opset), *own]
+        return [onnx.helper.make_opsetid("", self.network.opset), *own]
 
     def _function(self, name: str, body: Body) -> Any:
         onnx = import_onnx()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,12 @@ class Network:
     graph: Graph
     body: Body
     functions: dict[str, Body]
+    opset: int
+
+    @property
+    def op_types(self) -> set[str]:
+        """The operators of ONNX in it, and the functions that it calls."""
+        return {name for body in (self.body, *self.functions.values()) for name in _op_types(body.nodes)}
 
 
 class Writer:
@@ -86,7 +92,7 @@ class Writer:
         """The graph's network. outputs : their names. Raises Unmappable, NeedsNumber"""
         root = calls_of(self.graph, self.parameters, flat)
         root.inputs = list(self.graph.inputs)
-        return Network(self.graph, self._body(root, outputs), self.functions)
+        return Network(self.graph, self._body(root, outputs), self.functions, self.opset)
 
     def _body(self, call: Call, outputs: Sequence[str] = ()) -> Body:
         inputs = self._input_names(call) if call.path else self.names
@@ -193,6 +199,14 @@ def _pruned(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], emitte
     sizes = {name: size for name, size in emitter.wanted_sizes.items() if name in needed}
     nodes, operators = tuple(item for item, _ in kept), tuple(operator for _, operator in kept)
     return Body(path, (*inputs, *sizes), outputs, nodes, constants, operators, sizes)
+
+
+def _op_types(nodes: Sequence[OnnxNode]) -> Iterator[str]:
+    for node in nodes:
+        yield node.op_type
+        for value in node.attributes.values():
+            if isinstance(value, Subgraph):
+                yield from _op_types(value.nodes)
 
 
 def reads(node: OnnxNode) -> set[str]:

@@ -7,7 +7,7 @@ asks the schemas of the package `onnx` whether that opset has the operator, with
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
@@ -34,6 +34,12 @@ TYPE_NAMES = {
 }
 TYPES = {name: TYPE_NAMES[number] for name, number in DATA_TYPES.items()}
 """NumPy name of a dtype -> how schemas write it."""
+
+
+#: ONNX operator -> the opset from which on ONNX Runtime 1.32 has no kernel for it.
+WITHOUT_KERNEL = {
+    "RandomNormal": 22, "RandomNormalLike": 22, "RandomUniform": 22, "RandomUniformLike": 22, "RoiAlign": 22,
+}  # fmt: skip
 
 
 class NotInOpset(Unmappable):
@@ -65,6 +71,11 @@ def newest() -> int:
             continue
         return opset
     return OLDEST
+
+
+def newest_that_runs(op_types: Iterable[str]) -> int:
+    """The newest opset in which ONNX Runtime has kernels for these operators."""
+    return min([newest(), *(WITHOUT_KERNEL[name] - 1 for name in op_types if name in WITHOUT_KERNEL)])
 
 
 def ir_version(opset: int) -> int:

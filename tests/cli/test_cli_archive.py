@@ -123,7 +123,7 @@ def test_existing_target_is_kept(model, tmp_path, capsys):
     [
         (["inspect", "gone.hlab"], "gone.hlab"),
         (["inspect", "text.hlab"], "damaged archive"),
-        (["convert", "model.onnx", "model.hlab"], "the known endings are"),
+        (["convert", "model.h5", "model.hlab"], "the known endings are"),
         (["convert", "weights.params", "model.hlab"], "no conversion from .params to .hlab"),
     ],
 )

@@ -53,7 +53,7 @@ def write(op: Any, arrays: Sequence[Any], opset: int, tried: bool = False) -> tu
         made,
         [(value.node.name, value.shape, value.dtype) for value in made.graph.inputs],
         [(name, value.shape, value.dtype) for name, value in zip(outputs, made.graph.outputs, strict=True)],
-        {}, {}, {}, opset,
+        {}, {}, {},
         lambda size: repr(size) if isinstance(size, SymbolicSize) else int(size),
     )  # fmt: skip
     model = contents.model()

@@ -11,9 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
 import hybrid_lab as mx
 from hybrid_lab.gluon import rnn
 from hybrid_lab.gluon.model_zoo import vision
