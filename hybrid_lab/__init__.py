@@ -81,8 +81,10 @@ __all__ = ["__version__", *_ROOMS]
 
 #: Functions that rooms call and rooms above them provide -> module, attribute. See `hybrid_lab.provided`.
 _provided.register({
+    "archive_arguments": ("hybrid_lab.formats.archive.open", "archive_arguments"),
     "array_html": ("hybrid_lab.insight.facets", "array_html"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
+    "complete_block": ("hybrid_lab.gluon.completing", "complete"),
     "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
     "compose_call": ("hybrid_lab.symbol.nd_calls", "compose_call"),
     "compose_cond": ("hybrid_lab.symbol.nd_calls", "compose_cond"),

@@ -13,6 +13,7 @@ from .block import Block
 from .hybrid import HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter
 from .parameter_dict import ParameterDict
+from .registering import register
 from .symbol_block import SymbolBlock
 from .trainer import Trainer
 
@@ -33,6 +34,7 @@ __all__ = [
     "loss",
     "model_zoo",
     "nn",
+    "register",
     "rnn",
     "utils",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, TypedDict
 
 import numpy as np
@@ -19,7 +20,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
 
-from . import looks
+from . import looks, states
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays
 from .naming import NameScope, name_block
@@ -29,6 +30,7 @@ from .parameter_dict import ParameterDict
 __all__ = ["Block"]
 
 block_html: Provided[[Block], str] = Provided("block_html")
+complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
 load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
 save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 
@@ -365,15 +367,72 @@ class Block:
         """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
         return load_cached_graphs(self, path, **options)
 
+    # -- states, by SINGA's names ------------------------------------------------------------------------------
+
+    def get_params(self) -> dict[str, NDArray]:
+        """The arrays that training updates, by path: `conv1.weight`. They are the Block's own, not copies.
+
+        Raises UninitializedError where one has no values yet; `compile` gives values to all.
+        """
+        return states.arrays_of(self, learned_only=True)
+
+    def set_params(self, parameters: Mapping[str, object], allow_missing: bool = False) -> None:
+        """Copy values (NDArrays, NumPy arrays, lists) into the parameters of these paths.
+
+        All or nothing: raises LoadMismatchError listing what is missing, extra or of another shape.
+        """
+        states.set_arrays(self, parameters, True, allow_missing)
+
+    def get_states(self) -> dict[str, NDArray]:
+        """All arrays that the Block computes with, by path: its parameters, and running statistics and constants."""
+        return states.arrays_of(self, learned_only=False)
+
+    def set_states(self, values: Mapping[str, object], allow_missing: bool = False) -> None:
+        """As `set_params`, for all states."""
+        states.set_arrays(self, values, False, allow_missing)
+
     def save_states(
         self, path: str | PathLike[str], aux_states: Mapping[str, object] | None = None, **options: object
-    ) -> Any:
-        """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays)."""
-        return save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
+    ) -> str:
+        """As `save`, with a dictionary of the user's own values (numbers, texts, lists, arrays). A name that ends with
+        `.zip` writes SINGA's file instead: the states by SINGA's names, and arrays and numbers of the user's own.
+        """
+        if fspath(path).endswith(states.ZIP):
+            if options:
+                raise SettingError(f"SINGA's file takes no {', '.join(options)}; a name that ends with .hlab does")
+            return states.save_singa(self, path, aux_states or {})
+        saved: str = save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
+        return saved
 
     def load_states(self, path: str | PathLike[str], **options: object) -> dict[str, Any]:
-        """As `load`; returns the dictionary that `save_states` got."""
-        return load_cached_graphs(self, path, **options).aux
+        """As `load`, or from SINGA's file; returns the dictionary that `save_states` got.
+
+        All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for one of another model.
+        """
+        from hybrid_lab.formats.singa import is_singa
+
+        if os.path.isfile(path) and is_singa(path) and not options:
+            return states.load_singa(self, path)
+        found: dict[str, Any] = load_cached_graphs(self, path, **options).aux
+        return found
+
+    def compile(
+        self,
+        inputs: object,
+        is_train: bool = True,
+        use_graph: bool = True,
+        sequential: bool = False,
+        graph_alg: str = "sequence",
+    ) -> None:
+        """Complete a model before its first call, as in SINGA: parameters get shapes and values, graphs are made.
+
+        inputs : a list of arrays or shapes, `net.compile([x])`, `net.compile([(8, 3, 32, 32)])`; they are called with,
+            and running statistics and random numbers are as before afterwards
+        is_train : also make the program of a recorded call; use_graph : hybridize, or run the code itself
+        sequential, graph_alg : accepted for SINGA's sake
+        Parameters that have values keep them.
+        """
+        complete_block(self, inputs, is_train, use_graph)
 
     # -- calling -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
 
+from ..singa import is_singa
 from . import layout
 from .archive import Archive
 from .tree import BlockRecord, ParameterRecord
@@ -140,6 +141,20 @@ def structure(path: str | PathLike[str]) -> Block:
     """
     with without_collecting():
         return _built(Archive(path, values=False), None)
+
+
+def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, Any]:
+    """The constructor's arguments of an archive's outermost Block; none of a file of SINGA's states.
+
+    Raises HybridLabError where the Block is of another class than `class_name`, ArchiveError for a damaged file.
+    """
+    file = layout.archive_path(path, "")
+    if is_singa(file):
+        return {}
+    record = Archive(file, values=False).tree.blocks[0]
+    if record.class_ != class_name:
+        raise HybridLabError(f"{file} holds a {record.class_}, not a {class_name}")
+    return record.config
 
 
 class _Builder:

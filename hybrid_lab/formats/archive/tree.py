@@ -134,7 +134,7 @@ def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
     config = registry.config(block)
     if config is not None and registry.classes().get(name) is type(block) and _is_data(config):
         record.layer, record.config = name, config
-    if kind == "plain" and record.layer is None:
+    if kind == "plain" and (record.layer is None or not type(block).__module__.startswith("hybrid_lab.")):
         record.forward = getattr(block, "archived_forward", None) or forward_digest(type(block))
     if isinstance(block, HybridBlock):
         record.hybridized = bool(access.is_active(block))

@@ -27,6 +27,7 @@ from .pool import (
     MaxPool2D,
     MaxPool3D,
 )
+from .separable import DepthwiseConv2D, SeparableConv2D
 from .shape import Flatten, ReflectionPad2D
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Conv3D",
     "Conv3DTranspose",
     "Dense",
+    "DepthwiseConv2D",
     "Dropout",
     "Embedding",
     "Flatten",
@@ -69,6 +71,7 @@ __all__ = [
     "MaxPool3D",
     "PReLU",
     "ReflectionPad2D",
+    "SeparableConv2D",
     "Sequential",
     "Swish",
     "SymbolBlock",

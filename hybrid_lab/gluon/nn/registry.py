@@ -79,7 +79,14 @@ def build(name: str, config: Mapping[str, object], prefix: str | None = None) ->
     unknown = [argument for argument in config if argument not in allowed]
     if unknown:
         raise HybridLabError(f"{name} takes no argument {', '.join(unknown)}")
-    return cls(**config, **({} if prefix is None else {"prefix": prefix}))
+    named = prefix is not None and _takes_prefix(cls)
+    return cls(**config, **({"prefix": prefix} if named else {}))
+
+
+def _takes_prefix(cls: Any) -> bool:
+    """Whether a constructor takes `prefix`: that of a user's Block may take no more than its own arguments."""
+    arguments = inspect.signature(cls.__init__).parameters
+    return "prefix" in arguments or any(each.kind is each.VAR_KEYWORD for each in arguments.values())
 
 
 @functools.cache

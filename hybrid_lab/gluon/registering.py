@@ -1,0 +1,72 @@
+"""`gluon.register`: Blocks of your own that archives can make again, and that make models of files."""
+
+from __future__ import annotations
+
+import functools
+import os
+from os import PathLike
+from typing import Any, TypeVar
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.provided import Provided
+
+from .block import Block
+from .nn import registry
+
+archive_arguments: Provided[[str | PathLike[str], str], dict[str, Any]] = Provided("archive_arguments")
+
+BlockClass = TypeVar("BlockClass", bound=type[Block])
+
+_ARRAY_FILES = (".params", ".safetensors")
+_ENDINGS = (".hlab", ".zip", *_ARRAY_FILES)
+
+
+def register(cls: BlockClass) -> BlockClass:
+    """Class decorator: archives remember the constructor's arguments of this class, and the class opens files.
+
+        @gluon.register
+        class MyModel(gluon.HybridBlock):
+            def __init__(self, units=10):
+                ...
+
+        MyModel(32).save("m.hlab")
+        net = MyModel("m.hlab")          # MyModel(32) with the states of the file
+        net = gluon.load("m.hlab")       # a MyModel too, where the class is registered
+
+    A single argument that names a file (a path object; a text that ends like a model's file, or names one that is
+    there), or `states_path=`, makes the model and loads the file: an archive, SINGA's file, `.params` or safetensors.
+    An archive gives the constructor its arguments; with other files it gets none but those of the call.
+    A class of the same name that was registered before is replaced, as when a cell runs again. Raises HybridLabError
+    for the name of a layer of this package.
+    """
+    known = registry.classes().get(cls.__name__)
+    if known is not None and known.__module__.startswith("hybrid_lab.") and known is not cls:
+        raise HybridLabError(f"{cls.__name__} is the name of a layer of this package; give your class another name")
+    registry.layer(cls)
+    target: Any = cls
+    construct = target.__init__
+
+    @functools.wraps(construct)
+    def __init__(self: Block, *args: Any, **kwargs: Any) -> None:
+        path = kwargs.pop("states_path", None)
+        if path is None and type(self) is cls and len(args) == 1 and _names_file(args[0]):
+            path, args = args[0], ()
+        if path is None:
+            construct(self, *args, **kwargs)
+        elif os.fspath(path).endswith(_ARRAY_FILES):
+            construct(self, *args, **kwargs)
+            self.load_parameters(path)
+        else:
+            construct(self, *args, **{**archive_arguments(path, cls.__name__), **kwargs})
+            self.load_states(path)
+
+    target.__init__ = __init__
+    return cls
+
+
+def _names_file(value: object) -> bool:
+    if isinstance(value, PathLike):
+        return True
+    if not isinstance(value, str):
+        return False
+    return value.endswith(_ENDINGS) or os.path.isfile(value) or os.path.isfile(value + ".hlab")
