@@ -35,7 +35,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-graphs test-programs test-checkpoints test-onnx test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -44,6 +44,7 @@ help:
 	@echo 'make test-processors  all numeric tests as other processors run them (ARGS=--list shows which; an hour)'
 	@echo 'make test-versions  a part of the tests with the oldest and newest packages and every Python found (ARGS=--whole: all)'
 	@echo 'make test-onnx   ONNX files: every operator and network out, all cases of ONNX for operators in (minutes)'
+	@echo 'make test-jupyter  the browser tests with the oldest and newest JupyterLab and Notebook 7 (half an hour)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
@@ -159,6 +160,10 @@ test-processors-short: install
 # The environments are made in .versions/. ARGS="--torch torch==2.13.0" adds torch and triton.
 test-versions:
 	$(PYTHON) scripts/test_versions.py --jobs $(JOBS) $(ARGS)
+
+# The environments are made in .versions/. ARGS="--only jupyter-oldest" runs a part.
+test-jupyter: install $(STAMPS)/chromium
+	$(PY) scripts/test_versions.py --browser $(ARGS)
 
 # All random graphs; `make test` runs the first 400 of them.
 test-graphs: install

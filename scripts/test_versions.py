@@ -6,6 +6,7 @@ that is found. Each environment is a folder in .versions/; it is made once and u
     python scripts/test_versions.py --only oldest      environments by name
     python scripts/test_versions.py --torch torch==2.13.0 --only newest-3.13     with torch and triton, too
     python scripts/test_versions.py --list             the environments and what would be installed
+    python scripts/test_versions.py --browser          browser tests, oldest and newest JupyterLab and Notebook 7
 
 Without --torch the environments have neither torch nor triton, and the tests that need them are skipped. On Linux a
 plain `torch` brings gigabytes of CUDA libraries.
@@ -18,10 +19,12 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from pytest_runs import ROOT, Result, run_pytest, table  # noqa: E402
@@ -40,6 +43,7 @@ SHORT = (
     *("tests/contrib", "tests/formats", "tests/hostile", "tests/lint", "tests/cli", "tests/lab", "tests/insight"),
     *("tests/test_metric.py", "tests/test_optimizer.py", "tests/test_initializer.py", "tests/test_viz.py"),
 )
+BROWSER = ("tests/browser",)
 WHOLE = ("tests", "--ignore", "tests/browser", "--ignore", "tests/packaging")
 
 
@@ -60,11 +64,15 @@ class Environment:
         return self.folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 
 
+def project() -> dict[str, Any]:
+    """The table `project` of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
 def declared() -> list[str]:
     """The requirements of the package and of its extras lab and cpu."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    return [*project["dependencies"], *extras["lab"], *extras["cpu"]]
+    extras = project()["optional-dependencies"]
+    return [*project()["dependencies"], *extras["lab"], *extras["cpu"]]
 
 
 def oldest(requirement: str) -> str:
@@ -103,6 +111,14 @@ def environments(torch: str | None) -> Iterator[Environment]:
         yield Environment(f"newest-{release}", command, (*requirements, *more))
 
 
+def jupyter_environments() -> Iterator[Environment]:
+    """JupyterLab, Notebook 7 and the widgets' packages, oldest and newest, on this Python."""
+    extras = project()["optional-dependencies"]
+    requirements = [*extras["lab"], *(text for text in extras["test"] if text.startswith("notebook"))]
+    yield Environment("jupyter-oldest", sys.executable, tuple(map(oldest, requirements)))
+    yield Environment("jupyter-newest", sys.executable, tuple(requirements))
+
+
 def make(environment: Environment) -> str | None:
     """Make the environment, unless it is there with the same requirements. Returns what went wrong, or None."""
     stamp, wanted = environment.folder / "requirements.txt", "\n".join(environment.requirements)
@@ -128,6 +144,17 @@ def run(environment: Environment, tests: Sequence[str], jobs: int) -> Result:
     return run_pytest(str(environment.interpreter), tests, jobs, environment.folder)
 
 
+def run_in_browser(environment: Environment, front_end: str, tests: Sequence[str]) -> Result:
+    """The browser tests, in this Python; server and kernel run in the environment, with other packages from here."""
+    if problem := make(environment):
+        return Result(0, 0, [f"not made: {problem}"], 0)
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    place = subprocess.run([str(environment.interpreter), "-c", code], capture_output=True, text=True, check=True)
+    (Path(place.stdout.strip()) / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    variables = {"JUPYTER_PYTHON": str(environment.interpreter), "HYBRID_LAB_FRONT_ENDS": front_end}
+    return run_pytest(sys.executable, tests, 1, environment.folder / front_end, variables)
+
+
 def versions(environment: Environment) -> str:
     """What was installed, for the table's foot."""
     names = {re.split(r"[<>=;]", text)[0] for text in (*declared(), *environment.requirements)} - set(TOOLS)
@@ -142,6 +169,7 @@ def versions(environment: Environment) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--whole", action="store_true", help="all Python tests but the browser's and the wheel's")
+    parser.add_argument("--browser", action="store_true", help="the browser tests, in each front end")
     parser.add_argument("--list", action="store_true", help="print the environments and make none")
     parser.add_argument("--only", action="append", default=[], help="an environment by name; may be repeated")
     parser.add_argument("--torch", help="a requirement of pip, for environments with torch and triton")
@@ -149,7 +177,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="worker processes of pytest")
     parser.add_argument("arguments", nargs="*", help="passed to pytest, after --")
     options = parser.parse_args()
-    known = list(environments(options.torch))
+    known = list(jupyter_environments() if options.browser else environments(options.torch))
     if unknown := set(options.only) - {item.name for item in known}:
         parser.error(f"{', '.join(sorted(unknown))}: not among {', '.join(item.name for item in known)}")
     results, installed = {}, []
@@ -159,9 +187,13 @@ def main() -> int:
         if options.list:
             print(f"{item.name} ({item.python}): {' '.join(item.requirements)}")
             continue
-        tests = [*(options.tests or (WHOLE if options.whole else SHORT)), *options.arguments]
+        chosen = BROWSER if options.browser else WHOLE if options.whole else SHORT
+        tests = [*(options.tests or chosen), *options.arguments]
         print(f"{item.name} ...", flush=True)
-        results[item.name] = run(item, tests, options.jobs)
+        if options.browser:
+            results |= {f"{item.name}, {page}": run_in_browser(item, page, tests) for page in ("lab", "notebook")}
+        else:
+            results[item.name] = run(item, tests, options.jobs)
         installed.append(f"{item.name}: {versions(item)}")
     if options.list:
         return 0

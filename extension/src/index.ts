@@ -1,8 +1,9 @@
-// The JupyterLab extension: side panel, cell diagnostics, commands. Also for Notebook 7, where only the core tokens exist.
+// The JupyterLab extension: side panel, cell diagnostics, commands. Also for Notebook 7, which has fewer tokens and no tabs.
 
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
+import { PageConfig } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
@@ -13,7 +14,7 @@ import { COMMANDS, addCommands } from './lab/commands';
 import { FileDiagnosticsService } from './lab/file-diagnostics';
 import { labIcon } from './lab/icon';
 import { KernelLink, mentionsHybridLab } from './lab/link';
-import { ViewMemory } from './lab/memory';
+import { ViewMemory, browserStore } from './lab/memory';
 import { HybridPanel } from './lab/panel';
 import { serverLint } from './lab/server-lint';
 import { registerViewOutput } from './lab/view-output';
@@ -30,6 +31,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     IEditorExtensionRegistry,
     ICommandPalette,
     ILayoutRestorer,
+    ILabShell,
     ISettingRegistry,
     IStateDB
   ],
@@ -39,11 +41,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     editors: IEditorExtensionRegistry | null,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
+    labShell: ILabShell | null,
     settings: ISettingRegistry | null,
     state: IStateDB | null
   ) => {
     if (!tracker) {
-      return; // a page of Notebook 7 without a notebook
+      return; // an application without notebooks
     }
     const links = new WeakMap<NotebookPanel, KernelLink>();
     const linkOf = (panel: NotebookPanel): KernelLink => {
@@ -87,24 +90,26 @@ const plugin: JupyterFrontEndPlugin<void> = {
       diagnostics,
       linkOf,
       layout: workerLayout(async () => (await import('./graph/source')).default),
-      memory: new ViewMemory(state)
+      memory: new ViewMemory(labShell ? state : browserStore(localStorage, PageConfig.getBaseUrl()))
     };
     const tabs = new WidgetTracker<MainAreaWidget<HybridPanel>>({ namespace: 'hybrid-lab-tab' });
-    const openTab = (): void => {
+    const addTab = (shell: ILabShell): void => {
       let tab = tabs.currentWidget;
       if (!tab || tab.isDisposed) {
-        tab = new MainAreaWidget({ content: new HybridPanel(parts) });
+        tab = new MainAreaWidget({ content: new HybridPanel({ ...parts, isTab: true }) });
         tab.id = 'hybrid-lab-main';
         tab.title.label = 'Hybrid Lab';
         tab.title.icon = labIcon;
         tab.title.closable = true;
         tab.content.refreshSeconds = panel.refreshSeconds;
-        app.shell.add(tab, 'main', { mode: 'split-right', type: 'Hybrid Lab' });
+        shell.add(tab, 'main', { mode: 'split-right', type: 'Hybrid Lab' });
         void tabs.add(tab);
       }
-      app.shell.activateById(tab.id);
+      shell.activateById(tab.id);
     };
-    const panel = new HybridPanel({ ...parts, onTab: openTab });
+    // A page of Notebook 7 shows one document: there are no tabs.
+    const openTab = labShell && ((): void => addTab(labShell));
+    const panel = new HybridPanel({ ...parts, isTab: false, onTab: openTab ?? undefined });
     app.shell.add(panel, 'left', { rank: 850, type: 'Hybrid Lab' });
     restorer?.add(panel, panel.id);
     void restorer?.restore(tabs, { command: COMMANDS.openTab, name: () => 'hybrid-lab' });

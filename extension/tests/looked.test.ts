@@ -3,7 +3,7 @@
 import { buttonOf, click, mount, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ViewMemory } from '../src/lab/memory';
+import { ViewMemory, browserStore } from '../src/lab/memory';
 import type { Model } from '../src/protocol/messages';
 import type { Looked } from '../src/view/model-view';
 import { KernelState, PanelView } from '../src/view/panel-view';
@@ -48,6 +48,26 @@ test('what was looked at is kept by notebook, and only so much of it', async () 
   assert.equal(Object.keys(state.saved as object).length, 50);
   assert.equal(memory.read('79.ipynb')?.model, 'net79');
   assert.equal(memory.read('a.ipynb'), undefined);
+});
+
+test('two pages with a notebook each share what the browser keeps', async () => {
+  const kept = new Map<string, string>();
+  const storage = {
+    getItem: (key: string) => kept.get(key) ?? null,
+    setItem: (key: string, value: string) => void kept.set(key, value)
+  } as Storage;
+  const open = (): ViewMemory => new ViewMemory(browserStore(storage, '/user/me/'));
+  const [first, second] = [open(), open()];
+  first.write('a.ipynb', looked({ block: '0' }));
+  await settle(600);
+  second.write('b.ipynb', looked());
+  await settle(600);
+  first.write('a.ipynb', looked({ block: '1' }));
+  await settle(600);
+  const third = open();
+  await third.ready;
+  assert.equal(third.read('a.ipynb')?.block, '1');
+  assert.deepEqual(third.read('b.ipynb'), looked());
 });
 
 test('a damaged database, or none, is an empty one', async () => {

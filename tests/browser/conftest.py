@@ -5,7 +5,10 @@ import shutil
 import pytest
 from playwright.sync_api import Error, sync_playwright
 
-from tests.browser.jupyter import ROOT, NotebookPage, launch, serve, write_notebook
+import hybrid_lab as mx
+from hybrid_lab.gluon import nn
+from tests.browser.jupyter import FRONT_ENDS, ROOT, NotebookPage, launch, serve, write_notebook
+from tests.lab.test_documents import onnx_file
 
 
 def pytest_collection_modifyitems(items):
@@ -47,7 +50,7 @@ def page(browser):
     assert not ours, ours
 
 
-@pytest.fixture(params=["lab", "notebook"])
+@pytest.fixture(params=FRONT_ENDS)
 def front_end(request):
     return request.param
 
@@ -62,6 +65,26 @@ def open_cells(server, page, front_end, request):
         return NotebookPage(page, server, front_end, name)
 
     return open_notebook
+
+
+@pytest.fixture(scope="session")
+def files(server):
+    """A model in every kind of file, in the server's folder."""
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, activation="relu"), nn.Flatten(), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    net(mx.nd.ones((1, 1, 6, 6)))
+    folder = server.folder / "files"
+    folder.mkdir(exist_ok=True)
+    net.save(folder / "net.hlab")
+    net.export(str(folder / "exported"))
+    net.save_parameters(str(folder / "net.safetensors"))
+    net[0].weight.set_data(net[0].weight.data() * 2)
+    net.save(folder / "later.hlab")
+    onnx_file(folder / "chain.onnx", 3)
+    (folder / "broken.hlab").write_bytes((folder / "net.hlab").read_bytes()[:-100])
+    return folder
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,16 @@ CHROMIUM_FLAGS = (
 
 #: The Python whose JupyterLab is driven; the wheel's test names the one of an environment with nothing else in it.
 PYTHON = os.environ.get("JUPYTER_PYTHON", sys.executable)
+
+#: The front ends that are tested: the first one by every test that is not about the other, all of them by some tests.
+FRONT_ENDS = os.environ.get("HYBRID_LAB_FRONT_ENDS", "lab notebook").split()
+
+#: For tests of code that is the same in all front ends.
+IN_ONE_FRONT_END = pytest.mark.parametrize("front_end", FRONT_ENDS[:1])
+
+#: For tests of what only JupyterLab has, or only Notebook 7.
+IN_LAB_ONLY = pytest.mark.parametrize("front_end", [name for name in FRONT_ENDS if name == "lab"])
+IN_NOTEBOOK_ONLY = pytest.mark.parametrize("front_end", [name for name in FRONT_ENDS if name == "notebook"])
 
 #: Seconds a whole notebook may take.
 PATIENCE = 240
@@ -49,8 +60,10 @@ class Server:
     def __init__(self, url: str, token: str, folder: Path, log: Path) -> None:
         self.url, self.token, self.folder, self.log = url, token, folder, log
 
-    def address(self, front_end: str, notebook: str) -> str:
-        place = {"lab": f"lab/tree/{notebook}?reset&", "notebook": f"notebooks/{notebook}?"}[front_end]
+    def address(self, front_end: str, file: str) -> str:
+        """The page of a notebook or of another file."""
+        own = "notebooks" if file.endswith(".ipynb") else "edit"  # Notebook 7 has a page for each
+        place = {"lab": f"lab/tree/{file}?reset&", "notebook": f"{own}/{file}?"}[front_end]
         return f"{self.url}/{place}token={self.token}"
 
 
@@ -61,8 +74,8 @@ def _environment(home: Path) -> dict[str, str]:
     prefix = Path(PYTHON).parents[1]
     installed = (prefix / "share/jupyter/labextensions/hybrid-lab/package.json").exists()
     if not installed:
-        (data / "labextensions").mkdir(parents=True)
-        (data / "labextensions" / "hybrid-lab").symlink_to(ROOT / "hybrid_lab" / "labextension")
+        # Not a link: JupyterLab's server before 2.28.1 does not follow links to other folders.
+        shutil.copytree(ROOT / "hybrid_lab" / "labextension", data / "labextensions" / "hybrid-lab")
         variables["JUPYTER_PATH"] = str(data)
         variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), variables.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     config = home / "config"
@@ -200,8 +213,10 @@ class NotebookPage:
 
     # -- the notebook ------------------------------------------------------------------------------------------------
 
-    def command(self, name: str) -> None:
-        self.page.evaluate("name => void window.jupyterapp.commands.execute(name)", name)
+    def command(self, name: str, wait: bool = False) -> None:
+        """Execute a command; `wait`: until it is done, which for a cell is the end of its run."""
+        done = "window.jupyterapp.commands.execute(name)"
+        self.page.evaluate(f"name => {done}.then(() => null)" if wait else f"name => void {done}", name)
 
     def cells(self) -> list[dict]:
         """The code cells as they would be saved."""
@@ -216,7 +231,7 @@ class NotebookPage:
         """Run the code cell at this position among all cells."""
         self.show_cell(index)
         self.page.evaluate("index => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
-        self.command("notebook:run-cell")
+        self.command("notebook:run-cell", wait)
         if wait:
             self.wait_idle()
 

@@ -1,33 +1,8 @@
 """Model files as documents: a double click opens a tab without a kernel, which leads back into a notebook."""
 
-import pytest
 from playwright.sync_api import expect
 
-import hybrid_lab as mx
-from hybrid_lab.gluon import nn
-from tests.browser.jupyter import NotebookPage
-from tests.lab.test_documents import onnx_file
-
-IN_LAB_ONLY = pytest.mark.parametrize("front_end", ["lab"])
-
-
-@pytest.fixture(scope="module")
-def files(server):
-    """A model in every kind of file, in the server's folder."""
-    net = nn.HybridSequential()
-    net.add(nn.Conv2D(4, 3, activation="relu"), nn.Flatten(), nn.Dense(2))
-    net.initialize()
-    net.hybridize()
-    net(mx.nd.ones((1, 1, 6, 6)))
-    folder = server.folder / "files"
-    folder.mkdir(exist_ok=True)
-    net.save(folder / "net.hlab")
-    net.export(str(folder / "exported"))
-    net.save_parameters(str(folder / "net.safetensors"))
-    net[0].weight.set_data(net[0].weight.data() * 2)
-    net.save(folder / "later.hlab")
-    (folder / "broken.hlab").write_bytes((folder / "net.hlab").read_bytes()[:-100])
-    return folder
+from tests.browser.jupyter import IN_LAB_ONLY, NotebookPage
 
 
 def open_file(notebook: NotebookPage, name: str):
@@ -73,7 +48,6 @@ def test_the_other_kinds_of_files(files, open_cells):
     expect(tab.get_by_role("treeitem").first).to_be_visible(timeout=30_000)
     tab = open_file(notebook, "net.safetensors")
     expect(tab.locator(".hl-doc-contents tbody tr")).to_have_count(4, timeout=30_000)
-    onnx_file(files / "chain.onnx", 3)
     tab = open_file(notebook, "chain.onnx")
     expect(tab.locator("svg").filter(has_text="Sum").first).to_be_visible(timeout=30_000)
     tab = open_file(notebook, "broken.hlab")

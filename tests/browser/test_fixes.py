@@ -1,7 +1,8 @@
 """Repairs of findings: from the keyboard, from the list, all at once, undone, in cells and in Python files."""
 
-import pytest
 from playwright.sync_api import expect
+
+from tests.browser.jupyter import IN_ONE_FRONT_END
 
 CELLS = ["""import hybrid_lab as mx
 from hybrid_lab import gluon""", """class One(gluon.HybridBlock):
@@ -14,8 +15,8 @@ SOURCE = "i => window.jupyterapp.shell.currentWidget.content.model.cells.get(i).
 FILE = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.getSource()"
 
 
-@pytest.mark.parametrize("front_end", ["lab"])
-def test_fixes_in_cells_and_files(open_cells, server):
+@IN_ONE_FRONT_END
+def test_fixes_in_cells(open_cells):
     notebook = open_cells(CELLS)
     page = notebook.page
 
@@ -45,15 +46,18 @@ def test_fixes_in_cells_and_files(open_cells, server):
     page.wait_for_function(f"() => ({SOURCE})(1).includes('mx.nd.relu') || ({SOURCE})(2).includes('mx.nd.tanh')")
     assert "hybrid_forward" in source(1) and "hybrid_forward" in source(2)
 
-    # The same marks in the editor of a Python file.
+
+def test_the_same_marks_in_the_editor_of_a_python_file(page, server, front_end):
     (server.folder / "model.py").write_text("\n\n".join(CELLS))
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:open', {path: 'model.py'})")
+    page.goto(server.address(front_end, "model.py"))
     editor = page.locator(".jp-FileEditor .cm-content")
-    expect(editor.locator(".hl-lint").first).to_be_visible(timeout=20_000)
+    expect(editor.locator(".hl-lint").first).to_be_visible(timeout=90_000)
     editor.click()
     page.keyboard.press("F8")
     page.keyboard.press("Alt+Enter")
     page.wait_for_function(f"() => ({FILE})().includes('F.relu') || ({FILE})().includes('F.tanh')")
+    page.keyboard.press("Control+z")
+    page.wait_for_function(f"() => ({FILE})().includes('mx.nd.relu') && ({FILE})().includes('mx.nd.tanh')")
 
 
 HELPER = """import hybrid_lab as mx
@@ -66,8 +70,8 @@ CALLER = """class Net(gluon.HybridBlock):
         return F.relu(scale(x))"""
 
 
-@pytest.mark.parametrize("front_end", ["lab"])
-def test_the_call_of_a_function_with_a_finding_is_marked(open_cells, server):
+@IN_ONE_FRONT_END
+def test_the_call_of_a_function_with_a_finding_is_marked(open_cells):
     notebook = open_cells([HELPER, "x = 1", CALLER])
     page = notebook.page
     panel = notebook.show_panel()
@@ -90,10 +94,13 @@ def test_the_call_of_a_function_with_a_finding_is_marked(open_cells, server):
     panel.locator(".hl-finding-calls:visible").get_by_role("button", name="cell at position 3, line 3").click()
     expect(notebook.show_cell(2).locator(".cm-content")).to_be_focused()
 
+
+@IN_ONE_FRONT_END
+def test_the_call_is_marked_in_a_python_file(page, server, front_end):
     (server.folder / "caller.py").write_text(f"{HELPER}\n\n{CALLER}\n")
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:open', {path: 'caller.py'})")
+    page.goto(server.address(front_end, "caller.py"))
     editor = page.locator(".jp-FileEditor .cm-content")
-    expect(editor.locator(".hl-lint")).to_have_text(["t.asnumpy()", "scale"], timeout=20_000)
+    expect(editor.locator(".hl-lint")).to_have_text(["t.asnumpy()", "scale"], timeout=90_000)
     editor.locator(".hl-lint", has_text="scale").hover()
     page.locator(".cm-tooltip").get_by_role("button", name="Go to line 5").click()
     expect(editor).to_be_focused()

@@ -5,7 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_lab import IN_LAB_ONLY, MODEL, STUBBORN
+from tests.browser.jupyter import IN_ONE_FRONT_END
+from tests.browser.test_lab import MODEL, STUBBORN
 
 CONVOLUTION = """net = nn.HybridSequential()
 net.add(nn.Conv2D(6, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Dense(10))
@@ -23,7 +24,7 @@ NODE_TEXTS = """root => [...root.querySelectorAll('.hl-g-item:not(.hl-g-open)')]
 })"""
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_what_is_written_fits_its_place(open_cells):
     notebook = open_cells([MODEL, CONVOLUTION, STUBBORN, "mx.view(net)"])
     panel = notebook.show_panel()
@@ -86,7 +87,7 @@ def for_each_theme(notebook):
         yield theme
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_a_kernel_is_a_box_that_shows_its_source(open_cells):
     pytest.importorskip("torch")
     pytest.importorskip("triton")
@@ -145,7 +146,7 @@ def box_of(locator):
     return locator.locator(".hl-g-shape").last.bounding_box()
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
     notebook = open_cells([MODEL, RESIDUAL])
     panel = notebook.show_panel()
@@ -167,6 +168,7 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
     expect(fold).to_contain_text("12 × Cell")
 
     # A double-click opens the fold where it is, with one of its Blocks as a sample.
+    fold.scroll_into_view_if_needed()
     before = box_of(fold)
     fold.dblclick(position={"x": 60, "y": 12})
     expect(fold).to_have_attribute("aria-expanded", "true")
@@ -215,7 +217,7 @@ def test_boxes_open_in_place_by_mouse_and_keys(open_cells):
         assert min(item.evaluate(CONTRAST) for item in graph.locator(".hl-g-node").all()[:4]) >= 4.5, theme
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_the_widget_fits_a_narrow_page(open_cells):
     notebook = open_cells([MODEL, CONVOLUTION, "mx.view(net)"])
     notebook.page.set_viewport_size({"width": 800, "height": 900})

@@ -3,11 +3,9 @@
 import re
 import zipfile
 
-import pytest
 from playwright.sync_api import expect
 
-#: Tests of what is the same code in both front ends run in one of them.
-IN_LAB_ONLY = pytest.mark.parametrize("front_end", ["lab"])
+from tests.browser.jupyter import IN_ONE_FRONT_END
 
 MODEL = """import numpy as np
 import hybrid_lab as mx
@@ -104,7 +102,7 @@ def test_a_finding_in_the_panel_leads_to_its_line(open_cells):
     assert notebook.page.evaluate(line) == 3
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_hover_explains_and_repairs(open_cells):
     notebook = open_cells([MODEL, STUBBORN])
     notebook.expect_marks(1, ["x.shape", "x.asnumpy()"])
@@ -145,7 +143,7 @@ def test_save_change_reload_undo(open_cells):
     notebook.result("Saved net")
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_a_name_with_a_folder_is_refused(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN])
     panel = notebook.show_panel()
@@ -205,7 +203,7 @@ def test_running_the_class_cell_again_leaves_no_stale_graph(open_cells):
     expect(panel.get_by_role("combobox", name="Model", exact=True)).to_be_hidden()  # one model only
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_a_reloaded_page_finds_its_models_again(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN])
     notebook.show_panel()

@@ -1,7 +1,8 @@
 """A model of 10,000 Blocks in the panel: only rows in view are there, the filter and the keys are quick."""
 
-import pytest
 from playwright.sync_api import expect
+
+from tests.browser.jupyter import IN_ONE_FRONT_END
 
 MODEL = """import hybrid_lab as mx
 from hybrid_lab.gluon import nn
@@ -25,13 +26,14 @@ TYPE = """async text => {
 }"""
 
 
-@pytest.mark.parametrize("front_end", ["lab"])
+@IN_ONE_FRONT_END
 def test_ten_thousand_blocks(open_cells):
     notebook = open_cells([MODEL])
     panel = notebook.show_panel()
     notebook.run_cell(0)
     tree = panel.get_by_role("tree")
-    expect(tree.get_by_role("treeitem").first).to_be_visible(timeout=60_000)
+    expect(panel.locator(".hl-headline")).to_contain_text("10001 Blocks", timeout=60_000)
+    expect(tree.get_by_role("treeitem").first).to_be_visible()
     milliseconds = [notebook.page.evaluate(TYPE, text) for text in ("d", "de", "den", "dense", "eager")]
     print("a key in the filter:", *(f"{each:.0f} ms" for each in milliseconds))
     notebook.page.evaluate(TYPE, "dense")

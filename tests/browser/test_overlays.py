@@ -5,8 +5,9 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.browser.jupyter import IN_ONE_FRONT_END
 from tests.browser.test_graph import CONTRAST, for_each_theme
-from tests.browser.test_lab import IN_LAB_ONLY, MODEL
+from tests.browser.test_lab import MODEL
 
 TRAINED = """net = nn.HybridSequential()
 net.add(nn.Conv2D(6, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Dense(30), nn.Dense(10))
@@ -21,7 +22,7 @@ loss.backward()"""
 SHOWN = """mx.nd.random.normal(shape=(16, 3, 7, 7))"""
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_what_is_measured_is_seen_on_the_graph(open_cells):
     notebook = open_cells([MODEL, TRAINED, SHOWN])
     panel = notebook.show_panel()
@@ -63,7 +64,7 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     expect(measured).to_have_count(0)
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_numbers_and_the_switch_for_nan(open_cells):
     notebook = open_cells([MODEL, TRAINED, SHOWN])
     panel = notebook.show_panel()

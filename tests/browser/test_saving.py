@@ -4,7 +4,8 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.test_lab import IN_LAB_ONLY, MODEL
+from tests.browser.jupyter import IN_ONE_FRONT_END
+from tests.browser.test_lab import MODEL
 
 CLASS = """class Net(gluon.HybridBlock):
     act = "relu"
@@ -44,7 +45,7 @@ for step in range(40):
     time.sleep(0.1)"""
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_what_changed_since_the_last_save(open_cells):
     """Save, train on, compare, go back - and a file whose graph is another one, before anything is replaced."""
     notebook = open_cells([MODEL, CLASS, RUN])
@@ -86,7 +87,7 @@ def test_what_changed_since_the_last_save(open_cells):
     assert notebook.kernel("print(net._graphs.pinned)") == "{}"
 
 
-@IN_LAB_ONLY
+@IN_ONE_FRONT_END
 def test_the_toolbar_lists_every_model_before_it_saves_and_writes_nothing_into_a_running_cell(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN, TRAIN])
     panel = notebook.show_panel()

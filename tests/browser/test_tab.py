@@ -1,7 +1,8 @@
 """The panel as a tab of the main area, and what is remembered of a notebook."""
 
-import pytest
 from playwright.sync_api import expect
+
+from tests.browser.jupyter import IN_LAB_ONLY, IN_ONE_FRONT_END
 
 MODEL = """import hybrid_lab as mx
 from hybrid_lab.gluon import nn
@@ -12,9 +13,9 @@ net.hybridize()
 net(mx.nd.ones((2, 3)));"""
 
 
-@pytest.mark.parametrize("front_end", ["lab"])
+@IN_LAB_ONLY
 def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
-    notebook = open_cells([MODEL, "other = nn.HybridSequential(); other.add(nn.Dense(3))", "1"])
+    notebook = open_cells([MODEL, "other = nn.HybridSequential(); other.add(nn.Dense(3))"])
     page = notebook.page
     notebook.run_cell(0)
     panel = notebook.show_panel()
@@ -33,11 +34,18 @@ def test_the_tab_shows_tree_graph_and_details_side_by_side(open_cells):
     expect(panel.locator(".hl-notes")).to_contain_text("New model: other", timeout=30_000)
     assert status.bounding_box()["height"] == before
 
+
+@IN_ONE_FRONT_END
+def test_what_was_looked_at_is_shown_again(open_cells):
+    notebook = open_cells([MODEL, "other = nn.HybridSequential(); other.add(nn.Dense(3))"])
+    panel = notebook.show_panel()
+    notebook.run_all()
     panel.get_by_role("combobox", name="Model", exact=True).select_option(label="net: HybridSequential")
     panel.get_by_role("treeitem").nth(1).click()
-    page.wait_for_timeout(2500)
-    page.reload()
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
-    page.evaluate("window.jupyterapp.commands.execute('hybrid-lab:show-panel')")
-    selected = notebook.panel.locator('[role=treeitem][aria-selected="true"]')
+    notebook.page.wait_for_timeout(2500)
+    notebook.page.reload()
+    notebook.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=90_000)
+    notebook.wait_kernel()
+    notebook.command("hybrid-lab:show-panel")
+    selected = panel.locator('[role=treeitem][aria-selected="true"]')
     expect(selected).to_have_attribute("data-path", "0", timeout=60_000)

@@ -1,7 +1,8 @@
 """A training in the panel and below its cell, while it runs and afterwards."""
 
-import pytest
 from playwright.sync_api import expect
+
+from tests.browser.jupyter import IN_ONE_FRONT_END
 
 TRAIN = """import time
 import hybrid_lab as mx
@@ -22,7 +23,7 @@ LOOP = """for step in mx.lab.progress(range(60), "train"):
     time.sleep(0.05)"""
 
 
-@pytest.mark.parametrize("front_end", ["lab"])
+@IN_ONE_FRONT_END
 def test_curves_grow_while_the_cell_runs_and_stay(open_cells):
     notebook = open_cells([TRAIN, LOOP, LOOP + "\n    1 / (20 - step)"])
     panel = notebook.show_panel()

@@ -63,7 +63,12 @@ export class ModelFileWidget extends DocumentWidget {
     this.addClass('hl-doc-tab');
     this.title.icon = labIcon;
     this.content.node.append(view.element);
-    void options.context.ready.then(() => view.open());
+    void options.context.ready.then(() => {
+      // Notebook 7 opens the file on a page of its own, and disposes of what it made on the page with the click.
+      if (!this.isDisposed) {
+        void view.open();
+      }
+    });
     options.context.fileChanged.connect(() => void view.open());
   }
 }

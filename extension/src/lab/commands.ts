@@ -1,13 +1,12 @@
 // The palette's commands; the toolbar button is one of them (see schema/plugin.json).
 
-import { nextDiagnostic } from '@codemirror/lint';
 import { EditorView } from '@codemirror/view';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import { plural } from '../view/words';
 import type { CellDiagnosticsService } from './cell-diagnostics';
-import { applyFixAt } from './editor-marks';
+import { applyFixAt, goToNextFinding } from './editor-marks';
 import { labIcon } from './icon';
 import type { HybridPanel } from './panel';
 
@@ -31,8 +30,8 @@ export interface CommandOptions {
   tracker: INotebookTracker;
   diagnostics: CellDiagnosticsService;
   palette: ICommandPalette | null;
-  /** Show the panel as a tab of the main area. */
-  openTab(): void;
+  /** Show the panel as a tab of the main area; null where there are no tabs. */
+  openTab: (() => void) | null;
 }
 
 export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void {
@@ -53,12 +52,14 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
     icon: labIcon,
     execute: () => app.shell.activateById(panel.id)
   });
-  app.commands.addCommand(COMMANDS.openTab, {
-    label: 'Open the Hybrid Lab Panel as a Tab',
-    caption: 'Tree, graph and details side by side, as wide as wanted',
-    icon: labIcon,
-    execute: openTab
-  });
+  if (openTab) {
+    app.commands.addCommand(COMMANDS.openTab, {
+      label: 'Open the Hybrid Lab Panel as a Tab',
+      caption: 'Tree, graph and details side by side, as wide as wanted',
+      icon: labIcon,
+      execute: openTab
+    });
+  }
   app.commands.addCommand(COMMANDS.saveAll, {
     label: 'Save Every Model…',
     caption: 'List the models of this kernel with their files, then save all graphs and parameters',
@@ -113,11 +114,11 @@ export function addCommands(app: JupyterFrontEnd, options: CommandOptions): void
       const view = editorOf(document.activeElement);
       const notebook = tracker.currentWidget;
       const inNotebook = notebook !== null && notebook === app.shell.currentWidget;
-      return inNotebook ? diagnostics.next(notebook) : view !== null && nextDiagnostic(view);
+      return inNotebook ? diagnostics.next(notebook) : view !== null && goToNextFinding(view);
     }
   });
   if (palette) {
-    for (const command of Object.values(COMMANDS)) {
+    for (const command of Object.values(COMMANDS).filter(id => app.commands.hasCommand(id))) {
       palette.addItem({ command, category: 'Hybrid Lab' });
     }
   }

@@ -106,6 +106,22 @@ export function applyFixAt(view: EditorView): boolean {
   return found !== null;
 }
 
+/**
+ * Put the cursor on the finding after it, or on the first one; false where there are none. CodeMirror's own command needs
+ * a newer @codemirror/view than JupyterLab 4.6.0 has.
+ */
+export function goToNextFinding(view: EditorView): boolean {
+  const { head } = view.state.selection.main;
+  const places: number[] = [];
+  forEachDiagnostic(view.state, (_, from) => places.push(from));
+  const place = places.find(from => from > head) ?? places[0];
+  if (place === undefined) {
+    return false;
+  }
+  view.dispatch({ selection: { anchor: place }, scrollIntoView: true });
+  return true;
+}
+
 function fixAt(view: EditorView): { action: Action; from: number; to: number } | null {
   const { head } = view.state.selection.main;
   let found: { action: Action; from: number; to: number } | null = null;

@@ -1,6 +1,5 @@
-// What was looked at last in each notebook, kept in JupyterLab's state database.
+// What was looked at last in each notebook, kept in JupyterLab's state database, or by the browser.
 
-import type { IStateDB } from '@jupyterlab/statedb';
 import type { Looked } from '../view/model-view';
 
 const KEY = 'hybrid-lab:looked-at';
@@ -11,44 +10,58 @@ const MOST = 50;
 /** Milliseconds between a change and its saving. */
 const REST = 500;
 
+/** Keeps JSON by key: JupyterLab's state database does. */
+export interface Store {
+  fetch(key: string): Promise<unknown>;
+  save(key: string, value: never): Promise<unknown>;
+}
+
+/** A store for Notebook 7, which forgets its state database with the page. `storage`: the browser's; `prefix`: the server. */
+export function browserStore(storage: Storage, prefix: string): Store {
+  return {
+    fetch: async key => JSON.parse(storage.getItem(prefix + key) ?? 'null'),
+    save: async (key, value) => storage.setItem(prefix + key, JSON.stringify(value))
+  };
+}
+
 export class ViewMemory {
   /** Resolves when what was saved earlier is known. */
   readonly ready: Promise<void>;
 
-  constructor(private readonly state: IStateDB | null) {
+  constructor(private readonly store: Store | null) {
     this.ready = this.load();
   }
 
   read(notebook: string): Looked | undefined {
-    return this.looked.get(notebook);
+    return this.written.get(notebook) ?? this.saved.get(notebook);
   }
 
   write(notebook: string, looked: Looked): void {
-    this.looked.delete(notebook);
-    this.looked.set(notebook, looked);
-    for (const oldest of [...this.looked.keys()].slice(0, -MOST)) {
-      this.looked.delete(oldest);
-    }
+    this.written.delete(notebook);
+    this.written.set(notebook, looked);
     clearTimeout(this.resting);
-    this.resting = setTimeout(() => {
-      void this.state?.save(KEY, Object.fromEntries(this.looked) as never);
-    }, REST);
+    this.resting = setTimeout(() => void this.save(), REST);
   }
 
   private async load(): Promise<void> {
     try {
-      const saved = (await this.state?.fetch(KEY)) ?? {};
-      for (const [notebook, looked] of Object.entries(saved)) {
-        if (isLooked(looked) && !this.looked.has(notebook)) {
-          this.looked.set(notebook, looked);
-        }
-      }
+      const saved = Object.entries((await this.store?.fetch(KEY)) ?? {});
+      this.saved = new Map(saved.filter((entry): entry is [string, Looked] => isLooked(entry[1])));
     } catch {
-      // A state of another version, or none: start anew.
+      // What another version saved: start anew.
     }
   }
 
-  private readonly looked = new Map<string, Looked>();
+  private async save(): Promise<void> {
+    await this.load(); // pages with other notebooks save, too
+    const others = [...this.saved].filter(([notebook]) => !this.written.has(notebook));
+    this.saved = new Map([...others, ...this.written].slice(-MOST));
+    await this.store?.save(KEY, Object.fromEntries(this.saved) as never).catch(() => undefined); // a full store, say
+  }
+
+  /** What this page wrote, the newest last; and what was last seen in the store. */
+  private readonly written = new Map<string, Looked>();
+  private saved = new Map<string, Looked>();
   private resting: ReturnType<typeof setTimeout> | undefined;
 }
 

@@ -18,8 +18,10 @@ export interface HybridPanelOptions {
   linkOf(panel: NotebookPanel): KernelLink;
   layout: Layout;
   memory: ViewMemory;
-  /** Open the same as a tab of the main area; absent in the tab. */
-  onTab?(): void;
+  /** Whether this is the tab of the main area, and not the side panel. */
+  isTab: boolean;
+  /** Open the tab; absent where there are no tabs, and in the tab. */
+  onTab?: () => void;
 }
 
 export class HybridPanel extends Widget {
@@ -27,7 +29,7 @@ export class HybridPanel extends Widget {
 
   constructor(private readonly options: HybridPanelOptions) {
     super();
-    this.id = options.onTab ? 'hybrid-lab-panel' : 'hybrid-lab-tab';
+    this.id = options.isTab ? 'hybrid-lab-tab' : 'hybrid-lab-panel';
     this.addClass('hl-panel');
     this.title.icon = labIcon;
     this.title.caption = 'Hybrid Lab';
@@ -35,6 +37,7 @@ export class HybridPanel extends Widget {
     this.node.setAttribute('aria-label', 'Hybrid Lab');
     this.view = new PanelView({
       layout: options.layout,
+      isTab: options.isTab,
       onLocation: location => void this.jump(location),
       onConnect: () => void this.link?.connect(),
       ...(options.onTab && { onTab: options.onTab }),

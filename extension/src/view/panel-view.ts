@@ -30,7 +30,9 @@ export interface PanelViewOptions {
   onLocation(location: Location): void;
   /** Try to reach the kernel again. */
   onConnect(): void;
-  /** Show the same in a tab of its own; absent in the tab. */
+  /** Whether this is a tab as wide as the main area. */
+  isTab?: boolean;
+  /** Show the same in a tab of its own; absent where there are no tabs, and in the tab. */
   onTab?(): void;
   /** What was looked at last in this notebook. */
   memory?: { read(): Looked | undefined; write(looked: Looked): void };
@@ -88,7 +90,7 @@ export class PanelView {
     );
     this.element = h(
       'div',
-      { class: options.onTab ? 'hl-root hl-side' : 'hl-root hl-side hl-main' },
+      { class: options.isTab ? 'hl-root hl-side hl-main' : 'hl-root hl-side' },
       this.status,
       this.notes,
       this.picker,
