@@ -238,6 +238,8 @@ class HybridBlock(Block):
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
+        if self._graphs.called_at != changes.count:
+            self._graphs.note_call((spec, types))
         return unflatten(neutral.out_spec, iter(outputs))
 
     def _inline_pinned(self, args: Sequence[object]) -> Any:

@@ -379,6 +379,13 @@ def test_a_model_opened_without_its_code(mixed, tmp_path):
     assert_equal(report.path, mixed, [floats(3, 4)])
 
 
+def test_a_model_of_mxnets_files_after_an_eager_call(mixed, tmp_path):
+    symbol, params = mixed.export(str(tmp_path / "net"))
+    block = gluon.SymbolBlock.imports(symbol, "data", params)
+    block(nd.ones((2, 4)))
+    assert_equal(mx.onnx.export(block, tmp_path / "net.onnx").path, mixed, [floats(3, 4)])
+
+
 def test_the_command(mixed, tmp_path, capsys):
     mixed.save(tmp_path / "net.hlab")
     assert main(["convert", str(tmp_path / "net.hlab"), str(tmp_path / "net.onnx"), "--opset", "15", "--flat"]) == 0
