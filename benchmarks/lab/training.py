@@ -52,8 +52,8 @@ class Clock:
 def mlp() -> tuple[gluon.Block, tuple[int, ...]]:
     """A step of about a millisecond."""
     net = nn.HybridSequential()
-    net.add(nn.Dense(64, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(10))
-    return net, (64, 32)
+    net.add(nn.Dense(256, activation="relu"), nn.Dense(256, activation="relu"), nn.Dense(10))
+    return net, (128, 64)
 
 
 def lenet() -> tuple[gluon.Block, tuple[int, ...]]:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE = 600
-"""Reading and measuring each take at most one part in so many of the time, and drawing at most three."""
+SHARE = 1800
+"""Reading, measuring and the norm of the gradients each take at most one part in so many of the time, drawing nine:
+together 0.7%."""
 NAMES = 32
 """Most series of one run."""
 LOOPS = 8
@@ -112,7 +113,7 @@ class Run:
         self.logged = False
         self._waiting: dict[str, tuple[int, Any]] = {}
         self._counts: dict[str, int] = {}
-        self._read, self._draw, self._train, self._norm = Pace(), Pace(DRAW, parts=3), Pace(), Pace()
+        self._read, self._draw, self._train, self._norm = Pace(), Pace(DRAW, parts=9), Pace(), Pace()
         self._trainer: Callable[[], object] = lambda: None
         self._last_step: tuple[float, int, float] | None = None
         self.lock = threading.RLock()

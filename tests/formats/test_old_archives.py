@@ -1,6 +1,8 @@
 """Archives of every schema ever released still load. Their files are never made anew."""
 
+import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,18 @@ from hybrid_lab import gluon
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "formats"
 VERSIONS = ["v1_0"]
+
+
+def test_blocks_that_are_called_several_times():
+    """New in 1.1: a graph tells the calls of one Block apart. Readers of 1.0 read it as well."""
+    path = GOLDEN / "v1_1.hlab"
+    manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
+    assert manifest["schema"] == "1.1" and manifest["reader"] == "1.0"
+    golden = np.load(GOLDEN / "v1_1.npz")
+    net = gluon.load(path)
+    np.testing.assert_allclose(net(mx.nd.array(golden["x"])).asnumpy(), golden["y"], rtol=1e-5)
+    (graph,) = net._graphs.graphs()
+    assert [node.scope.numbers for node in graph.graph.operators] == ["", "", "2", "", "3", ""]
 
 
 @pytest.fixture(scope="module")

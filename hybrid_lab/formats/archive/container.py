@@ -29,8 +29,10 @@ from .zip_layout import ZIP64, Entry, check_name, directory, local_header, read_
 
 MANIFEST = "manifest.json"
 FORMAT = "hlab"
-SCHEMA = (1, 0)
+SCHEMA = (1, 1)
 """The version written: readers of the same major number read every minor one, unless `reader` asks for more."""
+READER = (1, 0)
+"""The oldest reader that understands what is written."""
 MANIFEST_LIMIT = 256 << 20
 _COMMENT = b"hlab sha256="
 _COMMENT_SIZE = len(_COMMENT) + 64
@@ -94,7 +96,7 @@ class ContainerWriter:
         manifest = {
             "format": FORMAT,
             "schema": "{}.{}".format(*SCHEMA),
-            "reader": "{}.{}".format(*SCHEMA),
+            "reader": "{}.{}".format(*READER),
             **fields,
             "members": self._records,
         }
