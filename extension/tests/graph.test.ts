@@ -5,12 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Graphviz } from '@hpcc-js/wasm-graphviz';
 import { anchored, fitted, kept, revealed, started, zoomed } from '../src/graph/camera';
-import { Measure, cut, nodeCard, typeText } from '../src/graph/card';
+import { HEADER, Measure, cut, measuredX, nodeCard, typeText } from '../src/graph/card';
 import { Composer, Picture } from '../src/graph/compose';
 import { family } from '../src/graph/draw';
 import { staticSvg, svgText } from '../src/graph/export';
 import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
-import { layerDot, readPlan } from '../src/graph/layer';
+import { Point, layerDot, readPlan } from '../src/graph/layer';
 import { firstOpen, nameOf, openedWith, withNames } from '../src/graph/opening';
 import { Scene } from '../src/graph/scene';
 import { neighbours, search, step, trace } from '../src/graph/walk';
@@ -135,6 +135,59 @@ async function pictureOf(
   const scene = new Scene(reply);
   const composer = new Composer(layout, measure);
   return { scene, picture: await composer.compose(scene, new Set(open)), asked, composer };
+}
+
+/** The numbers of an overlay in a picture: where they are written. */
+function measuredRects(picture: Picture): { id: string; x: number; y: number; width: number }[] {
+  return [...picture.items.values()].map(item => ({
+    id: item.id,
+    x: item.x + (item.isOpen ? measuredX(item.card) : item.card.titleX),
+    y: item.y + (item.isOpen ? HEADER / 2 + 4 : item.height - 8),
+    width: item.card.measuredWidth
+  }));
+}
+
+test('the numbers of an overlay have room of their own: on no edge, and within their member', async () => {
+  for (const open of [[], ['b0']]) {
+    const { scene, picture: plain, composer } = await pictureOf(graph(), open);
+    const texts = [...plain.items.keys()].map((id): [string, string] => [id, `-0.9753 to 0.9869 of ${id}`]);
+    composer.measured = new Map(texts);
+    const picture = await composer.compose(scene, new Set(open));
+    assert.equal(composer.problem, '');
+    for (const text of measuredRects(picture)) {
+      const item = picture.items.get(text.id);
+      assert.ok(item && text.x > item.x && text.x + text.width < item.x + item.width, text.id);
+      assert.equal(item.card.measured, `-0.9753 to 0.9869 of ${text.id}`);
+      const isOn = (x: number, y: number): boolean =>
+        x > text.x && x < text.x + text.width && y > text.y - 10 && y < text.y + 2;
+      for (const { edges, ports } of picture.layers) {
+        for (const point of edges.flatMap(edge => along(edge.points))) {
+          assert.ok(!isOn(point.x, point.y), `an edge is on the number of ${text.id}`);
+        }
+        for (const port of ports) {
+          assert.ok(port.isBehindName || !isOn(port.x, port.y + HEADER / 2), `a port of ${text.id}`);
+        }
+      }
+    }
+    composer.measured = new Map();
+    const again = await composer.compose(scene, new Set(open));
+    assert.deepEqual([again.width, again.height], [plain.width, plain.height]);
+  }
+});
+
+/** Points on Bézier curves. */
+function along(points: readonly { x: number; y: number }[]): { x: number; y: number }[] {
+  const found = [];
+  for (let i = 0; i + 3 < points.length; i += 3) {
+    const [a, b, c, d] = points.slice(i, i + 4) as [Point, Point, Point, Point];
+    for (let t = 0; t <= 1; t += 0.02) {
+      const u = 1 - t;
+      const mix = (of: 'x' | 'y'): number =>
+        u * u * u * a[of] + 3 * u * u * t * b[of] + 3 * u * t * t * c[of] + t * t * t * d[of];
+      found.push({ x: mix('x'), y: mix('y') });
+    }
+  }
+  return found;
 }
 
 test('an edge goes on inside an opened box where it met the border; nothing overlaps', async () => {

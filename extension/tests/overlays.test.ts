@@ -24,6 +24,7 @@ function overlay(changes: Partial<OverlayReply> = {}): OverlayReply {
     items: [item('n3'), item('b0', { share: 1, text: '<b>2.0 ms</b>, x' }), item('n4', { bad: true })],
     marked: ['n4', 'b0'],
     timeline: [],
+    step: [],
     ...changes
   };
 }
@@ -132,6 +133,32 @@ test('inputs are named for times and values only; the memory has a timeline', as
     kind: 'values',
     data: 'x, y'
   });
+});
+
+test('the memory of a recorded call is one timeline of forward and backward', async () => {
+  const { view, choose, text } = await shown({
+    overlay: body =>
+      overlay({
+        kind: body.kind,
+        timeline: [
+          { id: 'n1', bytes: 10 },
+          { id: 'n2', bytes: 30 }
+        ],
+        step: [
+          { half: 'forward', bytes: 10, kept: 10 },
+          { half: 'forward', bytes: 30, kept: 20 },
+          { half: 'backward', bytes: 40, kept: 20 }
+        ]
+      })
+  });
+  await choose('memory');
+  const drawing = view.element.querySelector('.hl-overlay-timeline svg')!;
+  assert.equal(
+    drawing.getAttribute('aria-label'),
+    'The arena over 2 steps of the forward and 1 of the backward; it is fullest in the backward, at step 1'
+  );
+  assert.equal(drawing.querySelectorAll('path').length, 2);
+  assert.equal(text('.hl-overlay-step'), 'forwardbackwardkept for the backward');
 });
 
 test('what the kernel refuses is said, and what is missing', async () => {

@@ -66,8 +66,9 @@ class Work:
         if self.products < PRODUCTS:
             size = f"{self.bytes / 2**20:.0f} MiB" if self.bytes >= 1 << 20 else "less than a MiB"
             written = f"{size} written by other operators"
-            return f"{2e-6 * self.products:.2g} MFLOP and {written}" if self.products else written.replace(" other", "")
-        return f"{2e-9 * self.products:.2g} GFLOP of {' and '.join(self.kinds)}"
+            products = f"{_rounded(2e-6 * self.products)} MFLOP"
+            return f"{products} and {written}" if self.products else written.replace(" other", "")
+        return f"{_rounded(2e-9 * self.products)} GFLOP of {' and '.join(self.kinds)}"
 
 
 def engine_for(graphs: Sequence[Graph], strict: bool = False) -> tuple[Engine, str]:
@@ -75,6 +76,11 @@ def engine_for(graphs: Sequence[Graph], strict: bool = False) -> tuple[Engine, s
     candidates = registry.cpu_engines()
     name, reason = choose(graphs, candidates, strict)
     return candidates[name], f"{name}: {reason}"
+
+
+def _rounded(number: float) -> str:
+    """Two digits, or all of those before the point: `0.18`, `118`."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}" if number >= 0.01 else "less than 0.01"
 
 
 def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = False) -> tuple[str, str]:

@@ -360,6 +360,16 @@ class Moment(TypedDict):
     bytes: int
 
 
+class StepMoment(TypedDict):
+    """A step of a recorded call or of its backward: the bytes in use of the arena that both share, and those of them
+    that the forward keeps for the backward.
+    """
+
+    half: Literal["forward", "backward"]
+    bytes: int
+    kept: int
+
+
 class OverlayReply(TypedDict):
     """An overlay of the picture that `graph` sent of the same program.
 
@@ -368,6 +378,7 @@ class OverlayReply(TypedDict):
     marked : the slowest operators, what fills the arena at its peak, the first operator with NaN or infinities, or the
         largest gradients
     timeline : how full the arena is, in the order of execution
+    step : the same of the forward and its backward one after the other, if they share an arena
     """
 
     kind: OverlayKind
@@ -378,6 +389,7 @@ class OverlayReply(TypedDict):
     items: list[OverlayItem]
     marked: list[NodeId]
     timeline: list[Moment]
+    step: NotRequired[list[StepMoment]]
 
 
 class ArrayNumber(TypedDict):

@@ -7,9 +7,9 @@ of it changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
 from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node
+from hybrid_lab.graph.packing import Block as Memory
 from hybrid_lab.graph.plan import MemoryPlan, plan
 from hybrid_lab.insight.calls import Compiled, running_call
 from hybrid_lab.insight.states import block_at, blocks_below
@@ -32,12 +33,14 @@ from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import chosen, programs_of
-from hybrid_lab.lab.messages import GraphProgram, Moment, OverlayItem, OverlayKind, OverlayReply
+from hybrid_lab.lab.messages import GraphProgram, Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
 from hybrid_lab.lab.picture import Picture
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import is_floating
+
+_M = TypeVar("_M", Moment, StepMoment)
 
 _RUNS = 10
 _SLOWEST = 5
@@ -65,6 +68,7 @@ class _Overlay:
     headline: str = ""
     marked: list[str] = field(default_factory=list)
     timeline: list[Moment] = field(default_factory=list)
+    step: list[StepMoment] = field(default_factory=list)
     missing: str = ""
 
 
@@ -275,18 +279,22 @@ def _memory(source: _Source) -> _Overlay:
     total = sum(cell.value or 0.0 for cell in result.cells.values())
     result.headline = f"{format_bytes(int(total))} of values"
     program = source.program() if source.part else None
-    if program is not None:
-        executable = program.forward if source.part == "forward" else program.backward
-        assert executable is not None
-        _add_plan(result, picture, plan(executable.graph))
-        if picture.program.units.units:
-            result.headline += " outside of sessions and kernels"
-        kept = [
-            value for (kind, _), value in zip(program.special.sources, _backward_inputs(program)) if kind == "saved"
-        ]
-        if source.part == "forward" and kept:
-            saved = sum(value.nbytes for value in kept)
-            result.headline += f"; {format_bytes(saved)} of them are kept for the backward"
+    if program is None:
+        return result
+    executable = program.forward if source.part == "forward" else program.backward
+    assert executable is not None
+    sources = zip(program.special.sources, _backward_inputs(program))
+    kept = sum(value.nbytes for (kind, _), value in sources if kind == "saved")
+    if source.part == "forward" and kept:
+        result.headline += f", {format_bytes(kept)} of them kept for the backward"
+    own, shared = plan(executable.graph), []
+    if program.together is not None and executable.report.shared_arena:
+        halves = [half.report.memory for half in (program.forward, program.backward) if half is not None]
+        forward, backward = (half for half in halves if half is not None)
+        own, shared = backward if source.part == "backward" else forward, _step(forward, backward)
+    _add_plan(result, picture, own, shared)
+    if picture.program.units.units:
+        result.headline += "; what sessions and kernels use inside is not counted"
     return result
 
 
@@ -303,14 +311,46 @@ _KIND_WORDS = {
 }
 
 
-def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan) -> None:
-    """The places of the values, and how full the arena is in each step."""
-    alive = np.zeros(len(memory.steps) + 1, np.int64)
-    for block in memory.blocks:
-        alive[block.first] += block.size
-        alive[min(block.last, len(memory.steps) - 1) + 1] -= block.size
-    alive = np.cumsum(alive)[: len(memory.steps)]
-    for index, node in enumerate(memory.steps):
+def _in_use(blocks: Iterable[Memory], times: Sequence[int]) -> list[int]:
+    """The bytes of the blocks that are in use at each of these times."""
+    change = np.zeros(max(times, default=0) + 2, np.int64)
+    for block in blocks:
+        change[block.first] += block.size
+        change[min(block.last + 1, len(change) - 1)] -= block.size
+    return [int(size) for size in np.cumsum(change)[list(times)]]
+
+
+def _times(memory: MemoryPlan) -> range:
+    return range(memory.start, memory.start + len(memory.steps))
+
+
+def _step(forward: MemoryPlan, backward: MemoryPlan) -> list[StepMoment]:
+    """How full the arena that both share is in each step."""
+    times = [*_times(forward), *_times(backward)]
+    own = {id(block) for block in forward.blocks}
+    kept = {id(block): block for block in backward.block_of.values() if id(block) in own}
+    sizes = _in_use([*forward.blocks, *backward.blocks], times), _in_use(kept.values(), times)
+    halves: list[Literal["forward", "backward"]] = ["forward"] * len(forward.steps) + ["backward"] * len(backward.steps)
+    return [{"half": half, "bytes": size, "kept": held} for half, size, held in zip(halves, *sizes, strict=True)]
+
+
+def _thinned(moments: Sequence[_M]) -> list[_M]:
+    """At most so many of them; each stands for several steps then, the fullest of them."""
+    size = -(-len(moments) // _MOMENTS) or 1
+    parts = [moments[start : start + size] for start in range(0, len(moments), size)]
+    return [max(part, key=lambda moment: moment["bytes"]) for part in parts]
+
+
+def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan, shared: Sequence[StepMoment]) -> None:
+    """The places of the values, and how full the arena is in each step.
+
+    shared : the steps of forward and backward, where both share the arena
+    """
+    first = len(shared) - len(memory.steps) if memory.start else 0
+    own = shared[first : first + len(memory.steps)]
+    alive = [moment["bytes"] for moment in own] or _in_use(memory.blocks, _times(memory))
+    timeline: list[Moment] = []
+    for node, size in zip(memory.steps, alive, strict=True):
         identity = picture.id_of(node)
         if identity is None:
             continue
@@ -319,19 +359,19 @@ def _add_plan(result: _Overlay, picture: Picture, memory: MemoryPlan) -> None:
         cell = result.cells.get(identity)
         if cell is not None and words:
             cell.text += f", {words}"
-        result.timeline.append({"id": identity, "bytes": int(alive[index])})
-    peak = int(alive.max(initial=0))
-    if len(result.timeline) > _MOMENTS:  # each stands for several steps, the fullest of them
-        size = -(-len(result.timeline) // _MOMENTS)
-        parts = [result.timeline[start : start + size] for start in range(0, len(result.timeline), size)]
-        result.timeline = [max(part, key=lambda moment: moment["bytes"]) for part in parts]
-    result.headline += f"; arena {format_bytes(memory.arena_bytes)}, at most {format_bytes(peak)} in use at once"
-    if peak:
-        fullest = int(alive.argmax())
-        lives = {value for block in memory.blocks if block.first <= fullest <= block.last for value in block.values}
-        ids = {picture.id_of(value.node): value.nbytes for value in lives}
-        ranked = sorted((size, identity) for identity, size in ids.items() if identity is not None)
-        result.marked = [identity for _, identity in reversed(ranked)][:_SLOWEST]
+        timeline.append({"id": identity, "bytes": size})
+    result.timeline, result.step = _thinned(timeline), _thinned(shared)
+    peak = max(alive, default=0)
+    if not memory.arena_bytes:
+        result.headline += "; nothing in the arena"
+        return
+    both = " for forward and backward" if shared else ""
+    result.headline += f"; arena {format_bytes(memory.arena_bytes)}{both}, at most {format_bytes(peak)} in use at once"
+    fullest = _times(memory)[alive.index(peak)]
+    lives = {value for block in memory.blocks if block.first <= fullest <= block.last for value in block.values}
+    ids = {picture.id_of(value.node): value.nbytes for value in lives}
+    ranked = sorted((size, identity) for identity, size in ids.items() if identity is not None)
+    result.marked = [identity for _, identity in reversed(ranked)][:_SLOWEST]
 
 
 def _gradients(source: _Source) -> _Overlay:
@@ -381,13 +421,22 @@ def _norm(array: NDArray) -> float:
 
 def _engine(source: _Source) -> _Overlay:
     result = _Overlay("")
-    counts: dict[str, int] = {}
+    counts: dict[bool, dict[str, int]] = {False: {}, True: {}}
+    prologues: set[str] = set()
+    for box in source.picture.boxes:  # parents come before children
+        if box["kind"] == "prologue" or box["parent"] in prologues:
+            prologues.add(box["id"])
     for row in source.picture.nodes:
         if row["kind"] == "operator" and row["engine"]:
             result.cells[row["id"]] = _Cell(text=row["engine"])
-            counts[row["engine"]] = counts.get(row["engine"], 0) + 1
-    result.headline = ", ".join(f"{engine}: {count(number, 'operator')}" for engine, number in counts.items())
-    result.missing = "" if counts else "A traced graph runs on no engine: choose a compiled program."
+            own = counts[row["box"] in prologues]
+            own[row["engine"]] = own.get(row["engine"], 0) + 1
+    words = {
+        once: ", ".join(f"{engine}: {count(number, 'operator')}" for engine, number in own.items())
+        for once, own in counts.items()
+    }
+    result.headline = words[False] + (f"; when parameters change, {words[True]}" if words[True] else "")
+    result.missing = "" if result.cells else "A traced graph runs on no engine: choose a compiled program."
     return result
 
 
@@ -417,6 +466,7 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | None, result: _Ov
         "items": [_item(identity, cell, whole) for identity, cell in result.cells.items()],
         "marked": result.marked,
         "timeline": result.timeline,
+        **({"step": result.step} if result.step else {}),
     }
 
 
@@ -447,7 +497,7 @@ def _add_boxes(kind: OverlayKind, picture: Picture, result: _Overlay) -> None:
             made.text = milliseconds(made.value)
         elif kind == "memory":
             made.value = sum(values)
-            made.text = f"{format_bytes(int(made.value))} of values"
+            made.text = format_bytes(int(made.value))
         elif kind == "gradients":
             made.value = math.sqrt(sum(value * value for value in values))
             made.text = f"gradient {number(made.value)}"

@@ -30,6 +30,8 @@ def test_what_is_written_fits_its_place(open_cells):
     panel = notebook.show_panel()
     notebook.run_all()
     view = notebook.show_cell(3).locator(".hl-wide")
+    tree = view.locator(".hl-tree")
+    assert tree.evaluate("tree => getComputedStyle(tree).maxHeight") == "460px", "beside the graph there is room"
     for place in (panel, view):
         expect(place.locator("svg.hl-g")).to_contain_text("kernel=(5, 5)")
         found = place.evaluate(NODE_TEXTS)

@@ -19,6 +19,13 @@ with mx.autograd.record():
     loss = net(x).sum()
 loss.backward()"""
 
+#: Whether texts lie within the shapes that they belong to.
+INSIDE = """texts => texts.map(text => {
+  const box = text.getBoundingClientRect();
+  const around = text.parentElement.querySelector(':scope > .hl-g-shape').getBoundingClientRect();
+  return box.left > around.left && box.right < around.right && box.top > around.top && box.bottom < around.bottom;
+})"""
+
 SHOWN = """mx.nd.random.normal(shape=(16, 3, 7, 7))"""
 
 
@@ -39,6 +46,12 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     slowest.first.click()
     expect(panel.locator("svg.hl-g .hl-g-selected")).to_have_count(1)
     expect(panel.locator(".hl-details")).to_contain_text(re.compile(r"Measured[0-9.]+ (us|ms)"))
+    numbers = panel.locator("svg.hl-g .hl-g-measure")
+    expect(numbers.first).to_be_visible()
+    assert all(numbers.evaluate_all(INSIDE)), "a number of the overlay is not inside its node or box"
+    reason = panel.locator(".hl-reason")
+    expect(reason).to_contain_text("as hybridize(engine='numpy') asked")
+    assert reason.evaluate("element => element.scrollWidth <= element.clientWidth"), "the reason is cut"
     closed = panel.locator("svg.hl-g .hl-g-measured:not(.hl-g-open)")
     for theme in for_each_theme(notebook):
         for index in range(closed.count()):
@@ -49,6 +62,7 @@ def test_what_is_measured_is_seen_on_the_graph(open_cells):
     chosen.select_option("memory")
     expect(headline).to_contain_text("arena")
     expect(panel.locator(".hl-overlay-timeline svg")).to_be_visible()
+    expect(panel.locator(".hl-overlay-step")).to_contain_text("kept for the backward")
 
     chosen.select_option("values")
     field = panel.get_by_role("textbox", name=re.compile("^Variables with the inputs"))

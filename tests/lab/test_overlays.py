@@ -8,6 +8,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import NonFiniteError
+from hybrid_lab.engines.report import format_bytes
 from hybrid_lab.gluon import nn
 from hybrid_lab.insight.capture import capture
 from hybrid_lab.lab.session import Session
@@ -181,7 +182,49 @@ def test_memory_is_that_of_the_plan(page, namespace):
             assert item["value"] == np.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
     peak = max(moment["bytes"] for moment in reply["timeline"])
     assert peak > 0 and "in use at once" in reply["headline"] and reply["marked"]
+    assert "step" not in reply  # of a call that is not recorded
     assert "kept for the backward" in overlay(page, net, "memory", "p1:forward")["headline"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_memory_of_a_training_step_is_that_of_the_shared_arena(page, namespace, engine):
+    """Forward and backward one after the other: what the forward keeps lies there until its last use."""
+    pytest.importorskip(engine)
+    net, _ = trained(engine)
+    namespace["net"] = net
+    (program,) = (item.program for item in net._graphs.compilations if item.backward is not None)
+    if engine == "numpy":
+        assert program.forward.report.shared_arena
+    halves = {half: overlay(page, net, "memory", f"p1:{half}") for half in ("forward", "backward")}
+    if not program.forward.report.shared_arena:
+        assert all("step" not in reply for reply in halves.values())
+        return
+    step = halves["forward"]["step"]
+    assert step == halves["backward"]["step"]
+    assert max(moment["bytes"] for moment in step) == program.forward.report.ideal_bytes
+    assert all(moment["bytes"] >= moment["kept"] >= 0 for moment in step)
+    for half, reply in halves.items():
+        own = [moment["bytes"] for moment in step if moment["half"] == half]
+        executable = program.forward if half == "forward" else program.backward
+        assert len(own) == len(executable.report.memory.steps)
+        assert {moment["bytes"] for moment in reply["timeline"]} <= set(own)
+        assert f"for forward and backward, at most {format_bytes(max(own))} in use" in reply["headline"]
+    kept = [moment["kept"] for moment in step]
+    before = [moment["kept"] for moment in step if moment["half"] == "forward"]
+    assert before == sorted(before) and max(kept) == before[-1] == kept[len(before)]
+    assert kept[len(before) :] == sorted(kept[len(before) :], reverse=True)
+
+
+def test_engines_of_a_call_and_of_what_is_computed_when_parameters_change_are_counted_apart(page, namespace):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4), nn.BatchNorm())
+    net.initialize()
+    net.hybridize(engine="numpy")
+    net(nd.ones((2, 3)))
+    namespace["net"] = net
+    headline = overlay(page, net, "engine", "")["headline"]
+    own, once = headline.split("; when parameters change, ")
+    assert own == "numpy: 1 operator" and once.startswith("numpy: ")
 
 
 def test_what_cannot_be_shown(page, namespace):

@@ -187,6 +187,23 @@ export class Canvas {
     this.look(zoomed(this.camera, factor, at));
   }
 
+  /** The closed member nearest to the middle of the pane. */
+  get middle(): string | null {
+    const { width, height } = this.pane;
+    const { x, y, scale } = this.camera;
+    const middle = { x: (width / 2 - x) / scale, y: (height / 2 - y) / scale };
+    let nearest: string | null = null;
+    let least = Infinity;
+    for (const item of this.picture?.items.values() ?? []) {
+      const away = Math.hypot(item.x + item.width / 2 - middle.x, item.y + item.height / 2 - middle.y);
+      if (!item.isOpen && away < least) {
+        least = away;
+        nearest = item.id;
+      }
+    }
+    return nearest;
+  }
+
   reveal(id: string): void {
     const item = this.picture?.items.get(id);
     if (item) {
@@ -298,9 +315,8 @@ export class Canvas {
   }
 
   private measureElement(element: SVGElement, key: string): void {
-    const item = this.picture?.items.get(key);
-    if (item) {
-      showMeasured(element, this.measured.get(key), item.width);
+    if (this.picture?.items.has(key)) {
+      showMeasured(element, this.measured.get(key));
     }
   }
 

@@ -43,6 +43,9 @@ export interface Card {
   asideWidth: number;
   detail: string;
   chips: Chip[];
+  /** What an overlay says of it: the last line of a closed member, behind the name of an opened box. */
+  measured: string;
+  measuredWidth: number;
 }
 
 /** Measures as the browser draws; a rough guess where the page has no canvas. */
@@ -141,6 +144,25 @@ export function nodeCard(node: GraphNode, scene: Scene, measure: Measure): Card 
   return card(node.label || node.op || node.kind, aside, detail, chips, PAD + 2, measure);
 }
 
+/** Where an overlay's text begins behind the name of an opened box. */
+export function measuredX(card: Card): number {
+  return card.titleX + card.titleWidth + (card.asideWidth > 0 ? 6 + card.asideWidth : 0) + 10;
+}
+
+/** Where the words in the band of an opened box end. */
+export function openWidth(card: Card): number {
+  return card.measured === ''
+    ? card.titleX + card.titleWidth + (card.asideWidth > 0 ? card.asideWidth + 8 : 4)
+    : measuredX(card) + card.measuredWidth + 4;
+}
+
+/** The card with a line for what an overlay says. */
+export function withMeasured(card: Card, text: string, measure: Measure): Card {
+  const measuredWidth = measure(text, SIZES.detail, true);
+  const width = Math.max(card.width, Math.ceil(card.titleX + measuredWidth + PAD));
+  return { ...card, width, height: card.height + LINE - 1, measured: text, measuredWidth };
+}
+
 /** `weight 64×3×7×7` */
 function named(name: string, shape: Tensor['shape']): string {
   return [name, (shape ?? []).map(size => size ?? '?').join('×')].filter(part => part).join(' ');
@@ -201,7 +223,9 @@ function card(
     titleWidth,
     asideWidth,
     detail,
-    chips
+    chips,
+    measured: '',
+    measuredWidth: 0
   };
 }
 

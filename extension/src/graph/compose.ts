@@ -1,7 +1,18 @@
 // The picture of a scene with some boxes open: every opened layer is laid out by itself, the innermost first.
 
 import type { Tensor } from '../protocol/messages';
-import { Card, HEADER, Measure, SIZES, STRIP, boxCard, nodeCard, typeTexts } from './card';
+import {
+  Card,
+  HEADER,
+  Measure,
+  SIZES,
+  STRIP,
+  boxCard,
+  nodeCard,
+  openWidth,
+  typeTexts,
+  withMeasured
+} from './card';
 import { Item, LayerInput, LayerPlan, Point, Port, layerDot, readPlan, stackPlan } from './layer';
 import { LayerEdge, Scene, edgeKey } from './scene';
 import { Aborted, Layout } from './worker';
@@ -98,6 +109,16 @@ export class Composer {
     return place(scene, root);
   }
 
+  /** Short texts of an overlay by id, which the next pictures show on their members. */
+  set measured(texts: ReadonlyMap<string, string>) {
+    this.texts = texts;
+    this.cards = new WeakMap();
+  }
+
+  get measured(): ReadonlyMap<string, string> {
+    return this.texts;
+  }
+
   private async plan(
     scene: Scene,
     box: string,
@@ -159,6 +180,8 @@ export class Composer {
       const box = scene.box(id);
       const node = scene.nodes.get(id);
       card = box ? boxCard(box, this.measure) : nodeCard(node!, scene, this.measure);
+      const text = this.texts.get(id);
+      card = text ? withMeasured(card, text, this.measure) : card;
       cards.set(id, card);
     }
     return card;
@@ -191,7 +214,7 @@ export class Composer {
   }
 
   private frame(id: string, card: Card, opened: Plan): Item {
-    const width = Math.ceil(Math.max(opened.plan.width + 2 * SIDE, nameEnd(card) + SIDE));
+    const width = Math.ceil(Math.max(opened.plan.width + 2 * SIDE, openWidth(card) + SIDE));
     const left = (width - opened.plan.width) / 2;
     const ports = (values: string[], places: number[]): Port[] =>
       values.map((value, i) => ({ value, x: left + (places[i] ?? 0) }));
@@ -238,7 +261,8 @@ export class Composer {
   /** Why a layer was drawn without Graphviz, or "". */
   problem = '';
   private readonly plans = new Map<string, LayerPlan>();
-  private readonly cards = new WeakMap<Scene, Map<string, Card>>();
+  private cards = new WeakMap<Scene, Map<string, Card>>();
+  private texts: ReadonlyMap<string, string> = new Map();
 }
 
 /** The type of a value, as its node declares it. */
@@ -292,7 +316,7 @@ function place(scene: Scene, root: Plan): Picture {
     if (frame) {
       plan.input.enters.forEach((value, i) => {
         const x = origin.x + (plan.plan.enters[i] ?? 0);
-        const isBehindName = x > frame.x && x < frame.x + nameEnd(frame.card);
+        const isBehindName = x > frame.x && x < frame.x + openWidth(frame.card);
         layer.ports.push({ value, side: 'top', x, y: frame.y, length: HEADER, isBehindName });
       });
       plan.input.leaves.forEach((value, i) => {
@@ -368,11 +392,6 @@ function snap(
   if (out) {
     curve[curve.length - 1] = { x: out.x, y: out.y + out.length };
   }
-}
-
-/** Where the name of a box ends, from its left border. */
-function nameEnd(card: Card): number {
-  return card.titleX + card.titleWidth + (card.asideWidth > 0 ? card.asideWidth + 8 : 4);
 }
 
 export function boundsOf(points: readonly Point[]): Rect {

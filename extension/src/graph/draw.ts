@@ -2,7 +2,7 @@
 
 import type { GraphBox, GraphNode } from '../protocol/messages';
 import { plural, tensorText } from '../view/words';
-import { CHIP, HEADER, SIZES, STRIP, TOGGLE, boxDetail, boxTitle, typeText } from './card';
+import { CHIP, HEADER, SIZES, STRIP, TOGGLE, boxDetail, boxTitle, measuredX, typeText } from './card';
 import { DrawnEdge, DrawnItem, DrawnPort, tensorOf } from './compose';
 import type { Point } from './layer';
 import type { Scene } from './scene';
@@ -151,6 +151,11 @@ function cardText(item: DrawnItem, box: GraphBox | undefined): SVGElement[] {
     texts.push(
       svg('text', { class: 'hl-g-detail', x: card.titleX, y: 33, 'font-size': SIZES.detail }, card.detail)
     );
+  }
+  if (card.measured !== '') {
+    const place = item.isOpen ? { x: measuredX(card), y: base } : { x: card.titleX, y: item.height - 8 };
+    const look = { class: 'hl-g-measure', 'font-size': SIZES.detail, 'font-weight': 600 };
+    texts.push(svg('text', { ...look, ...place }, card.measured));
   }
   return texts;
 }

@@ -18,6 +18,7 @@ const PAINT: readonly [string, Record<string, string>][] = [
   ['hl-g-title', { fill: INK }],
   ['hl-g-aside', { fill: SOFT }],
   ['hl-g-detail', { fill: SOFT }],
+  ['hl-g-measure', { fill: INK }],
   ['hl-g-type', { fill: SOFT, stroke: 'none' }],
   ['hl-g-line', { fill: 'none', stroke: LINE, 'stroke-width': '1.2' }],
   ['hl-g-stem', { fill: 'none', stroke: LINE, 'stroke-width': '1.2' }],

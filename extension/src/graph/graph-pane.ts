@@ -11,6 +11,7 @@ import { boxTitle, pageMeasure } from './card';
 import { Composer, Picture } from './compose';
 import { spoken } from './draw';
 import { saveAs, staticSvg, svgText } from './export';
+import { shortText } from './measured';
 import { firstOpen, nameOf, openedWith, withNames } from './opening';
 import { Scene, edgeKey } from './scene';
 import { Step, search, step, trace } from './walk';
@@ -207,9 +208,15 @@ export class GraphPane {
     }
   }
 
-  /** An overlay on what is drawn; null: none. */
-  measure(items: readonly OverlayItem[]): void {
+  /** An overlay on what is drawn, or none. Its numbers need room: what is in the middle of the pane, or selected, stays. */
+  async measure(items: readonly OverlayItem[]): Promise<void> {
     this.canvas.measure(new Map(items.map(item => [item.id, item])));
+    if (items.length > 0 || this.composer.measured.size > 0) {
+      this.composer.measured = new Map(items.map(item => [item.id, shortText(item)]));
+      if (this.picture) {
+        await this.redraw(this.open, this.selected ?? this.canvas.middle, true);
+      }
+    }
   }
 
   /** What a node or box is called, after the Block that a node belongs to. */

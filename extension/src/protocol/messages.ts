@@ -218,6 +218,13 @@ export const moment = record({
 });
 export type Moment = Checked<typeof moment>;
 
+export const stepMoment = record({
+  half: oneOf('forward', 'backward'),
+  bytes: integer,
+  kept: integer
+});
+export type StepMoment = Checked<typeof stepMoment>;
+
 export const overlayReply = record({
   kind: oneOf('time', 'memory', 'values', 'gradients', 'engine'),
   program: text,
@@ -226,7 +233,8 @@ export const overlayReply = record({
   missing: text,
   items: list(overlayItem),
   marked: list(nodeId),
-  timeline: list(moment)
+  timeline: list(moment),
+  step: optional(list(stepMoment), [])
 });
 export type OverlayReply = Checked<typeof overlayReply>;
 

@@ -183,6 +183,15 @@ export class BlockTree {
           'span',
           { class: 'hl-row-count', title: 'Size of all parameters, nested Blocks included' },
           countText(node.parameter_count)
+        ),
+      measured &&
+        h(
+          'span',
+          {
+            class: `hl-chip hl-chip-measured${measured.bad ? ' hl-chip-findings' : ''}`,
+            title: measured.text
+          },
+          shortText(measured)
         )
     );
     const element = h(
@@ -208,15 +217,6 @@ export class BlockTree {
       node.shared_with !== null &&
         h('span', { class: 'hl-chip', title: `The same Block as ${node.shared_with}` }, 'shared'),
       h('span', { class: `hl-chip hl-state-${node.state}`, title: why }, state.word),
-      measured &&
-        h(
-          'span',
-          {
-            class: `hl-chip hl-chip-measured${measured.bad ? ' hl-chip-findings' : ''}`,
-            title: measured.text
-          },
-          shortText(measured)
-        ),
       node.findings > 0 &&
         h(
           'span',

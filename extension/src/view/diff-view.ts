@@ -188,7 +188,12 @@ function tensorRow(tensor: TensorChange): HTMLElement {
   return h(
     'li',
     { class: `hl-diff-${tensor.kind}` },
-    mark(tensor.kind),
+    h(
+      'span',
+      { class: `hl-mark hl-mark-${tensor.kind}`, title: tensor.kind },
+      SYMBOLS[tensor.kind],
+      h('span', { class: 'hl-visually-hidden' }, ` ${tensor.kind}`)
+    ),
     h('code', {}, tensor.name),
     ` ${tensor.text}`
   );

@@ -1,7 +1,8 @@
 // What is measured of the nodes of a graph: the choice, the whole in one line, links to the largest, and the arena.
 
+import { svg } from '../graph/draw';
 import { shortText } from '../graph/measured';
-import type { OverlayReply } from '../protocol/messages';
+import type { OverlayReply, StepMoment } from '../protocol/messages';
 import { button, h, replace } from './dom';
 
 export type OverlayKind = OverlayReply['kind'];
@@ -104,7 +105,11 @@ export class OverlayBar {
         return h('span', {}, link, item && ` ${shortText(item)}`);
       })
     );
-    replace(this.timeline, reply.timeline.length > 1 && this.drawing(reply, nameOf));
+    const isWhole = (reply.step?.length ?? 0) > 2;
+    replace(
+      this.timeline,
+      isWhole ? stepDrawing(reply.step ?? []) : reply.timeline.length > 1 && this.drawing(reply, nameOf)
+    );
   }
 
   /** While the kernel measures, and where it could not. */
@@ -141,25 +146,10 @@ export class OverlayBar {
 
   /** How full the arena is in each step, as columns; the highest is the peak. */
   private drawing(reply: OverlayReply, nameOf: (id: string) => string): Element {
-    const { width, height } = TIMELINE;
-    const most = Math.max(1, ...reply.timeline.map(moment => moment.bytes));
-    const peak = reply.timeline.find(moment => moment.bytes === most);
-    const step = width / reply.timeline.length;
-    const points = reply.timeline.map(({ bytes }, i) => {
-      const y = (height * (1 - bytes / most)).toFixed(1);
-      return `L${(i * step).toFixed(1)} ${y}L${((i + 1) * step).toFixed(1)} ${y}`;
-    });
-    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-    svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    svg.setAttribute('role', 'img');
-    svg.setAttribute(
-      'aria-label',
-      `The arena over ${reply.timeline.length} steps; it is fullest at ${nameOf(peak?.id ?? '')}`
-    );
-    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-    path.setAttribute('d', `M0 ${height}${points.join('')}L${width} ${height}Z`);
-    svg.append(path);
-    return svg;
+    const sizes = reply.timeline.map(moment => moment.bytes);
+    const peak = reply.timeline[sizes.indexOf(Math.max(...sizes))];
+    const label = `The arena over ${sizes.length} steps; it is fullest at ${nameOf(peak?.id ?? '')}`;
+    return columns([sizes], label);
   }
 
   private readonly kinds: HTMLSelectElement;
@@ -169,4 +159,45 @@ export class OverlayBar {
   private readonly headline: HTMLElement;
   private readonly marked: HTMLElement;
   private readonly timeline: HTMLElement;
+}
+
+/** Sizes over time as columns without gaps, one area for each list; the first list has the largest. */
+function columns(areas: readonly (readonly number[])[], label: string): SVGElement {
+  const { width, height } = TIMELINE;
+  const most = Math.max(1, ...(areas[0] ?? []));
+  const path = (sizes: readonly number[]): string => {
+    const step = width / sizes.length;
+    const points = sizes.map((size, i) => {
+      const y = (height * (1 - size / most)).toFixed(1);
+      return `L${(i * step).toFixed(1)} ${y}L${((i + 1) * step).toFixed(1)} ${y}`;
+    });
+    return `M0 ${height}${points.join('')}L${width} ${height}Z`;
+  };
+  return svg(
+    'svg',
+    { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label },
+    ...areas.map(sizes => svg('path', { d: path(sizes) }))
+  );
+}
+
+/** The arena in the steps of forward and backward, with what the forward keeps for the backward in a darker shade. */
+function stepDrawing(moments: readonly StepMoment[]): HTMLElement {
+  const sizes = moments.map(moment => moment.bytes);
+  const fullest = sizes.indexOf(Math.max(...sizes));
+  const half = moments[fullest]?.half ?? 'forward';
+  const first = moments.filter(moment => moment.half === 'forward').length;
+  const label =
+    `The arena over ${first} steps of the forward and ${moments.length - first} of the backward; ` +
+    `it is fullest in the ${half}, at step ${half === 'forward' ? fullest + 1 : fullest - first + 1}`;
+  const drawn = columns([sizes, moments.map(moment => moment.kept)], label);
+  const x = (TIMELINE.width * first) / moments.length;
+  drawn.append(svg('line', { x1: x, x2: x, y1: 0, y2: TIMELINE.height }));
+  const halves = h(
+    'figcaption',
+    { style: `--hl-first: ${(100 * first) / moments.length}%` },
+    h('span', {}, 'forward'),
+    h('span', {}, 'backward')
+  );
+  const kept = h('span', { class: 'hl-overlay-kept' }, 'kept for the backward');
+  return h('figure', { class: 'hl-overlay-step' }, h('div', {}, drawn, halves), kept);
 }

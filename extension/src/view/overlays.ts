@@ -6,7 +6,7 @@ import { OverlayBar } from './overlay-bar';
 
 /** The picture that overlays are shown on. */
 export interface MeasuredPicture {
-  measure(items: readonly OverlayItem[]): void;
+  measure(items: readonly OverlayItem[]): Promise<void>;
   nameOf(id: string): string;
   select(id: string): Promise<void>;
 }
@@ -51,12 +51,12 @@ export class Overlays {
   }
 
   /** Mark nodes of the shown graph, until an overlay is chosen or another graph is shown. */
-  mark(items: readonly OverlayItem[]): void {
+  async mark(items: readonly OverlayItem[]): Promise<void> {
     this.asked = '';
-    this.picture.measure(items);
+    await this.picture.measure(items);
     const [first] = items;
     if (first) {
-      void this.picture.select(first.id);
+      await this.picture.select(first.id);
     }
   }
 
@@ -93,7 +93,7 @@ export class Overlays {
   /** Show what is measured on the picture and in the tree. Of a Block that is called twice, the larger value counts. */
   private present(reply: OverlayReply | null): void {
     this.reply = reply;
-    this.picture.measure(reply?.items ?? []);
+    void this.picture.measure(reply?.items ?? []);
     const items = new Map(reply?.items.map(item => [item.id, item]));
     const blocks = new Map<string, OverlayItem>();
     for (const { id, block } of this.boxes) {
