@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -330,8 +330,10 @@ def _step(forward: MemoryPlan, backward: MemoryPlan) -> list[StepMoment]:
     own = {id(block) for block in forward.blocks}
     kept = {id(block): block for block in backward.block_of.values() if id(block) in own}
     sizes = _in_use([*forward.blocks, *backward.blocks], times), _in_use(kept.values(), times)
-    halves: list[Literal["forward", "backward"]] = ["forward"] * len(forward.steps) + ["backward"] * len(backward.steps)
-    return [{"half": half, "bytes": size, "kept": held} for half, size, held in zip(halves, *sizes, strict=True)]
+    return [
+        {"half": "forward" if time < backward.start else "backward", "bytes": size, "kept": held}
+        for time, size, held in zip(times, *sizes, strict=True)
+    ]
 
 
 def _thinned(moments: Sequence[_M]) -> list[_M]:
@@ -457,7 +459,7 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | None, result: _Ov
         _add_boxes(kind, picture, result)
     values = [cell.value for cell in result.cells.values() if cell.value is not None and math.isfinite(cell.value)]
     whole = max(values, default=0.0) if result.total is None else result.total
-    return {
+    reply: OverlayReply = {
         "kind": kind,
         "program": program,
         "unit": result.unit,
@@ -466,8 +468,10 @@ def _reply(kind: OverlayKind, program: str, picture: Picture | None, result: _Ov
         "items": [_item(identity, cell, whole) for identity, cell in result.cells.items()],
         "marked": result.marked,
         "timeline": result.timeline,
-        **({"step": result.step} if result.step else {}),
     }
+    if result.step:
+        reply["step"] = result.step
+    return reply
 
 
 def _item(identity: str, cell: _Cell, whole: float) -> OverlayItem:
