@@ -9,6 +9,7 @@ from . import calls, checks, expressions, statements  # noqa: F401 - they regist
 from .arguments import seeds
 from .classes import Environment, Frame, Function, Module, SourceClass, positional_arguments
 from .functions import construct
+from .source import nested_statements
 from .values import OTHER, Kind, Value, sequence, tensor
 from .walk import Walk, run
 
@@ -73,7 +74,7 @@ def define(walk: Walk, module: Module) -> list[SourceClass]:
 
 def _functions_with_classes(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Functions and methods in whose bodies classes are defined."""
-    for node in ast.walk(tree):
+    for node in nested_statements(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             blocks = [node.body, *(part.body for part in node.body if isinstance(part, (ast.If, ast.With, ast.Try)))]
             if any(isinstance(statement, ast.ClassDef) for block in blocks for statement in block):

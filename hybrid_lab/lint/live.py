@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from . import names
 from .checker import define
 from .classes import Attribute, Function, Module, SourceClass
-from .source import Source
+from .source import nested_statements, parsed
 from .values import OTHER, Kind, Value, constant, sequence
 from .walk import Walk
 
@@ -65,7 +65,7 @@ class Live:
         text = "".join(linecache.getlines(file))
         key = (file, hash(text))
         if key not in self._files:
-            module = Module(Source(text, file), lookup=self.lookup_in(namespace), imported=self.imported)
+            module = Module(parsed(text, file), lookup=self.lookup_in(namespace), imported=self.imported)
             self._files[key] = (module, [])
             self._files[key] = (module, define(Walk(), module))
         return self._files[key]
@@ -121,7 +121,7 @@ class Live:
             return Value(Kind.MODULE, ref=names.canonical(f"{function.__module__}.{function.__name__}"))
         code = function.__code__
         module, _ = self.file(code.co_filename, function.__globals__)
-        for node in ast.walk(module.source.tree):
+        for node in nested_statements(module.source.tree.body):
             if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
                 if min([node.lineno, *(d.lineno for d in node.decorator_list)]) == code.co_firstlineno:
                     return Value(Kind.FUNCTION, ref=Function(node, module.source, module))

@@ -6,9 +6,9 @@ import ast
 import json
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import StringIO
 from typing import Any
 
@@ -117,6 +117,21 @@ class Source:
                     yield token.start[0], token.start[1], token.string
         except (tokenize.TokenError, SyntaxError, IndentationError):
             return
+
+
+@lru_cache(maxsize=8)
+def parsed(text: str, file: str) -> Source:
+    """The Source of a file that is asked for again and again, as a library is while a cell is typed."""
+    return Source(text, file)
+
+
+def nested_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, those inside others too."""
+    for statement in body:
+        yield statement
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for inner in getattr(statement, block, ()):
+                yield from nested_statements([inner] if isinstance(inner, ast.stmt) else inner.body)
 
 
 def python_of_cell(text: str) -> str:

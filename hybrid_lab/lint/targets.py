@@ -135,3 +135,13 @@ def _narrow_class(walk: Walk, name: str, classes: ast.expr, outcome: bool) -> No
         walk.frame.env[name] = sequence(element=tensor(name)) if outcome else value.but(single=True)
     elif outcome and asked & {"int", "float", "bool", "str", "dict", "Number", "integer_types", "numeric_types"}:
         walk.frame.env[name] = OTHER
+    elif outcome and not asked & {"NDArray", "Symbol"} and _of_other_libraries(walk.value(classes)):
+        walk.frame.env[name] = OTHER
+
+
+def _of_other_libraries(classes: Value) -> bool:
+    """Whether a class, or each in a tuple of them, is known to be none of this package's: `numpy.ndarray`."""
+    if classes.kind is Kind.SEQUENCE:
+        return bool(classes.members) and all(map(_of_other_libraries, classes.members))
+    name = classes.ref if classes.kind is Kind.MODULE and isinstance(classes.ref, str) else "?"
+    return not name.startswith(("?", ".", "mx", "builtins."))
