@@ -20,6 +20,7 @@ from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
 from .live import Live, in_package, is_a, is_hybrid
+from .project import Project
 from .source import Source, notebook_cells, read_notebook
 from .suppress import Comments, silence, stale, suppressions
 from .values import Value
@@ -120,8 +121,12 @@ def _is_path(text: str) -> bool:
 def _check_sources(sources: list[Source], target: str | None, context: Iterable[str]) -> list[list[Finding]]:
     walk = Walk()
     others = [Module(Source(text, _CONTEXT)) for text in context]
-    live = Live()
-    modules = [Module(source, imported=live.imported) for source in sources]
+    live, project = Live(), Project()
+
+    def imported(source: Source, name: str) -> Value | None:
+        return live.imported(name) or project.imported(name, source.file)
+
+    modules = [Module(source, imported=partial(imported, source)) for source in sources]
     classes: dict[int, list[SourceClass]] = {}
     shared: dict[str, Value] = {}
     for module in [*others, *modules]:

@@ -228,7 +228,8 @@ def _(node: ast.Import, walk: Walk) -> None:
 def _(node: ast.ImportFrom, walk: Walk) -> None:
     base = "." * node.level + (node.module or "")
     for alias in node.names:
-        walk.frame.env[alias.asname or alias.name] = Value(Kind.MODULE, ref=names.canonical(f"{base}.{alias.name}"))
+        dotted = f"{base}.{alias.name}" if node.module else f"{base}{alias.name}"
+        walk.frame.env[alias.asname or alias.name] = Value(Kind.MODULE, ref=names.canonical(dotted))
 
 
 @execute.register

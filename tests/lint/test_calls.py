@@ -184,3 +184,46 @@ def test_a_module_that_imports_another_one_is_found_whole(tmp_path, monkeypatch)
         assert [finding.code for finding in lint.check(hl_lint_net.Second)] == ["HL101"]
     finally:
         del sys.modules["hl_lint_net"], sys.modules["hl_lint_base"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from .ops import size", "size"),
+        ("from . import ops", "ops.size"),
+        ("from . import size", "size"),
+        ("from ..layers import ops as o", "o.size"),
+        ("from ..layers.ops import middle", "middle"),
+        ("from package.layers.ops import size", "size"),
+        ("import package.layers.ops", "package.layers.ops.size"),
+        ("from package.layers import size", "size"),
+    ],
+)
+def test_a_function_of_another_file_of_the_project(tmp_path, imports, call):
+    files = {
+        "package/__init__.py": "",
+        "package/layers/__init__.py": "from .ops import size",
+        "package/layers/ops.py": "from ..most import size\n\ndef middle(t):\n    return size(t)\n",
+        "package/most.py": "def size(t):\n    return t.size\n",
+        "package/layers/net.py": f"{HEAD}{imports}\nBase = gluon.HybridBlock\n{net(f'return {call}(x)')}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (finding,) = lint.check(tmp_path / "package/layers/net.py")
+    assert (finding.code, finding.line) == ("HL102", 12)
+    assert finding.message.startswith(f"calls `{call}`, in which `.size` of the tensor `t`")
+    assert finding.message.endswith(f"(line 2 of {tmp_path / 'package/most.py'}).")
+    assert "package" not in sys.modules
+
+
+def test_a_function_of_an_installed_library(tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "hl_lint_library.py").write_text("def size(t):\n    return t.size\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    source = f"{HEAD}import hl_lint_library as lib\nBase = gluon.HybridBlock\n{net('return lib.size(x)')}"
+    (tmp_path / "net.py").write_text(source)
+    (finding,) = lint.check(tmp_path / "net.py")
+    assert (finding.code, finding.line) == ("HL102", 12)
+    assert "hl_lint_library" not in sys.modules
+    assert [finding.code for finding in lint.check(source)] == ["HL199"]  # text that is in no file
