@@ -26,7 +26,7 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 
-from . import control_flow, samplers
+from . import box_nms, control_flow, samplers
 from .nodes import FunctionCall
 from .opsets import TYPES, output_types, translated
 
@@ -107,6 +107,8 @@ class FileEmitter(OnnxEmitter):
         operands = [self.operand(item, names) for item in node.inputs]
         if node.op.subgraphs:
             results = control_flow.emit(self, node, operands)
+        elif node.op.name == "_contrib_box_nms":
+            results = box_nms.emit(self, node, operands)
         elif node.op.random:
             results = samplers.emit(self, node, operands)
         else:

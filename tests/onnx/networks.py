@@ -142,7 +142,7 @@ class Unrolled(gluon.HybridBlock):
 
 
 class Detector(gluon.HybridBlock):
-    """The head of an SSD: anchors, class probabilities, decoded boxes and how much anchors overlap."""
+    """The head of an SSD: anchors, decoded boxes, the best of them, and how much anchors overlap."""
 
     def __init__(self, classes: int = 3) -> None:
         super().__init__()
@@ -157,5 +157,9 @@ class Detector(gluon.HybridBlock):
         anchors = F.contrib.MultiBoxPrior(x, sizes=[0.2, 0.3], ratios=[1, 2, 0.5])
         scores = F.reshape(F.transpose(self.score(x), (0, 2, 3, 1)), (0, -1, self.classes + 1))
         boxes = F.contrib.box_decode(F.reshape(F.transpose(self.box(x), (0, 2, 3, 1)), (0, -1, 4)), anchors)
+        scores = F.softmax(scores)
+        best = F.max(F.slice_axis(scores, axis=-1, begin=1, end=None), axis=-1, keepdims=True)
+        rows = F.concat(F.expand_dims(F.argmax(scores, axis=-1), -1), best, boxes, dim=-1)
+        found = F.contrib.box_nms(rows, overlap_thresh=0.5, valid_thresh=0.01, topk=20, id_index=0)
         flat = F.reshape(anchors, (-1, 4))
-        return {"boxes": boxes, "scores": F.softmax(scores), "overlaps": F.contrib.box_iou(flat, flat)}
+        return {"boxes": boxes, "found": found, "overlaps": F.contrib.box_iou(flat, flat)}

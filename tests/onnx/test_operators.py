@@ -1,6 +1,7 @@
 """The ONNX form of every record as a file: checked in full, equal in ONNX Runtime, at several opsets and open sizes.
 
-`make test` writes the first sample of each record; HYBRID_LAB_ONNX=all (`make test-onnx`) all samples.
+`make test` writes the first sample of each record for the oldest opset, and with open sizes for the newest;
+HYBRID_LAB_ONNX=all (`make test-onnx`) all samples, for three opsets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ALL = os.environ.get("HYBRID_LAB_ONNX") == "all"
 
 def _has_form(case: Case) -> bool:
     op = predicting(case)
-    return not op.random and (op.onnx is not None or is_composite(op))
+    return not op.random and (op.onnx is not None or is_composite(op) or op.name == "_contrib_box_nms")
 
 
 def predicting(case: Case) -> Any:
@@ -36,7 +37,7 @@ CHOSEN = [case for case in CASES if _has_form(case) and (ALL or case.number == 0
 each = pytest.mark.parametrize("case", CHOSEN, ids=[case.id for case in CHOSEN])
 
 
-@pytest.mark.parametrize("opset", [13, OPSET, "newest"] if ALL else [13, "newest"])
+@pytest.mark.parametrize("opset", [13, OPSET, "newest"] if ALL else [13])
 @each
 def test_forms_are_accepted_and_equal_numpy(case: Case, opset: Any):
     opset = opsets.newest() if opset == "newest" else opset
@@ -75,8 +76,9 @@ def _is_explained(refusal: Unmappable, op: Any, inputs: list[Any], opset: int) -
 def test_open_sizes_hold_for_others(case: Case):
     """The first two sizes of each input are tried out; what stays open holds for one more, for three more and for 1."""
     op, inputs = predicting(case), case.inputs()
+    newest = opsets.newest_that_runs(["RoiAlign"] if "ROIAlign" in op.name else [])
     try:
-        model, sizes = one.write(op, inputs, OPSET, tried=True)
+        model, sizes = one.write(op, inputs, newest, tried=True)
     except Unmappable:
         return
     arrays = [item for item in inputs if isinstance(item, np.ndarray)]

@@ -1,0 +1,130 @@
+"""box_nms in files: a Scan over the boxes, best first, which suppresses what each one covers.
+
+Not NonMaxSuppression, which gives numbers of boxes instead of rows, and compares other coordinates. The record has no
+form of its own, because a region of the ONNX Runtime engine holds no loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .nodes import Subgraph
+
+if TYPE_CHECKING:
+    from hybrid_lab.graph.node import Node
+
+    from .emitter import FileEmitter
+
+#: xmin, ymin, xmax, ymax, each (batch, boxes)
+Corners = tuple[str, str, str, str]
+
+
+def emit(g: FileEmitter, node: Node, inputs: Sequence[Any]) -> tuple[str, ...]:
+    """The nodes of a box_nms; returns the name of its visible output."""
+    op: Any = node.op
+    (data,) = inputs
+    shape, dtype = g.shape(data), g.dtype(data)
+    count, width = shape[-2:]
+    if op.topk == 0:
+        return (g.declare(g.Identity(data), shape, dtype),)
+    most = count if op.topk < 0 else min(count, op.topk)
+    batch = prod(shape[:-2])
+    rows = g.Reshape(data, [-1, count, width])
+    valid = g.Greater(_column(g, rows, op.score_index), g.const(op.valid_thresh, dtype))
+    if op.id_index >= 0:
+        background = g.Equal(_column(g, rows, op.id_index), g.const(op.background_id, dtype))
+        valid = g.And(valid, g.Not(background))
+    key = g.Where(valid, _column(g, rows, op.score_index), g.const(-np.inf, dtype))
+    _, order = g.TopK(key, [most], axis=1, outputs=2)
+    ranked = g.declare(_picked(g, rows, order), (batch, most, width), dtype)
+    alive = g.GatherElements(valid, order, axis=1)
+    kept = _kept(g, op, ranked, alive, (batch, most))
+    _, place = g.TopK(g.cast(kept, "float32"), [most], axis=1, outputs=2)  # those that are kept first, in their order
+    found = g.Unsqueeze(g.GatherElements(kept, place, axis=1), [2])
+    result = g.Where(found, _picked(g, _converted(g, op, ranked, width), place), g.const(-1, dtype))
+    if most is not count:
+        result = g.Pad(result, [0, 0, 0, 0, count - most, 0], g.const(-1, dtype))
+    return (g.declare(g.Reshape(result, shape), shape, dtype),)
+
+
+def _column(g: FileEmitter, rows: str, index: int) -> str:
+    """One number of each row: (batch, boxes)."""
+    return str(g.Squeeze(g.Slice(rows, [index], [index + 1], [2]), [2]))
+
+
+def _picked(g: FileEmitter, rows: str, numbers: str) -> str:
+    """Rows by number, each batch by its own numbers."""
+    return str(g.GatherND(rows, g.Unsqueeze(numbers, [2]), batch_dims=1))
+
+
+def _corners(g: FileEmitter, op: Any, rows: str, dtype: np.dtype, given: str) -> Corners:
+    first, second, third, fourth = (_column(g, rows, op.coord_start + index) for index in range(4))
+    if given == "corner":
+        return first, second, third, fourth
+    half = g.const(2, dtype)
+    width, height = g.Div(third, half), g.Div(fourth, half)
+    return g.Sub(first, width), g.Sub(second, height), g.Add(first, width), g.Add(second, height)
+
+
+def _kept(g: FileEmitter, op: Any, ranked: str, alive: str, shape: tuple[Any, Any]) -> str:
+    """Which of the boxes, best first, no better one covers: bools of (batch, boxes)."""
+    batch, most = shape
+    dtype, flags = g.dtype(ranked), np.dtype("bool")
+    box = _corners(g, op, ranked, dtype, op.in_format)
+    areas = _area(g, box, dtype)
+    classes = _column(g, ranked, op.id_index) if op.id_index >= 0 and not op.force_suppress else None
+    numbers = g.arange(most)
+    zero = g.const(0, dtype)
+    with g.inside() as nodes:
+        number, state = g.unused("number"), g.unused("alive")
+
+        def mine(value: str) -> str:
+            return str(g.Unsqueeze(g.Gather(value, number, axis=1), [1]))
+
+        there = g.Gather(state, number, axis=1)
+        own = [mine(item) for item in box]
+        width = g.Max(g.Sub(g.Min(own[2], box[2]), g.Max(own[0], box[0])), zero)
+        height = g.Max(g.Sub(g.Min(own[3], box[3]), g.Max(own[1], box[1])), zero)
+        shared = g.Mul(width, height)
+        union = g.Sub(g.Add(mine(areas), areas), shared)
+        overlap = g.Where(g.Greater(shared, zero), g.Div(shared, union), zero)
+        covered = g.Greater(overlap, g.const(op.overlap_thresh, dtype))
+        if classes is not None:
+            covered = g.And(covered, g.Equal(mine(classes), classes))
+        left = g.And(state, g.Not(g.And(covered, g.Unsqueeze(there, [1]))))
+        outputs = ((left, (batch, most), flags), (g.Identity(there), (batch,), flags))
+    body = Subgraph("suppress", tuple(nodes), ((state, (batch, most), flags), (number, (), np.dtype("int64"))), outputs)
+    _, kept = g.add("Scan", [alive, numbers], 2, {"body": body, "num_scan_inputs": 1})
+    return str(g.Transpose(kept, perm=[1, 0]))
+
+
+def _area(g: FileEmitter, box: Corners, dtype: np.dtype) -> str:
+    zero = g.const(0, dtype)
+    return str(g.Mul(g.Max(g.Sub(box[2], box[0]), zero), g.Max(g.Sub(box[3], box[1]), zero)))
+
+
+def _converted(g: FileEmitter, op: Any, rows: str, width: int) -> str:
+    """Coordinates in out_format; a box that starts below 0 stays as it is."""
+    if op.in_format == op.out_format:
+        return rows
+    dtype = g.dtype(rows)
+    first, second, third, fourth = _corners(g, op, rows, dtype, "corner")
+    if op.out_format == "corner":
+        made = _corners(g, op, rows, dtype, "center")
+    else:
+        half = g.const(2, dtype)
+        centers = g.Div(g.Add(first, third), half), g.Div(g.Add(second, fourth), half)
+        made = (*centers, g.Sub(third, first), g.Sub(fourth, second))
+    box = g.Slice(rows, [op.coord_start], [op.coord_start + 4], [2])
+    joined = g.Concat(*(g.Unsqueeze(item, [2]) for item in made), axis=2)
+    outside = g.Unsqueeze(g.Less(first, g.const(0, dtype)), [2])
+    parts = [g.Where(outside, box, joined)]
+    if op.coord_start:
+        parts.insert(0, g.Slice(rows, [0], [op.coord_start], [2]))
+    if op.coord_start + 4 < width:
+        parts.append(g.Slice(rows, [op.coord_start + 4], [width], [2]))
+    return str(g.Concat(*parts, axis=2))
