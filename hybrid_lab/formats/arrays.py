@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.kinds import is_safetensors
 from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
 from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
@@ -15,18 +18,47 @@ from hybrid_lab.formats.source import Source
 
 SAFETENSORS = ".safetensors"
 """The ending of file names that are written as safetensors."""
+INDEX = SAFETENSORS + ".index.json"
+"""The ending of the name of an index of several safetensors files."""
+_INDEX_LIMIT = 64 << 20
+_PART = re.compile(r"[^/\\:\0]+\.safetensors")
 
 
 def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
-    """The arrays of a file (a path) or of its bytes, whatever its name ends with; writable, in C order.
+    """The arrays of a file (a path) or of its bytes, whatever its name ends with; writable, in C order. A name that
+    ends with `.safetensors.index.json` is that of an index, which lists the files beside it that hold the arrays.
 
     Returns a dict of name -> array, or a list for a `.params` file without names. Raises ArchiveError.
     """
+    if not isinstance(source, bytes) and fspath(source).endswith(INDEX):
+        return _read_parts(fspath(source))
     data = Source(source) if isinstance(source, bytes) else Source.open(source)
     if not is_safetensors(data):
         return read_params(data)
     tensors = SafetensorsFile(data)
     return {name: tensors[name] for name in tensors}
+
+
+def _read_parts(path: str) -> Arrays:
+    """The arrays that an index lists, from the safetensors files in its folder. Raises ArchiveError, OSError."""
+    if os.path.getsize(path) > _INDEX_LIMIT:
+        raise ArchiveError(f"not an index of safetensors files: it is larger than {_INDEX_LIMIT} bytes", path=path)
+    with open(path, "rb") as file:
+        index = strict_json.parse(file.read(), path=path)
+    parts = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+        raise ArchiveError("not an index of safetensors files: it has no weight_map of names", path=path)
+    folder = os.path.dirname(path)
+    arrays: dict[str, np.ndarray | None] = {}
+    for part in dict.fromkeys(parts.values()):
+        if not _PART.fullmatch(part):
+            raise ArchiveError(f"refused index: {part[:80]!r} is not the name of a file beside it", path=path)
+        tensors = SafetensorsFile.open(os.path.join(folder, part))
+        for name in (name for name, where in parts.items() if where == part):
+            if name not in tensors:
+                raise ArchiveError(f"the index looks for {name[:80]!r} in {part}, which does not hold it", path=path)
+            arrays[name] = tensors[name]
+    return arrays
 
 
 def write_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> None:

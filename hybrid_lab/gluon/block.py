@@ -22,7 +22,7 @@ from hybrid_lab.provided import Provided
 
 from . import looks, states
 from .hooks import HookHandle
-from .loading import load_parameters, plain_name, read_arrays
+from .loading import load_parameters, plain_name, read_arrays, renamed
 from .naming import NameScope, name_block
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -342,10 +342,12 @@ class Block:
         ignore_extra: bool = False,
         cast_dtype: bool = False,
         dtype_source: str = "current",
+        map: Mapping[str, str] | None = None,  # noqa: A002 - as in load_cached_graphs
     ) -> None:
         """Load a `.params` or safetensors file: by attribute path, as `save_parameters` writes it, or by name, as
-        `export` does.
+        `export` does; or the index of a safetensors file in parts, `model.safetensors.index.json`.
 
+        map : file path -> model path of what has another name here, {"encoder.layer": "layers", "fc.bias": "out.bias"}
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
         """
@@ -356,7 +358,8 @@ class Block:
             targets.setdefault(name, [(name, parameter)])
             if self._prefix and name.startswith(self._prefix):
                 targets.setdefault(name[len(self._prefix) :], [(name, parameter)])
-        arrays = {name if name in targets else plain_name(name): array for name, array in read_arrays(filename).items()}
+        arrays = renamed(read_arrays(filename), map or {}, filename)
+        arrays = {name if name in targets else plain_name(name): array for name, array in arrays.items()}
         load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
 
     def save(self, path: str | PathLike[str] | None = None, **options: object) -> Any:

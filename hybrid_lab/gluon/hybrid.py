@@ -412,9 +412,10 @@ class HybridBlock(Block):
 
     # -- saving ----------------------------------------------------------------------------------------------
 
-    def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
+    def export(self, path: str | None = None, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[Any, Any]:
         """Write MXNet's two files, `<path>-symbol.json` and `<path>-<epoch>.params`; returns their names.
 
+        path : None writes nothing and returns the Symbol and its parameters, `{"arg:dense0_weight": NDArray ...}`
         remove_amp_cast : leave out the conversions that `amp.convert_hybrid_block` has put into the graph
         The block must have been called once, so that it has a graph. Raises HybridLabError otherwise, and where the
         graph without its conversions would not fit parameters that are float16 or bfloat16.
@@ -432,6 +433,10 @@ class HybridBlock(Block):
         values = {
             value: parameter._reduce().asnumpy() for value, parameter in zip(variables, neutral.parameters, strict=True)
         }
+        if path is None:
+            kinds = {value: "aux" if value in neutral.graph.states else "arg" for value in variables}
+            arrays = {f"{kinds[value]}:{value.node.name}": NDArray.wrap(array) for value, array in values.items()}
+            return Symbol(tuple(neutral.graph.outputs)), arrays
         return save_model(path, epoch, neutral.graph, values)
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:

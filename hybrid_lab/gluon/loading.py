@@ -24,6 +24,28 @@ def plain_name(name: str) -> str:
     return name[4:] if name[:4] in ("arg:", "aux:") else name
 
 
+def renamed(
+    arrays: Mapping[str, np.ndarray], paths: Mapping[str, str], source: str | PathLike[str]
+) -> dict[str, np.ndarray]:
+    """The arrays by new names: the longest of `paths` that is a name, or the part of one before a dot, is replaced.
+
+    Raises LoadMismatchError where two arrays would get one name.
+    """
+    found: dict[str, np.ndarray] = {}
+    twice = []
+    for name, array in arrays.items():
+        starts = [start for start in paths if name == start or name.startswith(start + ".")]
+        if starts:
+            start = max(starts, key=len)
+            name = (paths[start] + name[len(start) :]).removeprefix(".")
+        if name in found:
+            twice.append(f"map: two arrays of the file become {name}")
+        found[name] = array
+    if twice:
+        raise LoadMismatchError("the map gives a name twice; nothing was loaded", twice, path=fspath(source))
+    return found
+
+
 def read_arrays(filename: str | PathLike[str]) -> dict[str, np.ndarray]:
     """The named arrays of a `.params` or a safetensors file. Raises ArchiveError for an unnamed list of arrays."""
     from hybrid_lab.formats import arrays as files

@@ -58,6 +58,7 @@ SINGLE_OUTPUT_LAYERS = {
     "Dense", "Dropout", "BatchNorm", "BatchNormReLU", "SyncBatchNorm", "InstanceNorm", "LayerNorm", "GroupNorm",
     "Embedding", "Flatten", "Activation", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "Swish", "SiLU", "Identity",
     "ReflectionPad2D", "PixelShuffle1D", "PixelShuffle2D", "PixelShuffle3D", "DeformableConvolution",
+    "SeparableConv2D", "DepthwiseConv2D",
     *(f"Conv{n}D{t}" for n in (1, 2, 3) for t in ("", "Transpose")),
     *(f"{g}{k}Pool{n}D" for g in ("", "Global") for k in ("Max", "Avg") for n in (1, 2, 3)),
     "L2Loss", "L1Loss", "SoftmaxCrossEntropyLoss", "SoftmaxCELoss", "SigmoidBinaryCrossEntropyLoss", "SigmoidBCELoss",

@@ -11,7 +11,8 @@ import numpy as np
 
 from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -23,6 +24,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
 from ..atomic import atomic_write, progress_of
+from ..mxnet.model import encode_model, write_model
 from . import graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter, why_no_archive
@@ -41,6 +43,7 @@ def save_cached_graphs(
     trainer: Trainer | None = None,
     aux: Mapping[str, object] | None = None,
     compiled: object = None,
+    format: str = "hlab",  # noqa: A002 - the public name
 ) -> str:
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
@@ -52,11 +55,49 @@ def save_cached_graphs(
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
     aux : values of your own, in a dict: numbers, texts, arrays, and lists, tuples and dicts of them
     compiled : what net.compile_for() gave: its binaries go along, for mx.use_compiled(path) on another machine
+    format : "mxnet" takes `path` for a folder and writes MXNet's two files for each HybridBlock that has a graph:
+        `features.0-symbol.json` and `features.0-0000.params`; the outermost one is `__root__`
 
     Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, OSError;
     then an older file of that name stays as it was.
     """
+    check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
+    if format == "mxnet":
+        if trainer is not None or aux is not None or compiled is not None:
+            raise HybridLabError("MXNet's files hold graphs and parameters; trainer=, aux= and compiled= need .hlab")
+        return save_mxnet(net, net.name if path is None else path, inputs)
     return _save(net, path, inputs, trainer, aux, compiled, None)
+
+
+def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
+    """Write MXNet's pair of files for each HybridBlock of a model that has a graph; returns the folder's path.
+
+    A Block with an operator that MXNet lacks is left out with a warning. Raises HybridLabError where no Block is left;
+    the folder is as it was then.
+    """
+    with without_collecting(), boundary.lock, passing(net) as blocks:
+        if inputs is not None:
+            called_on(net, inputs, blocks)
+        problems = trace_called(blocks)
+        files: dict[str, tuple[bytes, dict[str, np.ndarray]]] = {}
+        for path, block in layout.places(net, lambda each: access.children(each).items()):
+            found = access.graphs(block).graphs() if isinstance(block, HybridBlock) else []
+            for number, neutral in enumerate(found, start=1):
+                variables = neutral.graph.inputs[neutral.num_data :]
+                values = {value: _values_of(each) for value, each in zip(variables, neutral.parameters, strict=True)}
+                name = layout.graph_member(path, number).removeprefix("graphs/").removesuffix(".json")
+                try:
+                    files[name] = encode_model(neutral.graph, values)
+                except Unmappable as error:
+                    problems.append(f"{path or block.name}: {error}")
+        for problem in problems:
+            logger.warning(f"no symbol file was written of {problem}")
+        if not files:
+            raise HybridLabError("no HybridBlock has a graph that MXNet can read; call the model once, or pass inputs=")
+        os.makedirs(folder, exist_ok=True)
+        for name, (text, arrays) in files.items():
+            write_model(os.path.join(folder, name), 0, text, arrays)
+    return os.path.abspath(folder)
 
 
 def save_checkpoint(

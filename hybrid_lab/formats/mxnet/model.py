@@ -24,14 +24,25 @@ def save_model(
     values : the inputs of the graph that are parameters, with their values
     Both texts exist before either file is written. Raises Unmappable for an operator that MXNet lacks.
     """
-    symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
+    return write_model(prefix, epoch, *encode_model(graph, values))
+
+
+def encode_model(graph: Graph, values: Mapping[Value, np.ndarray]) -> tuple[bytes, dict[str, np.ndarray]]:
+    """The text of the symbol file, and the arrays by MXNet's names, `arg:weight`. Raises Unmappable."""
     constants: dict[str, np.ndarray] = {}
     text = symbol_json.dumps(graph, constants=constants).encode("utf-8")
     arrays: dict[str, np.ndarray] = {}
     states = graph.states
     for value, array in values.items():
         arrays[f"{'aux' if value in states else 'arg'}:{value.node.name}"] = array
-    arrays |= {f"arg:{name}": array for name, array in constants.items()}
+    return text, arrays | {f"arg:{name}": array for name, array in constants.items()}
+
+
+def write_model(
+    prefix: str | PathLike[str], epoch: int, text: bytes, arrays: Mapping[str, np.ndarray]
+) -> tuple[str, str]:
+    """Write what `encode_model` gave to two files; returns their names."""
+    symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
     write_params(params_file, arrays)
     with atomic_write(symbol_file) as file:
         file.write(text)
