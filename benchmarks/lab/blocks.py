@@ -1,8 +1,8 @@
-"""Kernel time per cell beside a model of many Blocks: with no page, with one that nobody sees, with one that is seen.
+"""Kernel time per cell beside a model of many Blocks, with a page that somebody sees and with one that nobody sees.
 
-    python benchmarks/lab/blocks.py [--blocks 10000] [--rounds 5]
+    python benchmarks/lab/blocks.py [--blocks 10000] [--rounds 5] [--json]
 
-The model is called before. A cell here does nothing, so that what is measured is the lab's own work around it.
+What a cell changes is changed before it, and the cell itself does nothing: what is measured is the lab's own work.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import json
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
@@ -66,11 +66,65 @@ def traced(blocks: int) -> gluon.Block:
     return net
 
 
-MODELS: Mapping[str, Callable[[int], gluon.Block]] = {"eager": tree_only, "hybridized": traced}
+class Cell(gluon.HybridBlock):
+    """A Block of the user's own class, which reads an attribute and a global."""
+
+    def __init__(self, number: int, **kwargs: object):
+        super().__init__(**kwargs)
+        self.scale = 1 + number % 4
+        self.act = nn.Activation("relu")
+
+    def forward(self, x):  # noqa: ANN001, ANN201
+        return self.act(x) * self.scale / SCALE
+
+
+SCALE = 2
+
+
+def own_classes(blocks: int) -> gluon.Block:
+    """As `traced`, of the user's own Blocks with a layer in each."""
+    net = nn.HybridSequential()
+    for _ in range(blocks // 100):
+        part = nn.HybridSequential()
+        part.add(*(Cell(number) for number in range(49)))
+        net.add(part)
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((2, 4)))
+    return net
+
+
+MODELS: Mapping[str, Callable[[int], gluon.Block]] = {
+    "eager, 20,000 parameters": tree_only,
+    "hybridized": traced,
+    "hybridized, own classes": own_classes,
+}
+
+
+def written(net: gluon.Block, number: int) -> None:
+    """All parameters get other values, as in a training step."""
+    for parameter in net.collect_params().values():
+        parameter.data()[:] = number
+
+
+def replaced(net: gluon.Block, number: int) -> None:
+    """Another Block takes the place of one deep inside."""
+    part = net[number]
+    (part.layers if isinstance(part, Group) else part).register_child(nn.Activation("tanh"), "5")
+
+
+#: What a cell does -> how; in this order, as the last ones drop graphs.
+CHANGES: Mapping[str, Callable[[gluon.Block, int], object]] = {
+    "changes nothing": lambda net, number: None,
+    "writes all parameters": written,
+    "calls the model with another shape": lambda net, number: net(mx.nd.ones((3 + number, 4))),
+    "replaces one Block": replaced,
+    "casts the model": lambda net, number: net.cast("float16" if number % 2 else "float32"),
+    "hybridizes the model": lambda net, number: net.hybridize(engine="numpy"),
+}
 
 
 class Comm:
-    """A page's comm that counts the bytes of the pushes."""
+    """A page's comm that counts the bytes of the last message."""
 
     comm_id = "page"
 
@@ -88,8 +142,8 @@ class Comm:
         """The kernel ends the connection."""
 
     def send(self, message: object) -> None:
-        """Take a message from the kernel and count its bytes."""
-        self.bytes += len(json.dumps(message))
+        """Take a message from the kernel, as JSON."""
+        self.bytes = len(json.dumps(message, ensure_ascii=False))
 
     def ask(self, kind: str, **body: object) -> None:
         """Send a request."""
@@ -104,36 +158,58 @@ def cell(shell: InteractiveShell) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def median(shell: InteractiveShell, rounds: int) -> float:
-    """The median after one cell that does not count."""
-    cell(shell)
-    return statistics.median(cell(shell) for _ in range(rounds))
-
-
-def measure(kind: str, blocks: int, rounds: int) -> dict[str, float]:
-    """Milliseconds that the lab adds to each cell: with its hooks, minus without them."""
+def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
+    """Milliseconds that the lab adds to each kind of cell, with the panel open and closed: medians."""
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
-    shell.user_ns["net"] = MODELS[kind](blocks)
-    bare = median(shell, rounds)
+    net = shell.user_ns["net"] = MODELS[kind](blocks)
+    cell(shell)
+    bare = statistics.median(cell(shell) for _ in range(rounds))
     hooks.register(shell)
     lab = hooks.lab_of(shell)
     assert lab is not None
-    rows = {"no page": median(shell, rounds) - bare}
     page = Comm()
     lab.comms.opened(page, None)  # type: ignore[arg-type]
-    rows["page seen, nothing changed"] = median(shell, rounds) - bare
+    rows = {}
+    number = 0
+    for name, change in CHANGES.items():
+        medians = []
+        for is_seen in (True, False):
+            page.ask("watch", visible=is_seen)
+            cell(shell)
+            samples = []
+            for _ in range(rounds):
+                number += 1
+                change(net, number)
+                samples.append(cell(shell) - bare)
+            medians.append(statistics.median(samples))
+        rows[name] = "{:.1f}, {:.1f} ms".format(*medians)
+    (model,) = lab.session.models()["models"]
     samples = []
-    for number in range(rounds):
-        shell.user_ns["net"](mx.nd.ones((3 + number, 4)))  # other shapes, perhaps another program
-        samples.append(cell(shell) - bare)
-    rows["page seen, the model changed"] = statistics.median(samples)
-    page.ask("watch", visible=False)
-    rows["page hidden"] = median(shell, rounds) - bare
+    for _ in range(rounds):
+        start = time.perf_counter()
+        page.ask("tree", model=model["id"])
+        samples.append(1e3 * (time.perf_counter() - start))
+    rows["the tree, where the page asks for it"] = f"{statistics.median(samples):.0f} ms, {page.bytes / 1e6:.1f} MB"
     hooks.unregister(shell)
     InteractiveShell.clear_instance()
     return rows
+
+
+NOTE = (
+    "What the lab adds to a cell in the kernel: with the panel open, and closed. The page asks for the tree after a"
+    " cell that changed what the lab shows; the kernel answers between cells, or in a thread beside them."
+)
+
+
+def table(blocks: int, rounds: int) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: a column for each model."""
+    warnings.simplefilter("ignore")
+    results = {kind: measure(kind, blocks, rounds) for kind in MODELS}
+    names = next(iter(results.values()))
+    header = [f"{blocks:,} Blocks; a cell that", *MODELS]
+    return header, [[name, *(result[name] for result in results.values())] for name in names]
 
 
 def main() -> None:
@@ -141,12 +217,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--blocks", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print header and rows as JSON")
     options = parser.parse_args()
-    results = SimpleNamespace(**{kind: measure(kind, options.blocks, options.rounds) for kind in MODELS})
-    print(f"| {options.blocks:,} Blocks, ms per cell | " + " | ".join(MODELS) + " |")
-    print("|---|" + "---:|" * len(MODELS))
-    for row in results.eager:
-        print(f"| {row} | " + " | ".join(f"{getattr(results, kind)[row]:.1f}" for kind in MODELS) + " |")
+    header, rows = table(options.blocks, options.rounds)
+    if options.json:
+        print(json.dumps([header, rows]))
+        return
+    for row in (header, ["---"] * len(header), *rows):
+        print("| " + " | ".join(row) + " |")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -29,13 +29,13 @@ class _Watched:
     """
 
     def __init__(self) -> None:
-        self.state: Hashable = None
+        self.state: object = None
         self.of_class: dict[tuple[type, ClassSource], list[weakref.ref[GraphCache]]] = {}
         self.holding: list[weakref.ref[GraphCache]] = []
 
     def sort(self) -> None:
         """Bring it up to date."""
-        state = cached_graph.watched, access.looks_count()
+        state = cached_graph.watched, GraphCache.sources
         if state == self.state:
             return
         self.state, self.of_class, self.holding = state, {}, []

@@ -7,7 +7,7 @@ import inspect
 import linecache
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -168,6 +168,31 @@ class Live:
             if value.kind in (Kind.ARRAY, Kind.SEQUENCE, Kind.MAPPING):
                 live.attributes[name] = Attribute(name, value, places.get(name, live.node))
         return live
+
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def look_of(block: Block) -> Hashable:
+    """Equal for Blocks that `with_instance` makes the same of; None where that is not known."""
+    from hybrid_lab.gluon import access  # loaded already where a Block is alive
+    from hybrid_lab.gluon.hybridized.read_values import OWN
+
+    numbers: dict[int, int] = {}
+    children = [
+        (name, type(child), numbers.setdefault(id(child), len(numbers)), _one_output(child))
+        for name, child in access.children(block).items()
+    ]
+    attributes: list[Hashable] = []
+    for name, thing in vars(block).items():
+        if name in OWN:
+            continue
+        if isinstance(thing, (list, tuple, dict)):
+            if not isinstance(thing, (list, tuple)) or not all(type(item) in _PLAIN for item in thing):
+                return None
+            attributes.append((name, *((type(item), item) for item in thing)))
+        attributes.append((name, type(thing)))
+    return type(block), tuple(children), tuple(access.own_parameters(block)), tuple(attributes)
 
 
 def in_package(cls: type) -> bool:

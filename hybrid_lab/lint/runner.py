@@ -6,7 +6,7 @@ import inspect
 import linecache
 import os
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..diagnostics.location import display_file
 from .checker import check_class, define
 from .classes import Module, SourceClass
 from .functions import construct
-from .live import Live, in_package, is_a, is_hybrid
+from .live import Live, in_package, is_a, is_hybrid, look_of
 from .project import Project
 from .source import Source, notebook_cells, read_notebook
 from .suppress import Comments, silence, stale, suppressions
@@ -200,9 +200,15 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
     live = Live()
     found: list[_Found] = []
     sources: dict[str, Source] = {}
+    known: dict[Hashable, list[_Found]] = {}
     for cls, block, path in subjects:
         if not _is_checked(cls):
             continue
+        look = None if block is None else look_of(block)
+        if look in known:
+            found += [item._replace(finding=replace(item.finding, block=path)) for item in known[look]]
+            continue
+        before = len(found)
         source_class = live.source_class(cls)
         if source_class is None:
             found.append(_Found(_no_source(cls, path), False))
@@ -219,6 +225,8 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
             sources.setdefault(member.source.file, member.source)
             if index == 0 and ("hybrid_forward" in member.own_methods or "forward" in member.own_methods):
                 break
+        if look is not None:
+            known[look] = found[before:]
     return _ordered(_unsilenced(found, _comments_for(found, sources), target))
 
 

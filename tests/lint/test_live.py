@@ -248,3 +248,27 @@ def test_what_cannot_be_checked_is_a_typed_error(thing):
 def test_an_unknown_target():
     with pytest.raises(HybridLabError, match="unknown target 'tvm'"):
         lint.check("", target="tvm")
+
+
+class Asking(gluon.HybridBlock):
+    def __init__(self, sizes=(1, 2), child=None):
+        super().__init__()
+        self.sizes = sizes
+        self.child = nn.Dense(1) if child is None else child
+
+    def hybrid_forward(self, F, x):
+        return self.child(x) * x.shape[0]
+
+
+def test_blocks_that_look_alike_are_checked_once(monkeypatch):
+    """The findings name each of them; a Block with another attribute, child or container is checked by itself."""
+    from hybrid_lab.lint import runner
+
+    checked = []
+    right = runner._check_class
+    monkeypatch.setattr(runner, "_check_class", lambda cls: checked.append(cls.name) or right(cls))
+    net = nn.HybridSequential()
+    net.add(*(Asking() for _ in range(5)), Asking(sizes=(1, 3)), Asking(child=Clean()), Asking(sizes=[nn.Dense(1)]))
+    found = lint.check(net)
+    assert sorted({item.block for item in found if item.code == "HL101"}) == [f"net.{n}" for n in range(8)]
+    assert checked.count("Asking") == 4

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
@@ -95,6 +95,9 @@ class GraphCache:
     compiled : the programs; version : grows with each change of graphs, programs or `failure`
     """
 
+    sources: ClassVar[int] = 0
+    """Grows whenever a cache gets or loses its `source`."""
+
     def __init__(self, block: HybridBlock):
         self.block = block
         self.version = 0
@@ -108,6 +111,7 @@ class GraphCache:
         self.called_at = -1  # `changes.count` at that call
         self.source: ClassSource | None = None  # what the graphs were traced from, and with which values of the Block
         self.values: dict[str, Any] = {}
+        self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
         self.attributes = 0  # how many the Block had then
         self.failure: HybridizeError | None = None
         self._reported = False
@@ -145,6 +149,7 @@ class GraphCache:
             self.version += bool(self.variants or self.failure)
             self.variants.clear()
             self._used.clear()
+            GraphCache.sources += self.source is not None
             self.source = None
             self.values = {}
             self.failure = None
@@ -212,7 +217,9 @@ class GraphCache:
                 kind = type(self.block)
                 self.source = class_source(kind)
                 self.values = own_values(self.block, reads_of(kind))
+                self.holds_values = not all(map(is_plain, self.values.values()))
                 self.attributes = len(vars(self.block))
+                GraphCache.sources += 1
                 traced.add(self)
                 if of_user(kind.__module__) or self.holds_values:
                     watched.add(self)
@@ -236,11 +243,6 @@ class GraphCache:
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
             self._tell()
-
-    @property
-    def holds_values(self) -> bool:
-        """Whether the Block's code reads containers or objects of the Block, which may change unnoticed."""
-        return not all(map(is_plain, self.values.values()))
 
     def changed(self, now: ClassSource, reads: Reads) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
