@@ -23,6 +23,7 @@ from hybrid_lab.ndarray import NDArray
 
 from . import graphs, layout
 from .archive import Archive
+from .block_save import load_pair, prefix_of
 from .compare import Match, match
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
@@ -42,6 +43,9 @@ def load_cached_graphs(
     trainer: Trainer | None = None,
 ) -> LoadReport:
     """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
+
+    Or load the two files that MXNet's `Block.save(path)` wrote: their tree is compared with the model, and their graphs
+    are read for graphs="file" only.
 
     strict : raise one LoadMismatchError that lists every difference; False loads what fits and reports the rest
     graphs : "code" traces the model's code again and compares it with the file's graphs; "file" lets the file's graphs
@@ -68,6 +72,11 @@ def load_cached_graphs(
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     with without_collecting(), boundary.lock:
+        pair = prefix_of(path)
+        if pair is not None:
+            if map or subtree or trainer:
+                raise HybridLabError("MXNet's files are loaded as a whole: map=, subtree= and trainer= need an archive")
+            return load_pair(net, pair, strict, graphs == "file")
         file = layout.archive_path(path, net.name)
         return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer).run()
 
