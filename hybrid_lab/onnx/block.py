@@ -19,6 +19,7 @@ from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.onnx import tree
 from hybrid_lab.onnx.compose import Composed, compose
 
 
@@ -31,31 +32,31 @@ class ImportedGraph(SymbolBlock):
     def __init__(self, composed: Composed, ctx: Context | Sequence[Context] | None = None) -> None:
         _begin(self, composed)
         variables = composed.graph.inputs[len(composed.inputs) :]
-        parameters = tuple(self._take(value.node.name, composed, ctx) for value in variables)
+        parameters = tuple([_parameter(value.node.name, composed, ctx) for value in variables])
         graph = composed.graph
+        blocks = tree.add_children(self, graph, parameters, composed.classes)
+        for parameter in parameters:
+            tree.place(parameter, blocks)
         neutral = NeutralGraph(graph, composed.structure, composed.results, parameters, source="file")
         self._graphs.pin([neutral])
 
+    archived_class: str
     _composed: Composed
 
-    def _take(self, name: str, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
-        array = composed.parameters.pop(name)
-        fixed = name in composed.states
-        made: Parameter = self.params.get(
-            name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write",
-            differentiable=not fixed,
-        )  # fmt: skip
-        own = array if array.flags.writeable and array.flags.owndata else np.array(array)
-        access.load_values(made, NDArray.wrap(own), ctx)
-        self._reg_params[name] = made
-        return made
+    def __repr__(self) -> str:
+        children = access.children(self).items()
+        inner = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in children]
+        return "\n".join([f"{self.archived_class}(", *inner, ")"]) if inner else super().__repr__()
 
     def with_outputs(self, names: Iterable[str]) -> ImportedGraph:
         """A Block of the same parameters that also returns these results of nodes: (the output, one for each name).
 
         Raises HybridLabError for a name that no node of the file computes.
         """
-        composed, names = self._composed, list(names)
+        composed, names = self._composed, tuple(names)
+        known: ImportedGraph | None = composed.views.get(names)
+        if known is not None:
+            return known
         unknown = [name for name in names if name not in composed.tensors]
         if unknown:
             near = ", ".join(list(composed.tensors)[:8])
@@ -72,6 +73,7 @@ class ImportedGraph(SymbolBlock):
             twin.params.add(parameter)
             access.own_parameters(twin)[parameter.name] = parameter
         access.graphs(twin).pin([NeutralGraph(whole, composed.structure, results, first.parameters, source="file")])
+        composed.views[names] = twin
         return twin
 
     @property
@@ -85,6 +87,19 @@ def _begin(block: ImportedGraph, composed: Composed) -> None:
     object.__setattr__(block, "_prefix", "")  # parameters have the names of the file
     object.__setattr__(block, "_params", ParameterDict("", ParameterDict()))
     object.__setattr__(block, "_composed", composed)
+    object.__setattr__(block, "archived_class", composed.classes.get("") or ImportedGraph.__name__)
+
+
+def _parameter(name: str, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
+    """The parameter that takes over an array of the file."""
+    array = composed.parameters.pop(name)
+    fixed = name in composed.states
+    made = Parameter(
+        name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write", differentiable=not fixed
+    )
+    own = array if array.flags.writeable and array.flags.owndata else np.array(array)
+    access.load_values(made, NDArray.wrap(own), ctx)
+    return made
 
 
 def imports(
@@ -124,16 +139,8 @@ class OnnxBlock(HybridBlock):
     ) -> None:  # fmt: skip
         super().__init__(prefix=prefix)
         self.imported = ImportedGraph(compose(path, shapes, values, last_layers), ctx)
-        object.__setattr__(self, "_views", {})
-
-    _views: dict[tuple[str, ...], ImportedGraph]
 
     def forward(self, x: Any, *args: Any, aux_output: Sequence[str] = ()) -> Any:
         """The outputs of the file's graph, and after them the results named in `aux_output`."""
-        names = tuple(aux_output)
-        if not names:
-            return self.imported(x, *args)
-        view = self._views.get(names)
-        if view is None:
-            view = self._views[names] = self.imported.with_outputs(names)
+        view = self.imported.with_outputs(aux_output) if aux_output else self.imported
         return view(x, *args)

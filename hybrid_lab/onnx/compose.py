@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -30,7 +30,8 @@ class Composed:
     inputs : names of the data; structure, results : of the arguments and of the result, as neutral graphs have them
     parameters : name -> array; states : those of them that training does not change by gradients
     tensors : name in the file -> Value, for all results of nodes
-    outputs : names of the outputs in the file
+    outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
+    views : Blocks of the same graph with further outputs, by the names of these
     """
 
     graph: Graph
@@ -41,6 +42,8 @@ class Composed:
     states: set[str]
     tensors: dict[str, Value]
     outputs: list[str]
+    classes: dict[str, str]
+    views: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
 
 def compose(
@@ -195,7 +198,7 @@ class _Composer:
         )  # fmt: skip
         return Composed(
             graph, self.names, ("tuple", tuple(self.spec)), out_spec, parameters, self.F.states,
-            {name: new[value] for name, value in tensors.items()}, outputs,
+            {name: new[value] for name, value in tensors.items()}, outputs, self.importer.classes,
         )  # fmt: skip
 
     def _without_types(self, node: Node, new: Mapping[Value, Value], used: set[str]) -> Node:

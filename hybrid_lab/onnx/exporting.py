@@ -240,7 +240,7 @@ def _contents(
 
     graph = network.graph
     contents = file.Contents(
-        type(net).__name__,
+        _class_name(net).rpartition(".")[2],
         network,
         [(name, value.shape, value.dtype) for name, value in zip(data_names, graph.inputs, strict=False)],
         [(name, value.shape, value.dtype) for name, value in zip(outputs, graph.outputs, strict=True)],

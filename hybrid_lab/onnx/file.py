@@ -132,7 +132,7 @@ class Contents:
         elif operator is None:
             return {}
         else:
-            path, what = str(operator.scope).partition(".")[2], operator.op.name
+            path, what = str(operator.scope).partition(".")[2], item.op_type
         names = path.split(".") if path else []
         paths = ["", *(".".join(names[:count]) for count in range(1, len(names) + 1))]
         scopes = [*paths, *([what] if what else [])]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.graph.scope import Scope
+from hybrid_lab.graph.scope import MOST_BLOCKS, Scope
 from hybrid_lab.onnx import control, element_types
 from hybrid_lab.onnx.errors import OnnxError
 from hybrid_lab.onnx.importers import ROWS_LOADED, sizes, table
@@ -40,6 +40,9 @@ class GraphImporter:
         self.left = max(MOST_NODES, 4 * file.nodes)
         self.attributes: Mapping[str, Any] = {}
         self.names: dict[Any, str] = {}
+        self.root = F.scope = Scope("model")
+        self.scopes: dict[str, Scope] = {}
+        self.classes: dict[str, str] = {}
 
     # -- graphs ------------------------------------------------------------------------------------------------
 
@@ -51,17 +54,40 @@ class GraphImporter:
                 raise OnnxError("the file's functions and loops unfold to more nodes than a model has")
             inputs = [self._input(node, name, known) for name in node.input]
             before = self.F.node_name, self.F.operator
+            scope = self.F.scope
+            if node.metadata_props:
+                self.F.scope = self._namespace(node)
             self.F.node_name, self.F.operator = node.name or next(iter(node.output), ""), node.op_type
             made = len(self.F.made)
             outputs = self.call(node, inputs, known)
             for item in self.F.made[made:]:
                 self.names.setdefault(item, self.F.node_name)
             self.F.node_name, self.F.operator = before
+            self.F.scope = scope
             if len(node.output) > len(outputs):
                 raise self.error(node, f"it has {len(node.output)} outputs, the operator gives {len(outputs)}")
             for name, item in zip(node.output, outputs, strict=False):
                 if name:
                     known[name] = item
+
+    def _namespace(self, node: Any) -> Scope:
+        """The scope of a node as torch's exporter says it: "path: class" for each Block, `layer1: Sequential/layer1.0:
+        Block/conv2d`; the last part is the operator.
+        """
+        text = next((item.value for item in node.metadata_props if item.key == "namespace"), "")
+        scope = self.root
+        for part in text.split("/")[:MOST_BLOCKS]:
+            path, colon, kind = part.rpartition(": ")
+            if colon:
+                self.classes.setdefault(path.strip(), kind)
+        if self.running:
+            return self.F.scope
+        for part in text.split("/")[:-1][:MOST_BLOCKS]:
+            name = part.rpartition(": ")[0].rsplit(".", 1)[-1].strip()
+            if name:
+                key = f"{scope}.{name}"
+                scope = self.scopes.setdefault(key, Scope(key, scope))
+        return scope
 
     def _input(self, node: Any, name: str, known: Environment) -> Any:
         if not name:
@@ -160,9 +186,10 @@ class GraphImporter:
     def _call_function(self, node: Any, function: Any, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
         """A function of the file: its nodes, in a scope of their own."""
         scope = self.F.scope
-        path = node.name or node.op_type
-        caller = scope if isinstance(scope, Scope) else None
-        self.F.scope = Scope(f"{scope}.{path}" if scope else path, caller)
+        outer = self.running[-1][1] if self.running else ""
+        # Functions that are named by the path of a Block, as this package writes them, have the last name of it.
+        name = node.op_type.removeprefix(f"{outer}.") if outer else node.op_type
+        self.F.scope = Scope(f"{scope}.{name.replace('.', '_')}", scope)
         try:
             opsets = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in function.opset_import}
             return self.unfold(node, function, inputs, attributes, opsets)

@@ -50,6 +50,10 @@ def _flatten(F: Functions, x: Tensor, *, axis: int = 1) -> Any:
     axis = axis + x.rank if axis < 0 else axis
     if not 0 <= axis <= x.rank:
         raise F.unsupported(f"axis {axis} does not exist")
+    if axis == 1:
+        made = F.Flatten(x)
+        made.flattened = x
+        return made
     sides: list[Any] = [1, 1]
     for place, size in enumerate(x.shape):
         sides[place >= axis] = size * sides[place >= axis]

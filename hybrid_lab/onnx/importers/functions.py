@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
+from hybrid_lab.graph.scope import Scope
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OpenValueError, UnsupportedOperatorError
 from hybrid_lab.ops.framework.dtypes import is_floating
@@ -35,9 +36,10 @@ class Tensor(Arithmetic):
         array of numbers and SymbolicSizes
     carries : the ONNX element type whose values it holds, where arrays have no such type ("UINT16"); else ""
     name : of the parameter or input that it is; "" for others
+    flattened : what it is, with all axes but the first made one; None where it is no such thing
     """
 
-    __slots__ = ("F", "_value", "array", "carries", "is_parameter", "name")
+    __slots__ = ("F", "_value", "array", "carries", "flattened", "is_parameter", "name")
 
     def __init__(
         self, F: Functions, value: Value | None = None, array: np.ndarray | None = None, carries: str = "",
@@ -45,6 +47,7 @@ class Tensor(Arithmetic):
     ) -> None:  # fmt: skip
         self.F, self._value, self.array, self.carries = F, value, array, carries
         self.name, self.is_parameter = name, is_parameter
+        self.flattened: Tensor | None = None
 
     @property
     def shape(self) -> Shape:
@@ -116,7 +119,7 @@ class Functions(Namespace):
         self.parameters: dict[str, tuple[Value, np.ndarray]] = {}
         self.states: set[str] = set()
         self.draws = 0
-        self.scope = ""
+        self.scope = Scope("model")
         self.node_name = ""
         self.operator = ""
         self.version = 0

@@ -68,6 +68,17 @@ def _ceil_fits(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: 
     return True
 
 
+def _symmetric(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: Edges) -> Edges:
+    """The padding, with as much after an axis as before it where no window reaches so far."""
+    found = []
+    for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):
+        known = not isinstance(size, SymbolicSize) and after < before
+        if known and (size + 2 * before - window) // step == (size + before + after - window) // step:
+            after = before
+        found.append((before, after))
+    return found
+
+
 @operator("MaxPool", 1)
 def _max_pool(
     F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
@@ -77,6 +88,7 @@ def _max_pool(
     kernel = tuple(kernel_shape)
     strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
     exact = not ceil_mode or _ceil_fits(x, kernel, strides, edges)
+    edges = _symmetric(x, kernel, strides, edges) if exact else edges
     if outputs == 1 and exact and _fits_record(x, kernel, dilations, edges):
         return F.Pooling(x, kernel=kernel, stride=strides, pad=tuple(edge[0] for edge in edges), pool_type="max")
     spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
@@ -179,18 +191,24 @@ def _lp_pool(
     return F.broadcast_power(_pooled_by_axis(F, powers, windows, "sum", F.broadcast_add), 1.0 / p)
 
 
+def _global(F: Functions, x: Tensor, kind: str) -> Any:
+    if 3 <= x.rank <= 5:
+        return F.Pooling(x, kernel=(1,) * (x.rank - 2), global_pool=True, pool_type=kind)
+    return F.reduced("mean" if kind == "avg" else "max", x, _spatial(x), True)
+
+
 def _spatial(x: Tensor) -> range:
     return range(2, x.rank)
 
 
 @operator("GlobalAveragePool", 1)
 def _global_average(F: Functions, x: Tensor) -> Any:
-    return F.reduced("mean", x, _spatial(x), True)
+    return _global(F, x, "avg")
 
 
 @operator("GlobalMaxPool", 1)
 def _global_max(F: Functions, x: Tensor) -> Any:
-    return F.reduced("max", x, _spatial(x), True)
+    return _global(F, x, "max")
 
 
 @operator("GlobalLpPool", 2)

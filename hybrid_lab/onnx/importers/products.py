@@ -44,11 +44,13 @@ def _gemm(
     if a.rank != 2 or b.rank != 2:
         raise F.unsupported(f"matrices are needed, not shapes {a.shape} and {b.shape}")
     whole = a.is_floating
+    whole_input = a if a.flattened is None else a.flattened  # a Dense layer flattens, too
+    flatten = a.flattened is not None
     plain = not transA and transB and alpha == 1.0 and whole
     if plain and c is not None and beta == 1.0 and c.rank == 1 and c.shape[0] == b.shape[0]:
-        return F.FullyConnected(a, b, c, num_hidden=b.shape[0], flatten=False)
+        return F.FullyConnected(whole_input, b, c, num_hidden=b.shape[0], flatten=flatten)
     if plain and c is None:
-        return F.FullyConnected(a, b, num_hidden=b.shape[0], flatten=False, no_bias=True)
+        return F.FullyConnected(whole_input, b, num_hidden=b.shape[0], flatten=flatten, no_bias=True)
     made = F.dot(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
     made = made if alpha == 1.0 else made * alpha
     if c is None:

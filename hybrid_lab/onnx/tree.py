@@ -1,0 +1,87 @@
+"""The Blocks of an imported graph: one for each path in the scopes of its nodes, as its functions or metadata say."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from hybrid_lab.formats.archive.open import ArchivedBlock
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, data_names
+from hybrid_lab.gluon.hybridized.structure import LEAF
+from hybrid_lab.gluon.parameter import Parameter
+from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.node import Value
+from hybrid_lab.onnx.calls import Call, calls_of
+
+MOST_GRAPHS = 2000
+"""Calls of Blocks in a graph for which each Block gets a graph of its own."""
+
+
+def add_children(
+    root: HybridBlock, graph: Graph, parameters: Sequence[Parameter], classes: Mapping[str, str]
+) -> dict[str, Block]:
+    """Add the Blocks below `root`, each with the graph of its first call; returns all by path, "" for root.
+
+    graph : of root; its last inputs are the variables of `parameters`; classes : path -> name of the class in the file
+    """
+    variables = graph.inputs[len(graph.inputs) - len(parameters) :]
+    owners = dict(zip(variables, parameters, strict=True))
+    blocks: dict[str, Block] = {"": root}
+    pinned: list[tuple[ArchivedBlock, NeutralGraph]] = []
+    pending = deque(_calls(calls_of(graph, set(variables))))
+    while pending and len(pinned) < MOST_GRAPHS:
+        call = pending.popleft()
+        pending += _calls(call)
+        parent, _, name = call.path.rpartition(".")
+        neutral = _neutral(call, owners)
+        if call.path in blocks or parent not in blocks or neutral is None:
+            continue
+        block = ArchivedBlock(f"{call.path.replace('.', '_')}_", classes.get(call.path, "") or "ONNX function")
+        above: Block = blocks[parent]
+        above.register_child(block, name)
+        _set(above, name, block)
+        blocks[call.path] = block
+        pinned.append((block, neutral))
+    for block, neutral in reversed(pinned):
+        access.graphs(block).pin([neutral])
+    return blocks
+
+
+def _calls(call: Call) -> list[Call]:
+    return [item for item in call.items if isinstance(item, Call)]
+
+
+def _neutral(call: Call, owners: Mapping[Value, Parameter]) -> NeutralGraph | None:
+    """The graph of a call; None where it takes or gives no data."""
+    data = [value for value in call.inputs if value not in owners]
+    if not data or not call.outputs:
+        return None
+    graph = extract(data, call.outputs, data_names(len(data)), call.path)
+    variables = graph.inputs[len(data) :]
+    if any(value not in owners for value in variables):
+        return None
+    out_spec = LEAF if len(call.outputs) == 1 else ("tuple", (LEAF,) * len(call.outputs))
+    parameters = tuple(owners[value] for value in variables)
+    return NeutralGraph(graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, source="file")
+
+
+def place(parameter: Parameter, blocks: Mapping[str, Block]) -> None:
+    """Register a parameter at the Block that its name is a path to: "features.0.weight" as `weight` of "features.0"."""
+    path, _, name = parameter.name.rpartition(".")
+    while path and path not in blocks:
+        path, _, last = path.rpartition(".")
+        name = f"{last}.{name}"
+    block = blocks[path]
+    block.params.add(parameter)
+    access.own_parameters(block)[name] = parameter
+    if path:
+        _set(block, name, parameter)
+
+
+def _set(block: Block, name: str, item: object) -> None:
+    """As an attribute, where the name can be one and means nothing else."""
+    if name.isidentifier() and not hasattr(type(block), name):
+        object.__setattr__(block, name, item)
