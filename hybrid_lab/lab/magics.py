@@ -149,6 +149,7 @@ class HybridMagics(Magics):
         Lines are those of the whole cell, this magic's own line included.
         """
         from hybrid_lab.lint import check
+        from hybrid_lab.lint.report import with_calls
 
         target = line.strip() or None
         if target not in (None, "mxnet"):
@@ -157,7 +158,7 @@ class HybridMagics(Magics):
         history = [item for item in self.shell.user_ns.get("In", []) if item and "hybrid_lint" not in item]
         context = list(dict.fromkeys(history))[-_CONTEXT:]
         findings = check(text, target=target, context=context, file=f"cell {running_cell(self.shell)}")
-        print("\n".join(map(str, findings)) if findings else "no findings")
+        print("\n".join(line for finding in findings for line in with_calls(finding)) or "no findings")
         # With the same lines, so that errors name them too; a second cell magic must stay on top.
         with _numbered(self.shell):
             ran = self.shell.run_cell(cell if cell.lstrip().startswith("%%") else text)

@@ -24,12 +24,16 @@ def text(findings: Iterable[Finding], rewrites: bool = False) -> str:
     counts: Counter[Severity] = Counter()
     for finding in findings:
         counts[finding.severity] += 1
-        lines.append(str(finding))
-        lines += [f"    {call.place}: calls `{call.function}`" for call in finding.calls]
+        lines += with_calls(finding)
         if rewrites and finding.rewrite.strip():
             lines += [f"    instead: {line}" for line in finding.rewrite.splitlines()]
     total = ", ".join(f"{counts[s]} {s.value}{'s' * (counts[s] != 1)}" for s in Severity if counts[s])
     return "\n".join([*lines, total or "nothing found"])
+
+
+def with_calls(finding: Finding) -> list[str]:
+    """The line of a finding, and a line for each call that leads to it."""
+    return [str(finding), *(f"    {call.place}: calls `{call.function}`" for call in finding.calls)]
 
 
 def to_json(findings: Iterable[Finding], indent: int | None = 2) -> str:

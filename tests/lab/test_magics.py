@@ -130,6 +130,12 @@ def test_lint_shows_the_cell_s_own_lines_and_runs_it(model, capsys):
     assert model("type(made).__name__") == "Bad"
 
 
+def test_lint_shows_the_call_of_a_function_with_a_finding(model, capsys):
+    model("%%hybrid_lint\ndef wide(t):\n    return t.shape[1]\n" + BAD.replace("x.shape[0]", "wide(x)"))
+    finding, call = capsys.readouterr().out.splitlines()[:2]
+    assert ":3:" in finding and ":6:" in call and call.endswith("calls `wide`")
+
+
 def test_lines_count_from_the_top_of_the_cell(shell, model, capsys):
     shell.run_cell("\n\n%%hybrid_lint\n" + BAD, store_history=True).raise_error()
     out = capsys.readouterr().out
