@@ -35,7 +35,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-onnx-mutations test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -48,6 +48,7 @@ help:
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
+	@echo 'make test-onnx-mutations  100,000 damaged ONNX files: each is read or refused by a typed error'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
 	@echo 'make install     environment only'
@@ -181,6 +182,10 @@ test-checkpoints: install
 test-onnx: install
 	HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
 	$(PY) -m tests.onnx.node_suite $(ARGS)
+
+# Reads damaged ONNX files (ARGS="--count 1000 --seed 3 --keep folder").
+test-onnx-mutations: install
+	$(PY) -m tests.onnx.mutations $(ARGS)
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.

@@ -10,9 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.scope import MOST_BLOCKS, Scope
 from hybrid_lab.onnx import control, element_types
-from hybrid_lab.onnx.errors import OnnxError
+from hybrid_lab.onnx.errors import OnnxError, UnsupportedOperatorError
 from hybrid_lab.onnx.importers import ROWS_LOADED, sizes, table
-from hybrid_lab.onnx.importers.functions import Functions, Tensor, guarded
+from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
 
 assert ROWS_LOADED
@@ -59,7 +59,7 @@ class GraphImporter:
                 self.F.scope = self._namespace(node)
             self.F.node_name, self.F.operator = node.name or next(iter(node.output), ""), node.op_type
             made = len(self.F.made)
-            outputs = self.call(node, inputs, known)
+            outputs = self._guarded_call(node, inputs, known)
             for item in self.F.made[made:]:
                 self.names.setdefault(item, self.F.node_name)
             self.F.node_name, self.F.operator = before
@@ -102,6 +102,18 @@ class GraphImporter:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
+    def _guarded_call(self, node: Any, inputs: list[Any], known: Environment) -> Sequence[Any]:
+        """The outputs of a node; whatever goes wrong is an OnnxError that names it."""
+        try:
+            return self.call(node, inputs, known)
+        except OnnxError:
+            raise
+        except HybridLabError as error:
+            text = f"node {self.F.node_name!r} ({node.op_type}): {error}"
+            raise UnsupportedOperatorError(text, node.op_type) from error
+        except _BROKEN as error:
+            raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
+
     def call(self, node: Any, inputs: list[Any], known: Environment) -> Sequence[Any]:
         """The outputs of a node."""
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -140,14 +152,7 @@ class GraphImporter:
             raise self.error(node, f"the attribute {sorted(unknown)[0]!r} is not known")
         if "outputs" in row.attributes:
             attributes = {**attributes, "outputs": len(node.output)}
-        try:
-            outputs = row.function(self.F, *inputs, **attributes)
-        except OnnxError:
-            raise
-        except HybridLabError as error:
-            raise guarded(error, self.F.node_name, node.op_type) from error
-        except _BROKEN as error:
-            raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
+        outputs = row.function(self.F, *inputs, **attributes)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         if node.op_type not in _UNTYPED and inputs and isinstance(inputs[0], Tensor) and inputs[0].carries:
             for item in outputs:
@@ -164,10 +169,7 @@ class GraphImporter:
         given = [item for item in inputs if item is not None]
         if function is None or any(item.array is None for item in given):
             return None
-        try:
-            return Tensor(self.F, array=sizes.packed(function(*arrays, **attributes)))
-        except _BROKEN as error:
-            raise self.error(node, f"its shapes make no sense: {str(error)[:200]}") from error
+        return Tensor(self.F, array=sizes.packed(function(*arrays, **attributes)))
 
     def _attributes(self, node: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

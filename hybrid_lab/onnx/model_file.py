@@ -69,6 +69,8 @@ class OnnxFile:
                     f"the file has opset {item.version}, opsets {OLDEST_OPSET} to {newest} are known here; "
                     "pip install -U onnx, or export the model again"
                 )
+            if not 0 < item.version < 2**31:
+                raise OnnxError(f"the file has version {item.version} of the domain {domain[:80]!r}")
             if newest is not None and item.version < OLDEST_OPSET:
                 raise OnnxError(f"the file has opset {item.version}; {OLDEST_OPSET} is the oldest that is read")
             found[domain] = item.version
@@ -222,7 +224,7 @@ def _parsed(onnx: Any, path: str) -> Any:
         if size > _LARGEST:
             raise OnnxError(f"{path!r} has {size} bytes; files of up to 2 GB are read, with larger arrays beside them")
         with open(path, "rb") as stream:
-            data = stream.read(_LARGEST + 1)
+            data = stream.read(size)
     except OSError as error:
         raise OnnxError(f"cannot be read: {error.strerror}", path=path) from None
     model = onnx.ModelProto()

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
@@ -451,8 +450,3 @@ def _same(one: Shape, two: Shape) -> bool:
 
 def _is_one(size: Any) -> bool:
     return not isinstance(size, SymbolicSize) and size == 1
-
-
-def guarded(error: HybridLabError, node: str, operator: str) -> UnsupportedOperatorError:
-    """An error of a record, with the node of the file in which it happened."""
-    return UnsupportedOperatorError(f"node {node!r} ({operator}): {error}", operator)

@@ -1,0 +1,160 @@
+"""Damaged and hostile ONNX files: typed errors, little memory, nothing outside the file's folder."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.onnx.errors import OnnxError
+from tests.onnx import mutations
+
+onnx = pytest.importorskip("onnx")
+helper, numpy_helper, FLOAT = onnx.helper, onnx.numpy_helper, onnx.TensorProto.FLOAT
+
+
+def model(nodes, weights=(), shape=(2, 3), opset=17, ir=10, functions=(), inputs=("x",), outputs=("y",)):
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info(name, FLOAT, shape) for name in inputs],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs], list(weights),
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=ir, functions=functions)
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs, outputs, name="bad", **attributes)
+
+
+def numbers(name, *values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def function(name, nodes):
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    return helper.make_function("own", name, ["a"], ["b"], nodes, opsets)
+
+
+def calls(name, source="a", target="b"):
+    return helper.make_node(name, [source], [target], domain="own")
+
+
+RELU = helper.make_node("Relu", ["x"], ["y"])
+
+
+def _dims(*dims):
+    tensor = numpy_helper.from_array(np.ones(3, np.float32), "w")
+    del tensor.dims[:]
+    tensor.dims.extend(dims)
+    return model([node("Add", ["x", "w"], ["y"])], [tensor])
+
+
+def _external(location, **more):
+    tensor = onnx.TensorProto(name="w", data_type=FLOAT, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in {"location": location, **more}.items():
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    return model([node("Add", ["x", "w"], ["y"])], [tensor])
+
+
+CASES = {
+    "unsorted": (model([node("Relu", ["a"], ["y"]), helper.make_node("Neg", ["x"], ["a"])]), "no output of an earlier"),
+    "a cycle": (model([node("Add", ["x", "b"], ["a"]), node("Neg", ["a"], ["b"])], outputs=("b",)), "a cycle"),
+    "a name twice": (model([RELU, node("Neg", ["x"], ["y"])]), "'y' twice"),
+    "an output named as an input": (model([node("Neg", ["x"], ["x"])], outputs=("x",)), "'x' twice"),
+    "unknown operator": (model([node("Rellu", ["x"], ["y"])]), "Rellu.*nearest.*Relu"),
+    "unknown domain": (model([helper.make_node("Relu", ["x"], ["y"], domain="mine")]), "no opset of the domain 'mine'"),
+    "too few inputs": (model([node("Add", ["x"], ["y"])]), "1 inputs.*takes 2"),
+    "too many inputs": (model([node("Relu", ["x", "x"], ["y"])]), "2 inputs.*takes 1"),
+    "too many outputs": (model([node("Relu", ["x"], ["y", "z"])]), "2 outputs"),
+    "unknown attribute": (model([node("Relu", ["x"], ["y"], wild=1)]), "'wild' is not known"),
+    "output of no node": (model([RELU], outputs=("z",)), "'z'"),
+    "duplicate initializer": (model([RELU], [numbers("w", 1), numbers("w", 2)]), "'w' appears twice"),
+    "duplicate input": (model([RELU], inputs=("x", "x")), "'x' appears twice"),
+    "negative dims": (_dims(-3), "negative size"),
+    "huge dims": (_dims(2**40, 2**20), "no array of shape|do not fit"),
+    "dims that do not fit": (_dims(4), "no array of shape"),
+    "negative input": (model([RELU], shape=(-2, 3)), "a size of -2"),
+    "huge input": (model([RELU], shape=(2**62, 3)), "a size of"),
+    "opset 999": (model([RELU], opset=999), "opset 999"),
+    "opset 1": (model([RELU], opset=1), "7 is the oldest"),
+    "IR 999": (model([RELU], ir=999), "IR version 999"),
+    "a function that calls itself": (
+        model([calls("F", "x", "y")], functions=[function("F", [calls("F")])]), "'F' calls itself"),
+    "functions that call one another": (
+        model([calls("F", "x", "y")], functions=[function("F", [calls("G")]), function("G", [calls("F")])]),
+        "calls itself"),
+    "functions that double thirty times": (
+        model([calls("F0", "x", "y")], functions=[
+            function("F30", [helper.make_node("Neg", ["a"], ["b"])]),
+            *(function(f"F{k}", [calls(f"F{k + 1}", "a", "c"), calls(f"F{k + 1}", "c", "b")]) for k in range(30))]),
+        "unfold to more nodes"),
+    "a loop of 2**60 steps": (
+        model([node("Loop", ["n", "", "x"], ["y"], body=mutations.models()[2].graph.node[0].attribute[0].g)],
+              [numbers("n", 2**60), numpy_helper.from_array(np.ones(1, np.float32), "one")]),
+        "unfold to more nodes|one number"),
+    "a constant of 2**60 elements": (
+        model([node("ConstantOfShape", ["n"], ["a"]), node("Add", ["x", "a"], ["y"])], [numbers("n", 2**30, 2**30)]),
+        "broadcast"),
+    "an array repeated 2**40 times": (
+        model([node("Tile", ["x", "n"], ["a"]), node("Add", ["x", "a"], ["y"])], [numbers("n", 2**40, 1)]),
+        "broadcast"),
+    "external data above the folder": (_external("../secret"), "own folder"),
+    "external data at an absolute path": (_external(os.path.abspath("secret")), "own folder"),
+    "external data through a link": (_external("link"), "own folder"),
+    "external data in a linked folder": (_external("linked/secret"), "own folder"),
+    "external data beyond the file": (_external("near", offset="4"), "12 bytes at 4 are needed"),
+    "external data at a negative place": (_external("near", offset="-4"), "are needed"),
+    "external data at no number": (_external("near", offset="x"), "must be numbers"),
+    "external data of another length": (_external("near", length="8"), "are needed"),
+    "external data of a device": (_external("/dev/zero"), "own folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hostile_file_is_refused_by_a_typed_error(tmp_path, name):
+    made, words = CASES[name]
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret").write_bytes(bytes(12))
+    (inside / "near").write_bytes(bytes(12))
+    (inside / "link").symlink_to(tmp_path / "secret")
+    (inside / "linked").symlink_to(tmp_path)
+    path = inside / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(OnnxError, match=words) as caught:
+        mx.onnx.imports(path)
+    assert str(path) in str(caught.value)
+    assert sorted(os.listdir(inside)) == ["link", "linked", "model.onnx", "near"]
+
+
+def test_external_data_in_the_folder_are_read(tmp_path):
+    (tmp_path / "near").write_bytes(np.array([9, 1, 2, 3], np.float32).tobytes())
+    (tmp_path / "model.onnx").write_bytes(_external("near", offset="4", length="12").SerializeToString())
+    block = mx.onnx.imports(tmp_path / "model.onnx")
+    assert block(mx.nd.zeros((2, 3))).asnumpy()[0].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x08", b"not a model", b"\xff" * 100, b"PK\x03\x04"])
+def test_what_is_no_onnx_file(tmp_path, data):
+    (tmp_path / "m.onnx").write_bytes(data)
+    with pytest.raises(OnnxError, match=r"not (a readable|an) ONNX file"):
+        mx.onnx.imports(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_mutations_are_read_or_refused(tmp_path, part):
+    originals = [item.SerializeToString() for item in mutations.models()]
+    for number in range(60):
+        rng = random.Random(part * 1000 + number)
+        error, _ = mutations.read(tmp_path / "m.onnx", mutations.mutated(rng.choice(originals), rng))
+        assert error is None or isinstance(error, HybridLabError)
+
+
+def test_the_models_that_are_mutated_are_sound(tmp_path):
+    for item in mutations.models():
+        assert mutations.read(tmp_path / "m.onnx", item.SerializeToString())[0] is None
