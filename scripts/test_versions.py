@@ -159,8 +159,9 @@ def versions(environment: Environment) -> str:
     """What was installed, for the table's foot."""
     names = {re.split(r"[<>=;]", text)[0] for text in (*declared(), *environment.requirements)} - set(TOOLS)
     code = (
-        "import platform, importlib.metadata as m; have = {d.name: d.version for d in m.distributions()};"
-        f"print('Python', platform.python_version(), *(f'{{n}} {{have[n]}}' for n in {sorted(names)} if n in have))"
+        f"import platform, importlib.metadata as m; names = {sorted(names)};"
+        "have = {d.name for d in m.distributions()};"
+        "print('Python', platform.python_version(), *(f'{n} {m.version(n)}' for n in names if n in have))"
     )
     done = subprocess.run([str(environment.interpreter), "-c", code], capture_output=True, text=True)
     return done.stdout.strip()
