@@ -57,7 +57,9 @@ def register(cls: BlockClass) -> BlockClass:
             construct(self, *args, **kwargs)
             self.load_parameters(path)
         else:
-            construct(self, *args, **{**archive_arguments(path, cls.__name__), **kwargs})
+            saved = archive_arguments(path, cls.__name__)
+            registry.check_arguments(cls, saved)
+            construct(self, *args, **{**saved, **kwargs})
             self.load_states(path)
 
     target.__init__ = __init__

@@ -52,6 +52,12 @@ PARAMS = [
 STATISTICS = ["norm.running_mean", "norm.running_var"]
 
 
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """The class of this file, whichever other file has registered one of its name."""
+    monkeypatch.setattr(nn.registry, "_classes", {**nn.registry._classes, "MyModel": MyModel})
+
+
 @pytest.fixture
 def x():
     return nd.array(np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32))
@@ -210,6 +216,18 @@ def test_the_archive_of_another_class_is_refused(m, tmp_path):
         MyModel(path)
     with pytest.raises(FileNotFoundError):
         MyModel(str(tmp_path / "nothing.hlab"))
+
+
+def test_an_archive_of_a_constructor_with_other_arguments(m, tmp_path):
+    path = m.save(tmp_path / "m")
+    m4 = MyModel(units=4)
+    m4.compile([(1, 3, 8, 8)])
+    other = m4.save(tmp_path / "m4")
+    after = type("MyModel", (MyModel,), {"__init__": lambda self: MyModel.__init__(self)})
+    gluon.register(after)
+    assert same(values(after(path)), values(m))
+    with pytest.raises(HybridLabError, match="MyModel takes no argument units"):
+        after(other)
 
 
 def test_names_of_our_layers_are_taken():

@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import tracemalloc
+import warnings
 import zipfile
 
 import numpy as np
@@ -44,7 +45,7 @@ def npy(header, data=b""):
 
 def inner(*members):
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as zf:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(stream, "w") as zf:
         for name, content in members:
             zf.writestr(name, content)
     return stream.getvalue()

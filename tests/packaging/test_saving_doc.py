@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from hybrid_lab.gluon import nn
+
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "saving.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_every_snippet_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nn.registry, "_classes", dict(nn.registry._classes))
     names: dict = {}
     for number, snippet in enumerate(SNIPPETS):
         exec(compile(snippet, f"snippet {number + 1} of saving.md", "exec"), names)

@@ -75,12 +75,17 @@ def build(name: str, config: Mapping[str, object], prefix: str | None = None) ->
     cls = _classes.get(name)
     if cls is None:
         raise HybridLabError(f"there is no registered layer {name!r}")
+    check_arguments(cls, config)
+    named = prefix is not None and _takes_prefix(cls)
+    return cls(**config, **({"prefix": prefix} if named else {}))
+
+
+def check_arguments(cls: type, config: Mapping[str, object]) -> None:
+    """Raise HybridLabError where a constructor does not have the arguments that a file names."""
     allowed = _arguments_of(cls)
     unknown = [argument for argument in config if argument not in allowed]
     if unknown:
-        raise HybridLabError(f"{name} takes no argument {', '.join(unknown)}")
-    named = prefix is not None and _takes_prefix(cls)
-    return cls(**config, **({"prefix": prefix} if named else {}))
+        raise HybridLabError(f"{cls.__name__} takes no argument {', '.join(unknown)}")
 
 
 def _takes_prefix(cls: Any) -> bool:
