@@ -74,7 +74,7 @@ def test_a_misspelt_flag_is_warned_of_once_and_mxnets_flags_are_not(warnings):
 
 def test_blocks_nested_deeper_than_python_goes():
     net = nn.Dense(2, in_units=2)
-    for _ in range(250):
+    for _ in range(150):  # Python 3.12 has a limit of its own for calls of objects, about 300, which nothing raises
         outer = nn.HybridSequential()
         outer.add(net)
         net = outer
@@ -83,8 +83,8 @@ def test_blocks_nested_deeper_than_python_goes():
     x = mx.nd.ones((1, 2))
     before = sys.getrecursionlimit()  # some libraries raise it
     try:
-        sys.setrecursionlimit(1000)
-        with pytest.raises(NestingError, match=rf"{net.name}: .* recursion limit of 1000 .*set"):
+        sys.setrecursionlimit(500)
+        with pytest.raises(NestingError, match=rf"{net.name}: .* recursion limit of 500 .*set"):
             net(x)
         sys.setrecursionlimit(10_000)
         hybrid = net(x)

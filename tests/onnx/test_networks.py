@@ -54,7 +54,8 @@ def test_an_encoder(hybridize, tmp_path):
         ids = np.random.RandomState(batch).randint(0, 50, (batch, time)).astype(np.int32)
         return [ids, (floats(batch, time) > 0.2).astype(np.float32)]
 
-    report = check(Encoder(6 if hybridize else 1), tmp_path / "net.onnx", [inputs(3, 7), inputs(2, 9), inputs(1, 4)], hybridize)
+    sizes = [inputs(3, 7), inputs(2, 9), inputs(1, 4)]
+    report = check(Encoder(6 if hybridize else 1), tmp_path / "net.onnx", sizes, hybridize)
     assert report.exported[0].inputs == {"data0": ("batch", "data0_1"), "data1": ("batch", "data0_1")}
     assert not report.notes
 
