@@ -58,7 +58,7 @@ help:
 	@echo 'make bench-aot   kernels of five networks for five GPUs that need not be here: registers, spills, bytes, seconds'
 	@echo 'make bench-cpu   eleven workloads beside MXNet, torch, torch.compile and onnxruntime'
 	@echo 'make bench-gpu   layers, networks and training steps on a GPU beside torch and torch.compile (docs/gpu.md)'
-	@echo 'make bench-lab   graphs of networks in the lab: drawn, a box opened, frames a second (Chromium)'
+	@echo 'make bench-lab   what the lab costs: graphs drawn (Chromium), cells beside 10,000 Blocks, steps of a training'
 	@echo 'make test-gpu    the tests of the Triton engine on this machine'"'"'s GPU (SIMULATE=sm90: on one without its chip)'
 	@echo 'make oracle      $(ORACLE) with the real MXNet; make golden writes the golden data with it'
 	@echo 'make clean       build results and stamps; make distclean also the environments'
@@ -116,10 +116,10 @@ bench: install
 bench-cpu: install
 	$(PY) benchmarks/cpu/run.py $(ARGS)
 
-# Some three minutes. ARGS="--only resnet" measures a part and writes nothing.
+# Some ten minutes on a quiet machine. ARGS="--only resnet" measures a part of the graphs and writes nothing; so do
+# benchmarks/lab/blocks.py and benchmarks/lab/training.py, which may be run by themselves.
 bench-lab: install $(STAMPS)/chromium
 	$(PY) benchmarks/lab/run.py $(ARGS)
-	$(PY) benchmarks/lab/blocks.py
 
 # On a machine with a GPU that torch reaches; PY=python takes an environment that is there already. Results and tables
 # go to GPU_OUT; what is there is not measured again.

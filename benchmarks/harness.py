@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 
@@ -120,12 +120,30 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {platform.system()}; {', '.join(versions)}"
 
 
+class Table(NamedTuple):
+    """notes : below the table"""
+
+    header: list[str]
+    rows: list[list[str]]
+    notes: str = ""
+
+    def lines(self) -> list[str]:
+        """The table in Markdown."""
+        lines = ["| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        return [*lines, *(["", self.notes] if self.notes else [])]
+
+
 def write_table(name: str, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
     """Print the table and write it to results/<name>.md."""
-    lines = [f"# {title}", "", machine(), "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    if notes:
-        lines += ["", notes]
+    write_tables(name, {title: Table(header, rows, notes)})
+
+
+def write_tables(name: str, tables: Mapping[str, Table]) -> None:
+    """Print tables by title, the first of them that of the page, and write them to results/<name>.md."""
+    lines: list[str] = []
+    for title, table in tables.items():
+        lines += ["", f"## {title}", "", *table.lines()] if lines else [f"# {title}", "", machine(), "", *table.lines()]
     text = "\n".join(lines) + "\n"
     print(text)
     (HERE / "results").mkdir(exist_ok=True)

@@ -1,4 +1,5 @@
-"""How long the lab takes to draw the graphs of real networks: in the kernel, and in the browser. `make bench-lab`.
+"""What the lab costs: graphs of real networks drawn in the kernel and in the browser, cells beside large models (see
+blocks.py), steps of a training (see training.py). `make bench-lab`.
 
 Writes results/lab.md. Needs the front end's node_modules and a Chromium.
 """
@@ -23,7 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from harness import write_table  # noqa: E402
+from harness import Table, write_tables  # noqa: E402
+from lab import blocks, training  # noqa: E402
 from lab.networks import NETWORKS  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 
@@ -132,16 +134,21 @@ def main() -> None:
         browser.close()
     if not chosen.only:
         header = ["graph", "operators", "reply", "kernel", "browser", "drawn, closed", "a box opened", "frames/s"]
-        write_table(
-            "lab",
-            "Graphs in the lab",
-            header,
-            rows,
+        notes = (
             f"Medians of {chosen.rounds}. Kernel: from the request to the text of the reply. Browser: from that text"
             " to the picture, in Chromium without a GPU. A box opened: from the double-click to the picture, for up"
             f" to {BOXES} boxes of the graph one after the other, all of which stay open. Frames: the lowest rate of"
-            " panning and zooming with these boxes open; 60 is the most.",
+            " panning and zooming with these boxes open; 60 is the most."
         )
+        command = [sys.executable, blocks.__file__, "--json", "--rounds", str(chosen.rounds)]
+        cells = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[-1]
+        steps = training.rows(chosen.rounds, training.SECONDS)
+        tables = {
+            "Graphs in the lab": Table(header, rows, notes),
+            "Cells beside a model of 10,000 Blocks": Table(*json.loads(cells), blocks.NOTE),
+            "Steps of a training": Table(training.HEADER, steps, training.NOTE),
+        }
+        write_tables("lab", tables)
 
 
 if __name__ == "__main__":

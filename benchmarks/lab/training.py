@@ -28,8 +28,8 @@ from hybrid_lab import autograd, gluon  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
 from hybrid_lab.lab.messages import PROTOCOL  # noqa: E402
 
-CHUNK = 0.2
-"""Seconds of steps of one kind in a row."""
+CHUNK, SECONDS = 0.2, 3.0
+"""Seconds of steps of one kind in a row, and in a round."""
 KINDS = {"progress": "mx.lab.progress and mx.log", "trainer": "a Trainer alone"}
 
 
@@ -110,7 +110,7 @@ def steps_of(kind: str, step: Callable[[], mx.nd.NDArray]) -> Callable[[], None]
 
 
 def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, float]:
-    """Medians over the rounds.
+    """Medians over the rounds, account of all of them.
 
     ms : of a step without; step : difference of the median steps; account : what the run says that reading, measuring
     and drawing took; all : difference of the sums of all steps. The last three are shares of the time without.
@@ -128,7 +128,8 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
     shown()
     clock.stop()
     listeners, now = boundary.listeners, time.perf_counter
-    found: dict[str, list[float]] = {"ms": [], "step": [], "account": [], "all": []}
+    found: dict[str, list[float]] = {"ms": [], "step": [], "all": []}
+    spent: list[tuple[float, float]] = []
     for _ in range(1 + rounds):
         assert runs.current is not None
         times: dict[bool, list[float]] = {False: [], True: []}
@@ -149,9 +150,11 @@ def measure(name: str, kind: str, rounds: int, seconds: float) -> dict[str, floa
         plain = sum(times[False]) / len(times[False])
         found["ms"].append(1e3 * plain)
         found["step"].append(statistics.median(times[True]) / statistics.median(times[False]) - 1)
-        found["account"].append((runs.current.overhead - before) / sum(times[True]))
+        spent.append((runs.current.overhead - before, sum(times[True])))
         found["all"].append(sum(times[True]) / len(times[True]) / plain - 1)
-    return {key: statistics.median(item[1:]) for key, item in found.items()}  # the first round imports and allocates
+    result = {key: statistics.median(item[1:]) for key, item in found.items()}  # the first round imports and allocates
+    overhead, total = map(sum, zip(*spent[1:]))
+    return result | {"account": overhead / total}
 
 
 HEADER = ["training", "with", "panel", "a step without", "in each step", "now and then", "all together"]
@@ -192,7 +195,7 @@ def main() -> None:
     """Print the rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of steps of each kind in a round")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of steps of each kind in a round")
     options = parser.parse_args()
     rows(options.rounds, options.seconds)
 
