@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -304,6 +304,13 @@ class NotebookPage:
     def set_source(self, index: int, source: str) -> None:
         """Replace a cell's text, as typing does."""
         self.page.evaluate(_SET_SOURCE, [index, source])
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 15) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"not so within {seconds} seconds"
+        time.sleep(0.2)
 
 
 def exactly(text: str) -> re.Pattern[str]:
