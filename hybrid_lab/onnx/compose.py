@@ -185,6 +185,7 @@ class _Composer:
     ) -> Composed:
         """The graph without shapes; its nodes have the names that they have in the file."""
         parameters = {name: array for name, (_, array) in self.F.parameters.items()}
+        states = set(self.F.states)
         variables = [value for value, _ in self.F.parameters.values()]
         whole = Graph([*self.data, *variables], [*results, *tensors.values()], draws=self.F.draws)
         used: set[str] = set()
@@ -196,8 +197,9 @@ class _Composer:
             [new[value] for value in whole.inputs], [new[value] for value in results], draws=self.F.draws,
             name=self.file.model.graph.name,
         )  # fmt: skip
+        self.F.parameters.clear()  # whoever still has F does not keep the arrays
         return Composed(
-            graph, self.names, ("tuple", tuple(self.spec)), out_spec, parameters, self.F.states,
+            graph, self.names, ("tuple", tuple(self.spec)), out_spec, parameters, states,
             {name: new[value] for name, value in tensors.items()}, outputs, self.importer.classes,
         )  # fmt: skip
 

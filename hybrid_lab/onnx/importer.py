@@ -14,6 +14,7 @@ from hybrid_lab.onnx.errors import OnnxError, UnsupportedOperatorError
 from hybrid_lab.onnx.importers import ROWS_LOADED, sizes, table
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
+from hybrid_lab.ops.framework.sizes import NeedsNumber
 
 assert ROWS_LOADED
 Environment = dict[str, Any]
@@ -111,6 +112,10 @@ class GraphImporter:
         except HybridLabError as error:
             text = f"node {self.F.node_name!r} ({node.op_type}): {error}"
             raise UnsupportedOperatorError(text, node.op_type) from error
+        except NeedsNumber as error:
+            raise self.F.unsupported(
+                "needs a size as a number that the file leaves open; give imports(..., shapes={...}) the inputs' shapes"
+            ) from error
         except _BROKEN as error:
             raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
 

@@ -139,6 +139,16 @@ def test_external_data_in_the_folder_are_read(tmp_path):
     assert block(mx.nd.zeros((2, 3))).asnumpy()[0].tolist() == [1, 2, 3]
 
 
+def test_an_open_size_that_must_be_a_number_is_a_typed_error(tmp_path):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], end=1), node("TopK", ["x", "s"], ["v", "y"]),
+    ]  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(model(nodes, shape=("n", 3)).SerializeToString())
+    with pytest.raises(OnnxError, match=r"TopK"):
+        mx.onnx.imports(tmp_path / "m.onnx")
+    assert mx.onnx.imports(tmp_path / "m.onnx", shapes={"x": (2, 3)})(mx.nd.ones((2, 3))).shape == (2, 2)
+
+
 @pytest.mark.parametrize("data", [b"", b"\x08", b"not a model", b"\xff" * 100, b"PK\x03\x04"])
 def test_what_is_no_onnx_file(tmp_path, data):
     (tmp_path / "m.onnx").write_bytes(data)

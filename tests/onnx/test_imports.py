@@ -130,6 +130,7 @@ def test_gradients_are_those_of_torch(exported, name, hybridize):
 
 def test_an_imported_model_trains_on(exported):
     block = mx.onnx.imports(exported["residual"][0])
+    assert not block._composed.parameters, "the parameters own their arrays"
     block.hybridize()
     x, label = array(exported["residual"][2](8)), nd.array([0, 1, 2, 3, 4, 0, 1, 2])
     trainer = gluon.Trainer(block.collect_params(), "adam", {"learning_rate": 0.01})
