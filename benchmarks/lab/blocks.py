@@ -108,7 +108,7 @@ def written(net: gluon.Block, number: int) -> None:
 
 def replaced(net: gluon.Block, number: int) -> None:
     """Another Block takes the place of one deep inside."""
-    part = net[number]
+    part = net[number % len(net)]
     (part.layers if isinstance(part, Group) else part).register_child(nn.Activation("tanh"), "5")
 
 
