@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .nodes import Subgraph
+from .nodes import subgraph
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.node import Node
@@ -97,7 +97,7 @@ def _kept(g: FileEmitter, op: Any, ranked: str, alive: str, shape: tuple[Any, An
             covered = g.And(covered, g.Equal(mine(classes), classes))
         left = g.And(state, g.Not(g.And(covered, g.Unsqueeze(there, [1]))))
         outputs = ((left, (batch, most), flags), (g.Identity(there), (batch,), flags))
-    body = Subgraph("suppress", tuple(nodes), ((state, (batch, most), flags), (number, (), np.dtype("int64"))), outputs)
+    body = subgraph("suppress", nodes, ((state, (batch, most), flags), (number, (), np.dtype("int64"))), outputs)
     _, kept = g.add("Scan", [alive, numbers], 2, {"body": body, "num_scan_inputs": 1})
     return str(g.Transpose(kept, perm=[1, 0]))
 

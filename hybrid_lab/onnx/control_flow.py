@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import Unmappable
 from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 
-from .nodes import Subgraph, Tensor
+from .nodes import Tensor, subgraph
 
 if TYPE_CHECKING:
     from hybrid_lab.graph.graph import Graph
@@ -40,17 +40,13 @@ def _body(g: FileEmitter, graph: Graph, names: dict[Value, str], count: int) -> 
     return [(name, value.shape, value.dtype) for name, value in zip(copies, values, strict=True)]
 
 
-def _subgraph(name: str, nodes: Sequence[Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Subgraph:
-    return Subgraph(name, tuple(nodes), tuple(inputs), tuple(outputs))
-
-
 def _cond(g: FileEmitter, node: Node, graphs: Sequence[Graph], inputs: list[str]) -> tuple[str, ...]:
     op: Any = node.op
     branches = []
     for label, graph in zip(op.labels, graphs, strict=True):
         with g.inside() as nodes:
             outputs = _body(g, graph, dict(zip(graph.inputs, inputs[1:], strict=True)), op.num_out)
-        branches.append(_subgraph(label, nodes, (), outputs))
+        branches.append(subgraph(label, nodes, (), outputs))
     attributes = {"then_branch": branches[0], "else_branch": branches[1]}
     return g.add("If", [_truth(g, inputs[0])], op.num_out, attributes)
 
@@ -78,7 +74,7 @@ def _foreach(g: FileEmitter, node: Node, graphs: Sequence[Graph], inputs: list[s
                 entry = g.Reshape(moving[place][0], [1])
                 names[value] = g.declare(entry, (1,), value.dtype)
         outputs = _body(g, graph, names, op.num_out + states)
-    body = _subgraph("body", nodes, moving, [*outputs[op.num_out :], *outputs[: op.num_out]])
+    body = subgraph("body", nodes, moving, [*outputs[op.num_out :], *outputs[: op.num_out]])
     results = g.add(
         "Scan", [*inputs[count : count + states], *inputs[:count]], states + op.num_out,
         {"body": body, "num_scan_inputs": count},
@@ -102,7 +98,7 @@ def _while_loop(g: FileEmitter, node: Node, graphs: Sequence[Graph], inputs: lis
         outputs = _body(g, graph, names, op.num_out + states)
         news = [name for name, *_ in outputs[op.num_out :]]
         going = _going(g, condition, [*news, *inputs[states:]])
-    body = _subgraph(
+    body = subgraph(
         "body", nodes, moving, [(going, (), np.dtype("bool")), *outputs[op.num_out :], *outputs[: op.num_out]]
     )
     start = _going(g, condition, inputs)

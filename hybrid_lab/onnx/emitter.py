@@ -103,7 +103,7 @@ class FileEmitter(OnnxEmitter):
 
     def emit_node(self, node: Node, names: dict[Value, str]) -> None:
         """Emit a node of a graph; adds the names of its outputs to `names`. Raises Unmappable, NeedsNumber."""
-        self._node = node
+        around, self._node = self._node, node
         operands = [self.operand(item, names) for item in node.inputs]
         if node.op.subgraphs:
             results = control_flow.emit(self, node, operands)
@@ -114,6 +114,7 @@ class FileEmitter(OnnxEmitter):
         else:
             results = self.emit(node.op, operands)
         names.update(zip(node.outputs, results, strict=False))
+        self._node = around
 
     def operand(self, item: Any, names: Mapping[Value, str]) -> Any:
         """The name of a Value; constants are made where they are read. Numbers stay numbers."""

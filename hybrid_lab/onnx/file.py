@@ -106,14 +106,13 @@ class Contents:
 
     def _node(self, item: OnnxNode) -> Any:
         onnx = import_onnx()
-        attributes = {
-            key: self._subgraph(value) if isinstance(value, Subgraph) else value
-            for key, value in item.attributes.items()
-        }
         domain = DOMAIN if isinstance(item, FunctionCall) else None
-        return onnx.helper.make_node(
-            item.op_type, item.inputs, item.outputs, name=item.name, domain=domain, **attributes
-        )
+        node = onnx.helper.make_node(item.op_type, item.inputs, item.outputs, name=item.name, domain=domain)
+        for key, value in sorted(item.attributes.items()):
+            value = self._subgraph(value) if isinstance(value, Subgraph) else value
+            kind = onnx.AttributeProto.INTS if value == [] else None
+            node.attribute.append(onnx.helper.make_attribute(key, value, attr_type=kind))
+        return node
 
     def _subgraph(self, part: Subgraph) -> Any:
         onnx = import_onnx()

@@ -13,12 +13,12 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
-from hybrid_lab.ops.framework.sizes import NeedsNumber
+from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 
 from . import opsets
 from .calls import Call, calls_of
 from .emitter import FileEmitter
-from .nodes import Subgraph
+from .nodes import Subgraph, needed, reads
 
 
 @dataclass
@@ -121,7 +121,10 @@ class Writer:
         return named
 
     def _emit_node(self, emitter: FileEmitter, node: Node, names: dict[Value, str]) -> None:
+        sizes = [size for value in (*node.values_in, *node.outputs) for size in value.shape]
         try:
+            if any(size == 0 for size in sizes if not isinstance(size, SymbolicSize)):
+                raise Unmappable("arrays without elements, which ONNX' operators take for others")
             emitter.emit_node(node, names)
         except NeedsNumber as need:
             raise NeedsNumber(need.symbols, f"the ONNX form of {node.op.name}") from None
@@ -188,17 +191,13 @@ def _renamed(node: OnnxNode, names: Mapping[str, str]) -> OnnxNode:
 
 def _pruned(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], emitter: FileEmitter) -> Body:
     """The body without what its outputs do not need."""
-    needed = set(outputs)
-    kept: list[tuple[OnnxNode, Node | None]] = []
-    for item, operator in zip(reversed(emitter.nodes), reversed(emitter.operators), strict=True):
-        if needed.intersection(item.outputs):
-            needed.update(reads(item))
-            kept.append((item, operator))
-    kept.reverse()
-    constants = {name: array for name, array in emitter.initializers.items() if name in needed}
-    sizes = {name: size for name, size in emitter.wanted_sizes.items() if name in needed}
-    nodes, operators = tuple(item for item, _ in kept), tuple(operator for _, operator in kept)
-    return Body(path, (*inputs, *sizes), outputs, nodes, constants, operators, sizes)
+    places = needed(emitter.nodes, outputs)
+    nodes = [emitter.nodes[place] for place in places]
+    operators = [emitter.operators[place] for place in places]
+    read = {*outputs, *(name for node in nodes for name in reads(node))}
+    constants = {name: array for name, array in emitter.initializers.items() if name in read}
+    sizes = {name: size for name, size in emitter.wanted_sizes.items() if name in read}
+    return Body(path, (*inputs, *sizes), outputs, tuple(nodes), constants, tuple(operators), sizes)
 
 
 def _op_types(nodes: Sequence[OnnxNode]) -> Iterator[str]:
@@ -207,9 +206,3 @@ def _op_types(nodes: Sequence[OnnxNode]) -> Iterator[str]:
         for value in node.attributes.values():
             if isinstance(value, Subgraph):
                 yield from _op_types(value.nodes)
-
-
-def reads(node: OnnxNode) -> set[str]:
-    """The names that a node reads, also inside loops and branches."""
-    inner = [value for value in node.attributes.values() if isinstance(value, Subgraph)]
-    return {*node.inputs, *(name for each in inner for one in each.nodes for name in reads(one))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,3 +26,25 @@ class Subgraph:
 
 class FunctionCall(OnnxNode):
     """A node that calls a function of the file: `op_type` is its name."""
+
+
+def reads(node: OnnxNode) -> set[str]:
+    """The names that a node reads, also inside loops and branches."""
+    inner = [value for value in node.attributes.values() if isinstance(value, Subgraph)]
+    return {*node.inputs, *(name for each in inner for one in each.nodes for name in reads(one))}
+
+
+def needed(nodes: Sequence[OnnxNode], outputs: Iterable[str]) -> list[int]:
+    """The places of the nodes that some outputs need, in order."""
+    wanted, places = set(outputs), list[int]()
+    for place in reversed(range(len(nodes))):
+        if wanted.intersection(nodes[place].outputs):
+            wanted.update(reads(nodes[place]))
+            places.append(place)
+    return places[::-1]
+
+
+def subgraph(name: str, nodes: Sequence[OnnxNode], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Subgraph:
+    """A body without what its outputs do not need."""
+    kept = [nodes[place] for place in needed(nodes, [output[0] for output in outputs])]
+    return Subgraph(name, tuple(kept), tuple(inputs), tuple(outputs))

@@ -42,7 +42,7 @@ def assert_equal(path: str, net: Any, arrays: Sequence[np.ndarray], tolerance: f
     expected, found = call(net, arrays), run(path, arrays)
     assert [(y.shape, y.dtype) for y in found] == [(y.shape, y.dtype) for y in expected]
     for y, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(y, wanted, rtol=0, atol=tolerance * max(np.abs(wanted).max(), 1e-6))
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=tolerance * max(np.abs(wanted).max(initial=0), 1e-6))
 
 
 class Mixed(gluon.HybridBlock):

@@ -272,6 +272,46 @@ def test_a_squeezed_batch_of_one_stays_as_it_was_called(tmp_path):
     assert "fixed at 1" in report.notes[0]
 
 
+# -- forms that random networks found wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["avg", "sum"])
+def test_padding_as_wide_as_a_window(kind, tmp_path):
+    net = hybrid(lambda self, F, x: F.Pooling(
+        x, kernel=(1, 2), stride=(3, 3), pool_type=kind, pooling_convention="full"
+    ))  # fmt: skip
+    call(net, [floats(2, 3, 5, 5)])
+    assert_equal(mx.onnx.export(net, tmp_path / "net.onnx").path, net, [floats(3, 3, 5, 5)])
+
+
+@pytest.mark.parametrize("reduce", ["mean", "sum", "max", "prod"])
+def test_a_reduction_of_a_number_has_one_axis(reduce, tmp_path):
+    net = hybrid(lambda self, F, x: (getattr(F, reduce)(x), getattr(F, reduce)(x, keepdims=True)))
+    x = np.array(2.0, np.float32)
+    call(net, [x])
+    assert_equal(mx.onnx.export(net, tmp_path / "net.onnx").path, net, [x])
+
+
+def test_operators_of_a_number(tmp_path):
+    net = hybrid(lambda self, F, x: (F.transpose(x), F.contrib.index_array(x)))
+    x = np.array(2.0, np.float32)
+    call(net, [x])
+    assert_equal(mx.onnx.export(net, tmp_path / "net.onnx").path, net, [x])
+
+
+def test_half_precision_with_statistics_of_single_precision_in_a_loop(tmp_path):
+    """What no output of a loop's body needs is left out: hidden outputs of BatchNorm mixed two precisions."""
+    net = hybrid(
+        lambda self, F, x: F.contrib.while_loop(
+            lambda i, s: i < 3, lambda i, s: (self.child0(s), (i + 1, s * 0.5)), (F.zeros((1,)), x), max_iterations=4
+        ),
+        nn.BatchNorm(axis=-1, in_channels=1),
+    )
+    x = floats(4, 1).astype(np.float16)
+    call(net, [x])
+    assert_equal(mx.onnx.export(net, tmp_path / "net.onnx").path, net, [x], 1e-2)
+
+
 # -- loops, branches, random numbers ---------------------------------------------------------------------------------
 
 

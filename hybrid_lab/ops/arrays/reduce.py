@@ -60,7 +60,7 @@ class Reduction(Operator):
         rank = len(g.shape(data))
         axes, keep = self.axes(rank), int(self.keepdims)
         if not axes:
-            return g.Identity(data)
+            return g.Identity(data) if rank else g.Reshape(data, self.infer_shape(()))
         if self.onnx_name == "ReduceSum":  # in opset 17 it takes axes as an input, the others as an attribute
             result = g.ReduceSum(data, axes, keepdims=keep)
         else:

@@ -127,7 +127,7 @@ class IndexArray(Operator, name="_contrib_index_array", aliases=("contrib_index_
         for axis in self.chosen(len(shape)):
             places = g.Reshape(g.arange(shape[axis]), [-1 if other == axis else 1 for other in range(len(shape))])
             grid.append(g.Unsqueeze(g.Expand(places, shape), [-1]))
-        return g.Concat(*grid, axis=-1)
+        return g.Concat(*grid, axis=-1) if grid else g.Identity(g.const(np.zeros((*shape, 0)), "int64"))
 
 
 class _Numbering(Operator):

@@ -200,7 +200,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         shape, dtype = g.shape(data), g.dtype(data)
         if self.in_parts(len(shape)):
             return emit_lowering(self, g, *inputs)
-        gamma = g.const(np.ones(shape[1]), dtype) if self.fix_gamma else gamma
+        gamma = g.const(np.ones(shape[1]), g.dtype(beta)) if self.fix_gamma else gamma
         y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
         return y, g.Identity(mean), g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
 

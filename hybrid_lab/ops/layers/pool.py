@@ -210,7 +210,7 @@ class Pooling(Pooled, name="Pooling"):
         return sizes[0] * prod(window) if self.pool_type in ("avg", "sum") else inf
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        shape = g.shape(data)
+        shape, dtype = g.shape(data), g.dtype(data)
         windows = self.windows(shape[2:])
         if self.global_pool:
             if self.pool_type == "sum":
@@ -219,19 +219,19 @@ class Pooling(Pooled, name="Pooling"):
                 return g.GlobalLpPool(data, p=self.p_value or 2)
             return g.GlobalMaxPool(data) if self.pool_type == "max" else g.GlobalAveragePool(data)
         attributes = emit_windows(windows)
+        if self.pool_type == "lp" and windows.padded:
+            raise Unmappable("Pooling: pool_type='lp' with padding")
+        data = _emit_padding(g, data, attributes, dtype, self.pool_type)
         if self.pool_type == "max":
             return g.MaxPool(data, **attributes)
         if self.pool_type == "lp":
-            if windows.padded:
-                raise Unmappable("Pooling: pool_type='lp' with padding")
             return g.LpPool(data, p=self.p_value, **attributes)
         # AveragePool divides by the window's size; the division that MXNet makes takes its place.
-        total = g.Mul(
-            g.AveragePool(data, count_include_pad=1, **attributes), g.const(prod(windows.kernel), g.dtype(data))
-        )
+        average = g.AveragePool(data, count_include_pad=1, **attributes)
+        total = g.Mul(average, g.const(prod(windows.kernel), dtype))
         if self.pool_type == "sum":
             return total
-        return g.Div(total, g.const(self.divisor(windows, g.dtype(data)), g.dtype(data)))
+        return g.Div(total, g.const(self.divisor(windows, dtype), dtype))
 
 
 def emit_windows(windows: Windows) -> dict[str, Any]:
@@ -241,6 +241,18 @@ def emit_windows(windows: Windows) -> dict[str, Any]:
         for reach, size, border in zip(windows.reach, windows.spatial, windows.pad, strict=True)
     ]
     return {"kernel_shape": list(windows.kernel), "strides": list(windows.stride), "pads": [*windows.pad, *after]}
+
+
+def _emit_padding(g: OnnxGraph, data: str, attributes: dict[str, Any], dtype: np.dtype, pool_type: str) -> str:
+    """The data with its padding, if that is as wide as a window, which ONNX Runtime refuses; else the data."""
+    pads, kernel = attributes["pads"], attributes["kernel_shape"]
+    if all(border < size for border, size in zip(pads, 2 * kernel, strict=True)):
+        return data
+    if pool_type == "max":
+        raise Unmappable("Pooling: a window that lies in the padding alone, whose maximum is -inf")
+    rank = len(kernel)
+    attributes["pads"] = [0] * len(pads)
+    return g.Pad(data, [0, 0, *pads[:rank], 0, 0, *pads[rank:]], g.const(0, dtype))
 
 
 def _power(name: str, power: int) -> str:
