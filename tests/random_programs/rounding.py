@@ -41,6 +41,9 @@ _NORMALIZATIONS = {"norm", "group_norm", "_batch_norm_grad", "_layer_norm_grad"}
 #: Records that choose one of their inputs. Which zero they choose from 0 and -0 is the kernel's; docs/differences.md.
 _CHOICES = {"relu", "LeakyReLU", "broadcast_maximum", "broadcast_minimum"}
 
+#: Records whose lowering compares numbers, which other roundings would make unequal, and gives an index or a bool.
+_INDICES = {"argmax", "argmin", "argmax_channel", "_ravel_multi_index", "_unravel_index", "all_finite"}
+
 _thread = threading.local()
 
 
@@ -63,7 +66,7 @@ class Rounding:
         near = [self._off(item, error, norm) for item in inputs]
         true, moved = (np.asarray(read_outputs(op, kernel(op, *items))[place]) for items in (inputs, near))
         rounded = true != found
-        if type(op).lower is not Operator.lower:
+        if type(op).lower is not Operator.lower and op.name not in _INDICES:
             with contextlib.suppress(Unmappable):
                 moved = self._lowered(op, near, place, error)
             copied = np.isin(found, np.concatenate([np.ravel(item) for item in inputs])) & (found != 0)

@@ -37,6 +37,13 @@ def test_what_is_exact_stays(dtype):
         assert not any(run.any() for run in moved(function))
 
 
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@pytest.mark.parametrize("shape", [(3, 1), (2, 4)])
+def test_indices_stay(name, shape):
+    x = nd.array(np.random.uniform(-1, 1, shape))
+    assert not any(run.any() for run in moved(lambda: getattr(nd, name)(x, axis=1)))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_sums_of_gradients_move(dtype):
     x = nd.array([[1.0, 2.0]], dtype=dtype)
