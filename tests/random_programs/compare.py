@@ -48,6 +48,7 @@ def has_dead_code(text: str) -> bool:
     return False
 
 
+_IN_NO_GRAPH = "not in a computational graph"
 _LOOP = re.compile(r"\b(foreach|while_loop|cond)\(")
 
 #: A parameter without elements, as its error tells of it.
@@ -205,6 +206,7 @@ def compare(text: str, engine: str) -> Verdict:
 _ALIKE = {
     "waits": "forgets the parameters that a call initialized before it raised",
     "zeros": "gives a Trainer the zeros that a loop or a branch gives",
+    "skips": "takes what a loop or a branch gives for a part of the graph",
 }
 
 
@@ -218,6 +220,9 @@ def _documented_alike(text: str, eager: Run, hybrid: Run) -> dict[str, Any]:
     stale = [index for index, error in eager.said.items() if isinstance(error, StaleGradientError)]
     if _LOOP.search(text) and any(not isinstance(hybrid.said.get(index), StaleGradientError) for index in stale):
         options["zeros"] = hybrid.written
+    apart = [index for index, error in eager.said.items() if isinstance(error, AutogradError)]
+    if _LOOP.search(text) and any(_IN_NO_GRAPH in str(eager.said[index]) for index in set(apart) - set(hybrid.said)):
+        options |= {"skips": True, "zeros": hybrid.written}
     return options
 
 
@@ -266,23 +271,12 @@ def _documented(text: str, eager: Run, hybrid: Run, index: int) -> str | None:
         return None
     if str(found.value).startswith("Hybridize") and found.label.endswith(": error") and hybrid.refused is not None:
         return hybrid.refused.code if _tells_its_place(hybrid.refused, text) else None
-    if isinstance(eager.said.get(index), AutogradError) and _lacks_rows_alone(text, step):
-        return "zeros for what only a loop without a step reads"
     for run, other in ((eager, hybrid), (hybrid, eager)):
         if run.seen[min(index, len(run.seen) - 1)].label.endswith(": error") and _gives_what_a_late_write_gives(
             text, run, other, index
         ):
             return "written before backward"
     return None
-
-
-def _lacks_rows_alone(text: str, step: str) -> bool:
-    """Whether an eager run raises no error in this step if its empty batches have a row: what a loop without a step
-    gives is in no history, where a graph, which does not know the number of steps, has gradients of 0.
-    """
-    seen = run_text(text, rows=1).seen
-    labels = [label.partition(" ")[2] for label in (item.label for item in seen)]
-    return f"{step}: draws" in labels and f"{step}: error" not in labels
 
 
 def _tells_its_place(error: HybridizeError, text: str) -> bool:

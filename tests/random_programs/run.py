@@ -59,6 +59,7 @@ class Run:
     zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
     waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
         this step before it raised
+    skips : an eager backward leaves out heads that are in no graph
 
     written : per backward, the gradients that it wrote; waiting : per error, the parameters without values behind it
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
@@ -72,8 +73,10 @@ class Run:
         rows: int = 0,
         zeros: Sequence[list[int]] = (),
         waits: Sequence[list[int]] = (),
+        skips: bool = False,
     ):
         self.engine, self.late, self.rows, self.zeros, self.waits = engine, late, rows, zeros, waits
+        self.skips = skips
         self.written: list[list[int]] = []
         self.waiting: list[list[int]] = []
         self._deferred: dict[int, Any] = {}
@@ -252,7 +255,7 @@ class Run:
         self.note("fact", "draws", repr(sorted(state.items(), key=str)))
         self.note("fact", "modes", (autograd.is_recording(), autograd.is_training()))
 
-    def backward(self, plain: Callable[..., None], *heads: Any) -> None:
+    def backward(self, plain: Callable[..., None], heads: Any, gradients: Any, *flags: Any) -> None:
         """A backward that keeps which gradients it writes, or writes zeros to those of `zeros` first."""
         arrays = [*[p.data() for p in self._parameters() if p._array is not None], *self._arrays]
         leaves = [array.tape_link for array in arrays if type(array.tape_link) is tape.Leaf]
@@ -262,8 +265,13 @@ class Run:
         before = [leaf.fresh for leaf in leaves]
         for leaf in leaves:
             leaf.fresh = False
+        if self.skips:
+            given = gradients or [None] * len(heads)
+            pairs = [pair for pair in zip(heads, given, strict=True) if pair[0].tape_link is not None]
+            heads, gradients = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
         try:
-            plain(*heads)
+            if heads or not self.skips:
+                plain(heads, gradients, *flags)
         finally:
             self.written.append([index for index, leaf in enumerate(leaves) if leaf.fresh])
             for leaf, fresh in zip(leaves, before, strict=True):
@@ -454,6 +462,7 @@ def run_text(
     rows: int = 0,
     zeros: Sequence[list[int]] = (),
     waits: Sequence[list[int]] = (),
+    skips: bool = False,
 ) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
@@ -461,7 +470,7 @@ def run_text(
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "random_program"}
-    run = Run(engine, late, rows, zeros, waits)
+    run = Run(engine, late, rows, zeros, waits, skips)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
         plain = reverse.backward

@@ -250,7 +250,8 @@ def program(run):
         run.see_grads(x=x)
 """
     verdict = check(0, "numpy", HEADER + text)
-    assert verdict.refused == "zeros for what only a loop without a step reads"
+    (reason,) = verdict.explained
+    assert not verdict.differences and "takes what a loop or a branch gives for a part of the graph" in reason
     never = text.replace("a * 2, s), x", "a * 2, s), x if run_is_hybrid else x.detach()")
     never = never.replace(
         "def program(run):", "def program(run):\n    global run_is_hybrid\n    run_is_hybrid = run.engine"
@@ -320,6 +321,36 @@ def test_a_trainer_applies_the_zeros_of_a_loop_without_a_step():
     assert not verdict.differences and verdict.explained == {gives: 1}
     more = TRAINED.replace("'wd': 0.1", "'wd': 0.1 if run.engine else 0.2")
     assert check(0, "numpy", HEADER + more).differences
+
+
+ONE_STEP = """
+class Net(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.child = nn.PReLU()
+
+    def hybrid_forward(self, F, x):
+        return F.contrib.foreach(lambda a, s: (a * s, self.child(s)), x, F.ones((3,)))
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    net(run.array(1, (1, 3)))
+    run.hybridize(net)
+    with run.step('0 one step'):
+        with autograd.record():
+            y = net(run.array(1, (1, 3)))[0] * 2
+        y.backward()
+        run.see('y', y)
+        run.see_net(net)
+"""
+
+
+def test_a_loop_of_one_step_is_in_the_graph_of_what_only_a_second_one_would_read():
+    verdict = check(0, "numpy", HEADER + ONE_STEP)
+    (reason,) = verdict.explained
+    assert not verdict.differences and "takes what a loop or a branch gives for a part of the graph" in reason
+    assert check(0, "numpy", HEADER + ONE_STEP.replace("* 2", "* (2 if run.engine else 3)")).differences
 
 
 def test_roundings_move_what_is_normalized_where_all_of_a_row_is_one():
