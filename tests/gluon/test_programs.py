@@ -1,12 +1,13 @@
 """Programs of a Block: when they are made and why, what they hold of the parameters, and how one call is recorded."""
 
 import logging
+import sys
 import threading
 
 import numpy as np
 import pytest
 
-from hybrid_lab import autograd, gluon, nd
+from hybrid_lab import autograd, engines, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.gluon import nn
 from hybrid_lab.gluon.hybridized import program_cache
@@ -503,6 +504,53 @@ def test_an_interrupt_leaves_the_statistics_of_all_layers_or_of_none(monkeypatch
         net(nd.array([[1.0, 2.0], [3.0, 5.0]]))
     assert written == states and len(states) == 4
     assert not autograd.is_recording()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("calls", [1, 2])
+def test_an_interrupt_leaves_no_parameters_in_a_session(calls, monkeypatch):
+    """Unchanged parameters are baked into a session at the second call, and taken out when they are written to. The
+    call that is interrupted is one of the two, in each function that it enters.
+    """
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(engines.get("onnxruntime"), "worth", lambda region: None)
+    x, finished = nd.ones((2, 3)), False
+    for at in range(1, 200):
+        net = nn.Dense(4, in_units=3)
+        net.initialize()
+        net.hybridize(engine="onnxruntime")
+        for _ in range(calls):
+            net(x)
+        if calls == 2:
+            net.weight.set_data(nd.ones((4, 3)) * 2)
+        finished = not interrupted(at, lambda net=net: net(x))
+        net.weight.set_data(nd.ones((4, 3)))
+        np.testing.assert_array_equal(net(x).asnumpy(), np.full((2, 4), 3.0))
+        if finished:
+            break
+    assert finished
+
+
+def interrupted(at, call):
+    """Run a call and interrupt it in the function of this package that it enters as number `at`; whether it was."""
+    left = at
+
+    def count(frame, event, argument):
+        nonlocal left
+        if event == "call" and "hybrid_lab" in frame.f_globals.get("__name__", ""):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
 
 
 # -- gradients written where they belong ------------------------------------------------------------------------------

@@ -460,17 +460,18 @@ class Program:
                 return
             while len(cache.packed) >= MAX_PACKED:
                 cache.packed[0]._unpack()
-            self.forward.pack(inputs, (cache.serial, serial, self.special.forward_sources, tuple(versions)))
+            self._packed = True  # before it is: where an interrupt ends this, the next write to a parameter unpacks
             cache.packed.append(self)
-            self._packed = True
+            self.forward.pack(inputs, (cache.serial, serial, self.special.forward_sources, tuple(versions)))
 
     def _unpack(self) -> None:
         with self.cache.lock:
             if self._packed:
-                self._packed, self._quiet = False, 0
-                self._patience = min(2 * self._patience, MAX_PATIENCE)
-                self.cache.packed.remove(self)
                 self.forward.unpack()
+                if self in self.cache.packed:
+                    self.cache.packed.remove(self)
+                self._quiet, self._patience = 0, min(2 * self._patience, MAX_PATIENCE)
+                self._packed = False  # after it is: where an interrupt ends this, the next call unpacks
 
     def reads(self) -> list[int]:
         """The inputs (data first, then parameters) whose values the forward computes its outputs with: not those of
