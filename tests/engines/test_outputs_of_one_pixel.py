@@ -15,6 +15,10 @@ LAYERS = {
     "max pooling": lambda kernel, stride: nn.MaxPool2D(kernel, strides=stride),
     "average pooling": lambda kernel, stride: nn.AvgPool2D(kernel, strides=stride),
     "transposed": lambda kernel, stride: nn.Conv2DTranspose(4, kernel, strides=stride, in_channels=4),
+    "to one channel": lambda kernel, stride: nn.Conv2D(1, kernel, strides=stride, in_channels=4),
+    "from one channel": lambda kernel, stride: nn.Conv2D(2, kernel, strides=stride, in_channels=1),
+    "transposed to one channel": lambda kernel, stride: nn.Conv2DTranspose(1, kernel, strides=stride, in_channels=4),
+    "transposed from one channel": lambda kernel, stride: nn.Conv2DTranspose(2, kernel, strides=stride, in_channels=1),
 }
 
 
@@ -28,10 +32,11 @@ def test_one_pixel(kind, engine, monkeypatch):
     for kernel, stride in ((3, 2), (2, 2), (2, 3), ((3, 1), (2, 2)), ((1, 3), (2, 1))):
         layer = LAYERS[kind](kernel, stride)
         layer.initialize(mx.init.Uniform(0.7))
-        for output in ((5, 1), (1, 5), (1, 1)):
+        for output, batch in (((5, 1), 2), ((1, 5), 2), ((1, 1), 2), ((1, 1), 1)):
             pairs = zip(output, np.broadcast_to(stride, 2), np.broadcast_to(kernel, 2), strict=True)
-            size = output if kind == "transposed" else [(pixels - 1) * step + own for pixels, step, own in pairs]
-            x = nd.array(np.random.RandomState(0).uniform(-1.5, 1.5, (2, 4, *size)))
+            channels = 1 if "from one" in kind or "pooling" in kind and batch == 1 else 4
+            size = output if "transposed" in kind else [(pixels - 1) * step + own for pixels, step, own in pairs]
+            x = nd.array(np.random.RandomState(0).uniform(-1.5, 1.5, (batch, channels, *size)))
             x.attach_grad()
             found = []
             for hybrid in (False, True):
@@ -43,4 +48,5 @@ def test_one_pixel(kind, engine, monkeypatch):
                 grads = [each.grad() for each in layer.collect_params().values()]
                 found.append([each.asnumpy() for each in (y, x.grad, *grads)])
             for eager, other in zip(*found, strict=True):
-                np.testing.assert_allclose(other, eager, rtol=1e-4, atol=1e-4, err_msg=f"{kernel} {stride} {output}")
+                case = f"{kernel} {stride} {output} {batch}"
+                np.testing.assert_allclose(other, eager, rtol=1e-4, atol=1e-4, err_msg=case)

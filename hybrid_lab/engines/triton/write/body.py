@@ -370,6 +370,11 @@ class Body:
         moving = {*variables, *(name for number in variables for name in self._made_of.get(number, ()))}
         return [part for part in guard.split(" & ") if known.intersection(_WORD.findall(part)) <= moving]
 
+    def without(self, guard: str, variables: Collection[str]) -> list[str]:
+        """The other conditions of a guard: a load that does not move along their variables is made without them."""
+        needed = self._conditions(guard, variables)
+        return [part for part in guard.split(" & ") if part and part not in needed]
+
     def runs_along(self, where: Index, dtype: np.dtype) -> None:
         """Record an access to memory: the variable that counts neighbours, and how many one instruction can access."""
         for (name, length, below, size), factor in where.terms:

@@ -136,8 +136,11 @@ def factors(body: Body, node: Node, outer: str, inner: str, tile: str) -> Elemen
         name = tensor(body.value(value, place, guard), dtype)
         body.widens = True
         moving = linear(place, value.shape).variables
-        if inner not in moving:  # the load does not know where the summed axis ends
-            name = f"tl.where({body.masks[inner]}, {name}, 0.0)"
+        # The load knows the ends of axes along which it moves, and conditions on these alone.
+        unknown = [] if inner in moving else [body.masks[inner]]
+        unknown += body.without(guard, moving)
+        if unknown:
+            name = f"tl.where({' & '.join(unknown)}, {name}, 0.0)"
         return name if {outer, inner}.issubset(moving) else f"tl.broadcast_to({name}, {tile})"
 
     elements = Elements(body, node, reads=read)
