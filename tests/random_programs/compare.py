@@ -222,7 +222,7 @@ def _documented_alike(text: str, eager: Run, hybrid: Run) -> dict[str, Any]:
         options["zeros"] = hybrid.written
     apart = [index for index, error in eager.said.items() if isinstance(error, AutogradError)]
     if _LOOP.search(text) and any(_IN_NO_GRAPH in str(eager.said[index]) for index in set(apart) - set(hybrid.said)):
-        options |= {"skips": True, "zeros": hybrid.written}
+        options |= {"skips": hybrid.done, "zeros": hybrid.written}
     return options
 
 

@@ -59,8 +59,9 @@ class Run:
     zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
     waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
         this step before it raised
-    skips : an eager backward leaves out heads that are in no graph
+    skips : per backward, whether an eager one leaves out heads that are in no graph
 
+    done : per backward, whether it raised nothing
     written : per backward, the gradients that it wrote; waiting : per error, the parameters without values behind it
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
@@ -73,10 +74,11 @@ class Run:
         rows: int = 0,
         zeros: Sequence[list[int]] = (),
         waits: Sequence[list[int]] = (),
-        skips: bool = False,
+        skips: Sequence[bool] = (),
     ):
         self.engine, self.late, self.rows, self.zeros, self.waits = engine, late, rows, zeros, waits
         self.skips = skips
+        self.done: list[bool] = []
         self.written: list[list[int]] = []
         self.waiting: list[list[int]] = []
         self._deferred: dict[int, Any] = {}
@@ -265,13 +267,16 @@ class Run:
         before = [leaf.fresh for leaf in leaves]
         for leaf in leaves:
             leaf.fresh = False
-        if self.skips:
+        skips = len(self.done) < len(self.skips) and self.skips[len(self.done)]
+        self.done.append(False)
+        if skips:
             given = gradients or [None] * len(heads)
             pairs = [pair for pair in zip(heads, given, strict=True) if pair[0].tape_link is not None]
             heads, gradients = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
         try:
-            if heads or not self.skips:
+            if heads or not skips:
                 plain(heads, gradients, *flags)
+            self.done[-1] = True
         finally:
             self.written.append([index for index, leaf in enumerate(leaves) if leaf.fresh])
             for leaf, fresh in zip(leaves, before, strict=True):
@@ -462,7 +467,7 @@ def run_text(
     rows: int = 0,
     zeros: Sequence[list[int]] = (),
     waits: Sequence[list[int]] = (),
-    skips: bool = False,
+    skips: Sequence[bool] = (),
 ) -> Run:
     """Run the function `program(run)` that a text defines."""
     import linecache
