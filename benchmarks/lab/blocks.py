@@ -198,8 +198,8 @@ def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
 
 
 NOTE = (
-    "What the lab adds to a cell in the kernel: with the panel open, and closed. The page asks for the tree after a"
-    " cell that changed what the lab shows; the kernel answers between cells, or in a thread beside them."
+    "The time that the lab adds to each cell in the kernel, with the panel open and with it closed. The page asks for the"
+    " tree after each cell that changed something that the lab shows; the kernel answers between two cells or in a thread."
 )
 
 

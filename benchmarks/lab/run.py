@@ -1,5 +1,5 @@
-"""What the lab costs: graphs of real networks drawn in the kernel and in the browser, cells beside large models (see
-blocks.py), steps of a training (see training.py). `make bench-lab`.
+"""Benchmark of the lab (`make bench-lab`): how long the kernel and the browser take to draw graphs of real networks,
+and how much the lab slows cells beside large models (blocks.py) and the steps of a training (training.py).
 
 Writes results/lab.md. Needs the front end's node_modules and a Chromium.
 """

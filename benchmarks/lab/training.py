@@ -2,9 +2,9 @@
 
     python benchmarks/lab/training.py [--rounds 5] [--seconds 3]
 
-In each round a few hundred milliseconds of steps with and without take turns, and all steps of each kind are added up,
-so that what happens now and then, such as a drawing, counts in full. While the steps without run, the clock of the
-curves stands still.
+In each round, blocks of a few hundred milliseconds alternate: steps with the curves, then steps without. All steps of
+each kind are added up, so that rare work, such as a drawing, counts in full. The clock of the curves stands still
+during the steps without them.
 """
 
 from __future__ import annotations

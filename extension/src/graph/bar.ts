@@ -107,7 +107,7 @@ export class GraphBar {
     return this.searchField.value;
   }
 
-  /** Show the result of a search: which hit of how many, or that there is none. */
+  /** Show where a search stands: "3 of 12", or that nothing was found. */
   found(text: string): void {
     this.count.textContent = text;
   }

@@ -43,7 +43,7 @@ export interface Card {
   asideWidth: number;
   detail: string;
   chips: Chip[];
-  /** What an overlay says of it: the last line of a closed member, behind the name of an opened box. */
+  /** The text of the overlay: the last line of a node or closed box; in an opened box it follows the name. */
   measured: string;
   measuredWidth: number;
 }

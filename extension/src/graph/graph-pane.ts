@@ -219,7 +219,7 @@ export class GraphPane {
     }
   }
 
-  /** What a node or box is called, after the Block that a node belongs to. */
+  /** The name of a node or box; a node's name follows that of its Block. */
   nameOf(id: string): string {
     const node = this.scene?.nodes.get(id);
     const box = this.scene?.box(id);

@@ -16,7 +16,7 @@ export function showMeasured(element: SVGElement, item: OverlayItem | undefined)
   element.style.setProperty('--hl-share', item.share.toFixed(3));
 }
 
-/** What has room on a node: the range of its first output, or the words up to the first comma or semicolon. */
+/** The part of an overlay's text that fits on a node: the range of its first output, or all before the first comma or semicolon. */
 export function shortText(item: OverlayItem): string {
   if (item.bad) {
     return 'NaN or infinite';

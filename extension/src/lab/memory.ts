@@ -59,7 +59,7 @@ export class ViewMemory {
     await this.store?.save(KEY, Object.fromEntries(this.saved) as never).catch(() => undefined); // a full store, say
   }
 
-  /** What this page wrote, the newest last; and what was last seen in the store. */
+  /** The entries that this page wrote, newest last, and the content of the store when it was last read. */
   private readonly written = new Map<string, Looked>();
   private saved = new Map<string, Looked>();
   private resting: ReturnType<typeof setTimeout> | undefined;
