@@ -59,19 +59,41 @@ class Rounding:
         moved = values * (1 + self.size * error * self.random.uniform(-1, 1, np.shape(values)))
         return moved if whole else np.where(values == np.rint(values), values, moved)
 
-    def again(self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], found: Any, place: int) -> Any:
-        """Output number `place` of a kernel with other roundings. inputs : in a wider dtype"""
-        error = float(np.finfo(found.dtype).eps)
+    def again(
+        self, op: Operator, kernel: Callable[..., Any], inputs: Sequence[Any], outputs: dict[int, Any], dtype: np.dtype
+    ) -> dict[int, Any]:
+        """Outputs of a kernel with other roundings. inputs : in a wider dtype; outputs : what it gave, by number, all
+        of this dtype
+        """
+        error = float(np.finfo(dtype).eps)
         norm = op.family in _NORMALIZATIONS or op.name in _NORMALIZATIONS
         near = [self._off(item, error, norm) for item in inputs]
-        true, moved = (np.asarray(read_outputs(op, kernel(op, *items))[place]) for items in (inputs, near))
-        rounded = true != found
-        if type(op).lower is not Operator.lower and op.name not in _INDICES:
+        exact, moved = (read_outputs(op, kernel(op, *items)) for items in (inputs, near))
+        compound = type(op).lower is not Operator.lower and op.name not in _INDICES
+        if compound:
             with contextlib.suppress(Unmappable):
-                moved = self._lowered(op, near, place, error)
+                moved = self._lowered(op, near, error)
+        return {
+            place: self._moved(op, inputs, found, np.asarray(exact[place]), np.asarray(moved[place]), compound, norm)
+            for place, found in outputs.items()
+        }
+
+    def _moved(
+        self,
+        op: Operator,
+        inputs: Sequence[Any],
+        found: np.ndarray,
+        true: np.ndarray,
+        moved: np.ndarray,
+        compound: bool,
+        norm: bool,
+    ) -> Any:
+        """One output with other roundings. true : in a wider dtype; moved : the same for inputs that are off"""
+        rounded = true != found
+        if compound:
             copied = np.isin(found, np.concatenate([np.ravel(item) for item in inputs])) & (found != 0)
             rounded |= ~copied | norm
-        other = moved * (1 + self.size * error * self.random.uniform(-1, 1, moved.shape))
+        other = moved * (1 + self.size * float(np.finfo(found.dtype).eps) * self.random.uniform(-1, 1, moved.shape))
         if self.snaps:
             other = np.where(np.abs(found) <= 2 * np.abs(moved - true), 0, other)
         other = np.where(rounded & (moved != true) & np.isfinite(found) & np.isfinite(moved), other, found)
@@ -80,7 +102,7 @@ class Rounding:
             other = np.where(either, self.random.choice([0.0, -0.0], found.shape), other)
         return other
 
-    def _lowered(self, op: Operator, inputs: Sequence[Any], place: int, error: float) -> Any:
+    def _lowered(self, op: Operator, inputs: Sequence[Any], error: float) -> Sequence[Any]:
         """What the operators give that a compound one stands for, each of them off by a few roundings: other formulas
         for the same, `x * scale - mean * scale` for `(x - mean) * scale`, are off where this one is exact.
         """
@@ -94,7 +116,7 @@ class Rounding:
             return self._off(made, error * max(1.0, count) ** 0.5)
 
         made = op.lower(Namespace(step), *inputs)
-        return np.asarray(made[place] if isinstance(made, (tuple, list)) else made)
+        return made if isinstance(made, (tuple, list)) else [made]
 
     def _off(self, item: Any, error: float, whole: bool = False) -> Any:
         if isinstance(item, np.ndarray) and item.dtype.kind == "f":
@@ -134,18 +156,22 @@ class Rounding:
         if not dtypes or op.view or op.random or op.subgraphs:
             return answer
         single = not isinstance(answer, (tuple, list))
-        outputs = []
-        for place, found in enumerate([answer] if single else answer):
+        outputs = [answer] if single else list(answer)
+        rest = {name: value for name, value in keywords.items() if name not in ("out", "need")}
+        floats: dict[np.dtype, dict[int, Any]] = {}
+        for place, found in enumerate(outputs):
             if isinstance(found, (np.ndarray, np.generic)) and found.dtype.name in _WIDER:
-                rest = {name: value for name, value in keywords.items() if name not in ("out", "need")}
-                with contextlib.suppress(Exception):  # a kernel that takes no wider dtype
-                    other = self.again(op, functools.partial(kernel, **rest), wide, np.asarray(found), place)
-                    other = other.astype(found.dtype)
-                    if isinstance(found, np.ndarray) and found.flags.writeable and found.flags.c_contiguous:
-                        found[...] = other
-                    else:
-                        found = other
-            outputs.append(found)
+                floats.setdefault(found.dtype, {})[place] = np.asarray(found)
+        for dtype, same in floats.items():
+            others: dict[int, Any] = {}
+            with contextlib.suppress(Exception):  # a kernel that takes no wider dtype
+                others = self.again(op, functools.partial(kernel, **rest), wide, same, dtype)
+            for place, other in others.items():
+                found = outputs[place]
+                if isinstance(found, np.ndarray) and found.flags.writeable and found.flags.c_contiguous:
+                    found[...] = other.astype(found.dtype)
+                else:
+                    outputs[place] = other.astype(found.dtype)
         return outputs[0] if single else tuple(outputs)
 
 
