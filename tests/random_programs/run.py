@@ -59,9 +59,9 @@ class Run:
     zeros : per backward, the gradients that get zeros first, by number, so that a Trainer applies them
     waits : per error, the parameters, by number, of which an eager call does not keep the values that it gave them in
         this step before it raised
-    skips : per backward, whether an eager one leaves out heads that are in no graph
+    skips : per backward or `autograd.grad`, whether an eager one leaves out heads that are in no graph
 
-    done : per backward, whether it raised nothing
+    done : per backward or `autograd.grad`, whether it raised nothing
     written : per backward, the gradients that it wrote; waiting : per error, the parameters without values behind it
     refused : the first HybridizeError; errors : those that ended a step; said : all errors, by the number of their
         observation
@@ -267,20 +267,34 @@ class Run:
         before = [leaf.fresh for leaf in leaves]
         for leaf in leaves:
             leaf.fresh = False
-        skips = len(self.done) < len(self.skips) and self.skips[len(self.done)]
-        self.done.append(False)
-        if skips:
-            given = gradients or [None] * len(heads)
-            pairs = [pair for pair in zip(heads, given, strict=True) if pair[0].tape_link is not None]
-            heads, gradients = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
         try:
-            if heads or not skips:
-                plain(heads, gradients, *flags)
-            self.done[-1] = True
+            with self._in_graphs(heads, gradients) as (heads, gradients):
+                if heads or not self.skips:
+                    plain(heads, gradients, *flags)
         finally:
             self.written.append([index for index, leaf in enumerate(leaves) if leaf.fresh])
             for leaf, fresh in zip(leaves, before, strict=True):
                 leaf.fresh |= fresh
+
+    def grad(self, plain: Callable[..., Any], heads: Any, variables: Any, gradients: Any, *flags: Any) -> list[Any]:
+        """An `autograd.grad` of the heads that `_in_graphs` leaves."""
+        with self._in_graphs(heads, gradients) as (heads, gradients):
+            if heads or not self.skips:
+                return plain(heads, variables, gradients, *flags)
+            return [nd.zeros_like(variable) for variable in variables]
+
+    @contextlib.contextmanager
+    def _in_graphs(self, heads: Any, gradients: Any) -> Iterator[tuple[Any, Any]]:
+        """Heads and their gradients for a backward, without the heads that are in no graph where `skips` says so. The
+        body is the backward.
+        """
+        if len(self.done) < len(self.skips) and self.skips[len(self.done)]:
+            given = gradients or [None] * len(heads)
+            pairs = [pair for pair in zip(heads, given, strict=True) if pair[0].tape_link is not None]
+            heads, gradients = map(list, zip(*pairs, strict=True)) if pairs else ([], [])
+        self.done.append(False)
+        yield heads, gradients
+        self.done[-1] = True
 
     # -- accidents ---------------------------------------------------------------------------------------------------
 
@@ -478,10 +492,12 @@ def run_text(
     run = Run(engine, late, rows, zeros, waits, skips)
     with np.errstate(all="ignore"):
         exec(compile(text, file, "exec"), space)
-        plain = reverse.backward
+        backward, grad = reverse.backward, reverse.grad
         try:
-            reverse.backward = calls.backward = partial(run.backward, plain)
+            reverse.backward = calls.backward = partial(run.backward, backward)
+            reverse.grad = partial(run.grad, grad)
             space["program"](run)
         finally:
-            reverse.backward = calls.backward = plain
+            reverse.backward = calls.backward = backward
+            reverse.grad = grad
     return run

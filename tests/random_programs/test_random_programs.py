@@ -252,6 +252,11 @@ def program(run):
     verdict = check(0, "numpy", HEADER + text)
     (reason,) = verdict.explained
     assert not verdict.differences and "takes what a loop or a branch gives for a part of the graph" in reason
+    asked = text.replace("y = net(x)", "y = [net(x), x * 1]").replace(
+        "y.backward()", "run.see('g', autograd.grad(y, [x]))"
+    )
+    asked = asked.replace("        run.see_grads(x=x)\n", "")
+    assert check(0, "numpy", HEADER + asked).explained == verdict.explained
     never = text.replace("a * 2, s), x", "a * 2, s), x if run_is_hybrid else x.detach()")
     never = never.replace(
         "def program(run):", "def program(run):\n    global run_is_hybrid\n    run_is_hybrid = run.engine"
