@@ -44,8 +44,8 @@ class Checkpoint:
     metric: float | None
     epoch: int
     path: str
-    number: int
-    aux: dict[str, Any] = field(default_factory=dict)
+    number: int = field(repr=False)
+    aux: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Resumable(Protocol):

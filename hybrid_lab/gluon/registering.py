@@ -19,6 +19,8 @@ BlockClass = TypeVar("BlockClass", bound=type[Block])
 
 _ARRAY_FILES = (".params", ".safetensors")
 _ENDINGS = (".hlab", ".zip", *_ARRAY_FILES)
+_ZIP = b"PK\x03\x04"
+"""How an archive and SINGA's file begin."""
 
 
 def register(cls: BlockClass) -> BlockClass:
@@ -33,8 +35,9 @@ def register(cls: BlockClass) -> BlockClass:
         net = MyModel("m.hlab")          # MyModel(32) with the states of the file
         net = gluon.load("m.hlab")       # a MyModel too, where the class is registered
 
-    A single argument that names a file (a path object; a text that ends like a model's file, or names one that is
-    there), or `states_path=`, makes the model and loads the file: an archive, SINGA's file, `.params` or safetensors.
+    A single argument that names a model's file (by its ending, or because it is an archive), or `states_path=`, makes
+    the model and loads the file: an archive, SINGA's file, `.params` or safetensors. Names of other files, such as
+    "m.onnx", go to the constructor.
     An archive gives the constructor its arguments; with other files it gets none but those of the call.
     A class of the same name that was registered before is replaced, as when a cell runs again. Raises HybridLabError
     for the name of a layer of this package.
@@ -67,8 +70,15 @@ def register(cls: BlockClass) -> BlockClass:
 
 
 def _names_file(value: object) -> bool:
-    if isinstance(value, PathLike):
-        return True
-    if not isinstance(value, str):
+    if not isinstance(value, (str, PathLike)):
         return False
-    return value.endswith(_ENDINGS) or os.path.isfile(value) or os.path.isfile(value + ".hlab")
+    path = os.fspath(value)
+    return path.endswith(_ENDINGS) or os.path.isfile(path + ".hlab") or _is_archive(path)
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(_ZIP)) == _ZIP
+    except (OSError, ValueError):  # ValueError: a text that cannot be a path
+        return False

@@ -89,8 +89,8 @@ def block_at(net: Block, path: str) -> Block:
 
 
 def class_name(block: Block) -> str:
-    """The name of a Block's class; of a Block from an archive that of the class it was saved from."""
-    return getattr(block, "archived_class", None) or type(block).__name__
+    """The name of a Block's class; of a Block from a file that of the class it was saved from, without its module."""
+    return (getattr(block, "archived_class", None) or type(block).__name__).rpartition(".")[2]
 
 
 def block_state(block: Block, inner: bool = True) -> BlockState:

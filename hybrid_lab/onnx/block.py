@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.formats.archive.layout import shorten
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
@@ -17,6 +19,7 @@ from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx import tree
@@ -46,21 +49,26 @@ class ImportedGraph(SymbolBlock):
     def __repr__(self) -> str:
         children = access.children(self).items()
         inner = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in children]
-        return "\n".join([f"{self.archived_class}(", *inner, ")"]) if inner else super().__repr__()
+        return "\n".join([f"{class_name(self)}(", *inner, ")"]) if inner else super().__repr__()
 
     def with_outputs(self, names: Iterable[str]) -> ImportedGraph:
         """A Block of the same parameters that also returns these results of nodes: (the output, one for each name).
 
         Raises HybridLabError for a name that no node of the file computes.
         """
+        if isinstance(names, str):
+            raise HybridLabError(f"aux_output is a list of names: aux_output=[{names!r}]")
         composed, names = self._composed, tuple(names)
         known: ImportedGraph | None = composed.views.get(names)
         if known is not None:
             return known
         unknown = [name for name in names if name not in composed.tensors]
         if unknown:
-            near = ", ".join(list(composed.tensors)[:8])
-            raise HybridLabError(f"the graph computes no {unknown[0]!r}; it has {near} ...")
+            near = difflib.get_close_matches(unknown[0], self.tensor_names, n=4, cutoff=0.5) or self.tensor_names
+            raise HybridLabError(
+                f"the graph computes no {unknown[0]!r}; it has {shorten(near)}. `tensor_names` lists all. Results "
+                "inside the file's functions have no name; mx.onnx.export(..., flat=True) writes a file without functions"
+            )
         more = [composed.tensors[name] for name in names]
         first = next(iter(access.graphs(self).pinned.values()))
         graph = composed.graph
@@ -144,3 +152,8 @@ class OnnxBlock(HybridBlock):
         """The outputs of the file's graph, and after them the results named in `aux_output`."""
         view = self.imported.with_outputs(aux_output) if aux_output else self.imported
         return view(x, *args)
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """Names of the results that `aux_output` may ask for."""
+        return self.imported.tensor_names

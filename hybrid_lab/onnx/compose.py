@@ -238,6 +238,8 @@ def _cut(graph: Any, last_layers: int | None) -> tuple[Sequence[Any], list[str]]
     if last_layers is None:
         return graph.node, outputs
     layers = [place for place, node in enumerate(graph.node) if node.op_type != "Constant"]
+    if type(last_layers) is not int:
+        raise OnnxError(f"last_layers is a whole number, -1 to leave out the last node, not {last_layers!r}")
     kept = layers[:last_layers]
     if not kept:
         raise OnnxError(f"last_layers={last_layers} leaves none of the graph's {len(layers)} nodes")

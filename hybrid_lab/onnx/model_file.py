@@ -20,6 +20,7 @@ OLDEST_OPSET = 7
 _LARGEST = 2 << 30
 """Bytes of the largest file that protobuf reads; larger models have their arrays in files of their own."""
 _FOLDERS_UP = ("..", "")
+_ZIP = b"PK\x03\x04"
 
 
 def require_onnx() -> Any:
@@ -234,7 +235,8 @@ def _parsed(onnx: Any, path: str) -> Any:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError, RecursionError, UnicodeDecodeError) as error:
-        raise OnnxError(f"not a readable ONNX file: {type(error).__name__}", path=path) from None
+        hint = "; it is a zip file: gluon.load opens archives" if data.startswith(_ZIP) else ""
+        raise OnnxError(f"not an ONNX file, or a damaged one: {type(error).__name__}{hint}", path=path) from None
     if not model.HasField("graph"):
         raise OnnxError("not an ONNX file: it has no graph", path=path)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -81,6 +82,16 @@ def test_going_on_from_an_older_step_makes_its_line_the_newest(net, tmp_path):
     checkpoints.restore(100)
     checkpoints.save(step=110)
     assert steps(checkpoints) == [200, 110] and checkpoints.restore().step == 110
+
+
+def test_a_save_writes_no_line(net, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("hybrid_lab"), "propagate", True)
+    checkpoints = mx.checkpoint.Manager(tmp_path, net, None)
+    with caplog.at_level(logging.INFO, logger="hybrid_lab"):
+        checkpoints.save(step=1, metric=0.5)
+    assert not caplog.records
+    path = os.path.join(str(tmp_path), "step-00000001.hlab")
+    assert repr(checkpoints.list()) == f"[Checkpoint(step=1, metric=0.5, epoch=0, path={path!r})]"
 
 
 def test_a_damaged_file_is_left_out_with_a_warning(net, tmp_path, caplog):

@@ -57,6 +57,48 @@ def test_without_strict_what_fits_is_loaded(net, saved):
     assert other.head.out.bias.shape == (4,)
 
 
+class Pair(gluon.HybridBlock):
+    """Two layers; the first one has the given name."""
+
+    def __init__(self, first):
+        super().__init__()
+        self.first = first
+        setattr(self, first, nn.HybridSequential())
+        getattr(self, first).add(nn.Dense(3, in_units=2))
+        self.out = nn.Dense(2, in_units=3)
+
+    def hybrid_forward(self, F, x):
+        return self.out(getattr(self, self.first)(x))
+
+
+def test_a_block_of_another_name_is_proposed_and_its_graph_is_no_further_difference(tmp_path):
+    net, other = Pair("features"), Pair("body")
+    net.initialize()
+    other.initialize()
+    path = net.save(tmp_path / "m", inputs=nd.ones((1, 2)))
+    with pytest.raises(LoadMismatchError) as caught:
+        other.load(path)
+    missing, unexpected = caught.value.differences
+    assert missing.endswith("is it body in the model? Then give map={'features': 'body'}")
+    assert unexpected.startswith("unexpected block: body")
+    other.load(path, map={"features": "body"})
+    assert np.array_equal(other(nd.ones((1, 2))).asnumpy(), net(nd.ones((1, 2))).asnumpy())
+
+
+def test_map_counts_paths_from_subtree(saved):
+    body = rfc_model.Net().body
+    body.initialize()
+    with pytest.raises(HybridLabError, match="map names 'body.inner'; below subtree='body' it is 'inner'"):
+        body.load(saved, subtree="body", map={"body.inner": "within"})
+
+
+def test_the_report_of_a_load_shows_itself_as_it_prints(saved):
+    other = Changed()
+    other.initialize()
+    report = other.load(saved, strict=False)
+    assert repr(report) == str(report) and "difference: missing block: unused" in repr(report)
+
+
 class OtherCode(rfc_model.Inner):
     def hybrid_forward(self, F, x):
         return F.sigmoid(self.norm(self.conv(x))) * 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import zipfile
 
 import numpy as np
@@ -251,6 +252,51 @@ def test_a_hybrid_class_with_a_text_argument(tmp_path):
     opened = Named(net.save(tmp_path / "named"))
     assert opened.dense.act is not None and opened.dense.weight.shape == (4, 2)
     assert np.array_equal(opened(nd.ones((1, 2))).asnumpy(), net(nd.ones((1, 2))).asnumpy())
+
+
+def test_names_of_other_files_go_to_the_constructor(tmp_path):
+    (tmp_path / "words.txt").write_text("one two three")
+
+    @gluon.register
+    class Vocabulary(gluon.HybridBlock):
+        def __init__(self, file):
+            super().__init__()
+            self.dense = nn.Dense(len(open(file).read().split()), in_units=2)
+
+        def hybrid_forward(self, F, x):
+            return self.dense(x)
+
+    for file in (tmp_path / "words.txt", str(tmp_path / "words.txt")):
+        net = Vocabulary(file)
+        assert net.dense.weight.shape == (3, 2)
+    net.initialize()
+    opened = Vocabulary(net.save(tmp_path / "archive.of_words"))  # an archive by its contents
+    assert same(values(opened), values(net))
+
+
+def test_a_block_that_was_made_before_its_class_was_registered(tmp_path):
+    class Late(gluon.HybridBlock):
+        def __init__(self, units=2):
+            super().__init__()
+            self.dense = nn.Dense(units, in_units=2)
+
+        def hybrid_forward(self, F, x):
+            return self.dense(x)
+
+    net = Late(3)
+    net.initialize()
+    gluon.register(Late)
+    path = net.save(tmp_path / "late")
+    assert not mx.diff(path, net) and gluon.load(path).dense.weight.shape == (3, 2)
+
+
+def test_an_archive_of_a_class_that_is_not_registered_here_opens_without_a_warning(m, x, tmp_path, monkeypatch, caplog):
+    path = m.save(tmp_path / "m", inputs=x)
+    monkeypatch.delitem(nn.registry._classes, "MyModel")
+    monkeypatch.setattr(logging.getLogger("hybrid_lab"), "propagate", True)
+    caplog.clear()
+    opened = gluon.load(path)
+    assert repr(opened).startswith("MyModel [code missing](") and same(values(opened), values(m)) and not caplog.records
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -292,8 +292,48 @@ def test_the_base_itself_is_the_whole_model(perceptron):
     assert np.array_equal(model(x).asnumpy(), mx.onnx.imports(path)(x).asnumpy())
     with pytest.raises(HybridLabError, match="computes no 'nothing'"):
         model.forward(x, aux_output=["nothing"])
+    with pytest.raises(HybridLabError, match=r"computes no 'R0'; it has r0, m0\. `tensor_names`"):
+        model.forward(x, aux_output=["R0"])
+    with pytest.raises(HybridLabError, match=r"a list of names: aux_output=\['r0'\]"):
+        model.forward(x, aux_output="r0")
+    assert model.tensor_names == ["m0", "r0", "m1", "r1", "m2", "y"]
     with pytest.raises(HybridLabError, match="leaves none"):
         mx.onnx.OnnxBlock(path, last_layers=-6)
+    for wrong in ("a", 1.5, True):
+        with pytest.raises(HybridLabError, match="last_layers is a whole number"):
+            mx.onnx.OnnxBlock(path, last_layers=wrong)
+
+
+def test_a_registered_subclass_opens_its_file_and_its_archive(perceptron, tmp_path, monkeypatch):
+    monkeypatch.setattr(nn.registry, "_classes", dict(nn.registry._classes))
+
+    @gluon.register
+    class MyModel(mx.onnx.OnnxBlock):
+        pass
+
+    path, weights = perceptron
+    model = MyModel(path)
+    x = nd.ones((2, 3))
+    y = model(x)
+    archive = model.save(tmp_path / "mine")
+    for opened in (MyModel(archive), gluon.load(archive)):
+        assert np.array_equal(opened(x).asnumpy(), y.asnumpy())
+
+
+def test_what_is_no_onnx_file_says_so(tmp_path):
+    net = nn.Dense(2, in_units=2)
+    net.initialize()
+    with pytest.raises(HybridLabError, match="not an ONNX file.*gluon.load opens archives"):
+        mx.onnx.imports(net.save(tmp_path / "dense"))
+
+
+def test_classes_are_shown_without_their_modules(tmp_path):
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=2))
+    net.initialize()
+    mx.onnx.export(net, tmp_path / "m.onnx", inputs=(1, 2))
+    imported = mx.onnx.imports(tmp_path / "m.onnx")
+    assert repr(imported) == "HybridSequential(\n  (0): Dense()\n)"
 
 
 def test_a_shape_from_data_is_a_typed_error_that_says_what_to_give(tmp_path):

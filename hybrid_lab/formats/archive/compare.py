@@ -57,7 +57,7 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
         )
     saved = dict(tree.places(start.id))
     live = dict(layout.places(net, lambda block: access.children(block).items()))
-    moved = _moved(saved, renamed or {})
+    moved = _moved(saved, renamed or {}, subtree or "")
     found = Match()
     _match_blocks(found, saved, live, moved)
     _match_sharing(found)
@@ -66,10 +66,13 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
     return found
 
 
-def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str]) -> dict[str, str]:
+def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str], subtree: str) -> dict[str, str]:
     """File path -> model path, by the longest renamed path above it."""
     unknown = [path for path in renamed if path not in saved]
     if unknown:
+        below = unknown[0].removeprefix(f"{subtree}.")
+        if below in saved:
+            raise HybridLabError(f"map names {unknown[0]!r}; below subtree={subtree!r} it is {below!r}")
         raise HybridLabError(f"map names {unknown[0]!r}, which is not in the file{_near(unknown[0], saved, 'it has')}")
     moved = {}
     for path in saved:
@@ -90,7 +93,7 @@ def _match_blocks(
         block = live.get(path)
         if block is None:
             if origin == "" or path.rpartition(".")[0] in live:
-                hint = _near(path, [name for name in live if name not in wanted], "the model has")
+                hint = _moved_to(origin, path, record, {name: live[name] for name in live if name not in wanted})
                 found.differences.append(f"missing block: {_shown(path)} ({record.class_}) is not in the model{hint}")
             continue
         found.blocks.append((path, record, block))
@@ -109,6 +112,15 @@ def _match_blocks(
             found.differences.append(
                 f"unexpected block: {_shown(path)} ({type(block).__name__}) is not in the file{hint}"
             )
+
+
+def _moved_to(origin: str, path: str, record: BlockRecord, strangers: Mapping[str, Block]) -> str:
+    """Where the Block that the file has at `origin` may be: the only one of its class beside `path`, or a like name."""
+    beside = {name: block for name, block in strangers.items() if name.rpartition(".")[0] == path.rpartition(".")[0]}
+    alike = [name for name, block in beside.items() if class_name(block) == record.class_]
+    if len(alike) != 1:
+        return _near(path, beside, "the model has")
+    return f"; is it {alike[0]} in the model? Then give map={{{origin!r}: {alike[0]!r}}}"
 
 
 def _match_sharing(found: Match) -> None:

@@ -215,7 +215,8 @@ class _Comparing:
 def _items(what: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     for key in dict.fromkeys([*old, *new]):
         if old.get(key) != new.get(key):
-            yield f"{what}{key}: {old.get(key)!r} became {new.get(key)!r}"
+            was, now = (repr(items[key]) if key in items else "not given" for items in (old, new))
+            yield f"{what}{key}: {was} became {now}"
 
 
 def _pairs(old: list[SideGraph], new: list[SideGraph]) -> Iterator[tuple[SideGraph | None, SideGraph | None]]:

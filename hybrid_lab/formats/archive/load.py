@@ -220,6 +220,8 @@ class _Loading:
             with passing(self.net):
                 for place, block, saved_graphs in self.pairs:
                     for saved in saved_graphs:
+                        if not self.match.parameters.keys() >= set(saved.parameters):
+                            continue  # what it reads is missing in the model, and is among the differences
                         problem = self._compare_graph(block, saved)
                         if problem:
                             self.differences.append(f"graph: {place or block.name}: {problem}")

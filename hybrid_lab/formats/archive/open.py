@@ -15,6 +15,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import registry
 from hybrid_lab.gluon.parameter import Constant, Parameter
 from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.insight.states import class_name
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.dtypes import name_of
@@ -67,7 +68,7 @@ class ArchivedBlock(SymbolBlock):
         super().register_child(block, name)
 
     def __repr__(self) -> str:
-        return _shown(self, self.archived_class)
+        return _shown(self, class_name(self))
 
 
 class BlockStub(Block):
@@ -186,7 +187,7 @@ class _Builder:
         return block
 
     def _make(self, record: BlockRecord) -> Block:
-        if record.layer is not None:
+        if record.layer is not None and record.layer in registry.classes():
             try:
                 _check_function(record.config)
                 return registry.build(record.layer, record.config, record.prefix)

@@ -90,7 +90,7 @@ class TrainerStates:
         return {**self.settings, "parameters": sorted_entries, "counts": moved}, arrays
 
 
-@dataclass
+@dataclass(repr=False)
 class LoadReport:
     """What a load did.
 
@@ -121,3 +121,5 @@ class LoadReport:
             how = "restored" if self.restored else "not restored; report.trainer_states.restore(trainer) does it"
             lines.append(f"  {self.trainer_states!r}: {how}")
         return "\n".join(lines)
+
+    __repr__ = __str__

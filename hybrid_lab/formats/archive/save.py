@@ -142,6 +142,9 @@ def _save(
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
+    if checkpoint is not None:  # a training with a checkpoint every few steps would fill its cell with lines
+        logger.debug(f"{net.name}: saved {contents.summary} to {absolute}")
+        return absolute
     logger.info(f"{net.name}: saved {contents.summary} to {absolute}")
     if contents.graphs and contents.never_called:
         logger.info(

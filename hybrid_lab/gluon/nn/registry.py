@@ -51,13 +51,14 @@ def layer(cls: BlockClass) -> BlockClass:
 
 
 def config(block: Block) -> dict[str, Any] | None:
-    """The arguments of a layer's constructor as JSON-able data; None where one is not data (a function), and for a
-    Block whose class is no registered layer.
+    """The arguments of a layer's constructor as JSON-able data; None where one is not data (a function), for a Block
+    whose class is no registered layer, and for one that was made before its class was registered.
     """
-    if _classes.get(type(block).__name__) is not type(block):
+    arguments = block.__dict__.get("_arguments")
+    if arguments is None or _classes.get(type(block).__name__) is not type(block):
         return None
     try:
-        return {name: _as_data(value) for name, value in block.__dict__["_arguments"].items()}
+        return {name: _as_data(value) for name, value in arguments.items()}
     except NotData:
         return None
 
