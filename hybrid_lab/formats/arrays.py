@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.formats import strict_json
-from hybrid_lab.formats.kinds import is_safetensors
+from hybrid_lab.formats.kinds import check_path, is_safetensors
 from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
 from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
 from hybrid_lab.formats.source import Source
@@ -64,9 +64,10 @@ def _read_parts(path: str) -> Arrays:
 def write_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> None:
     """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
 
-    Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors; no file is written
-    then.
+    Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors, SettingError for
+    the ending of another kind of file; no file is written then.
     """
+    check_path(path, "arrays", ".params", SAFETENSORS)
     if not fspath(path).endswith(SAFETENSORS):
         write_params(path, arrays)
         return

@@ -404,7 +404,7 @@ class Block:
             if options:
                 raise SettingError(f"SINGA's file takes no {', '.join(options)}; a name that ends with .hlab does")
             return states.save_singa(self, path, aux_states or {})
-        saved: str = save_cached_graphs(self, path, aux=dict(aux_states or {}), **options)
+        saved: str = save_cached_graphs(self, path, aux=aux_states or {}, **options)
         return saved
 
     def load_states(self, path: str | PathLike[str], **options: object) -> dict[str, Any]:

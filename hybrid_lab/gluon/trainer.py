@@ -354,8 +354,10 @@ class Trainer:
 
     def save_states(self, fname: str | PathLike[str]) -> None:
         """Write settings, counters and states: a safetensors file with the settings as JSON in its header."""
+        from hybrid_lab.formats.kinds import check_path
         from hybrid_lab.formats.safetensors import write_safetensors
 
+        check_path(fname, "states of a Trainer", ".params", ".safetensors")
         data, arrays = self.get_states()
         write_safetensors(fname, arrays, {_FORMAT: json.dumps(data, sort_keys=True)})
 

@@ -67,7 +67,7 @@ class ImportedGraph(SymbolBlock):
             near = difflib.get_close_matches(unknown[0], self.tensor_names, n=4, cutoff=0.5) or self.tensor_names
             raise HybridLabError(
                 f"the graph computes no {unknown[0]!r}; it has {shorten(near)}. `tensor_names` lists all. Results "
-                "inside the file's functions have no name; mx.onnx.export(..., flat=True) writes a file without functions"
+                "inside the file's functions have no name; mx.onnx.export(..., flat=True) writes a file without any"
             )
         more = [composed.tensors[name] for name in names]
         first = next(iter(access.graphs(self).pinned.values()))

@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError, Set
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.formats.archive.traces import called_on, passing
+from hybrid_lab.formats.kinds import check_path
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -137,6 +138,7 @@ def export(
         raise HybridLabError("a model cannot be exported from inside its own trace; export it after the call")
     if not isinstance(net, Block):
         raise HybridLabError(f"mx.onnx.export needs a Block, not {type(net).__name__}")
+    check_path(path, "an ONNX network", ".onnx")
     target = os.path.abspath(os.fspath(path))
     stem, suffix = os.path.splitext(target)
     target = target if suffix else f"{target}.onnx"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.formats.kinds import other_kind
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
 
@@ -20,7 +21,6 @@ OLDEST_OPSET = 7
 _LARGEST = 2 << 30
 """Bytes of the largest file that protobuf reads; larger models have their arrays in files of their own."""
 _FOLDERS_UP = ("..", "")
-_ZIP = b"PK\x03\x04"
 
 
 def require_onnx() -> Any:
@@ -235,8 +235,10 @@ def _parsed(onnx: Any, path: str) -> Any:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError, RecursionError, UnicodeDecodeError) as error:
-        hint = "; it is a zip file: gluon.load opens archives" if data.startswith(_ZIP) else ""
-        raise OnnxError(f"not an ONNX file, or a damaged one: {type(error).__name__}{hint}", path=path) from None
+        other = other_kind(data, ".onnx")
+        if other is not None:
+            raise OnnxError(f"not an ONNX file but {other}", path=path) from None
+        raise OnnxError(f"not an ONNX file, or a damaged one: {type(error).__name__}", path=path) from None
     if not model.HasField("graph"):
         raise OnnxError("not an ONNX file: it has no graph", path=path)
     return model

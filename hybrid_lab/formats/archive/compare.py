@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import merged_shape
 from hybrid_lab.insight.states import class_name
@@ -50,6 +50,8 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
     renamed : file path -> model path, for blocks that have moved; it holds for everything below too
     Raises HybridLabError for a `subtree` or `renamed` path that is not in the file.
     """
+    if not isinstance(subtree, str | None) or not isinstance(renamed, Mapping | None):
+        raise SettingError("subtree= is a path in the file, a text; map= is a dict of paths")
     start = tree.at(subtree or "")
     if start is None:
         raise HybridLabError(
@@ -118,7 +120,7 @@ def _moved_to(origin: str, path: str, record: BlockRecord, strangers: Mapping[st
     """Where the Block that the file has at `origin` may be: the only one of its class beside `path`, or a like name."""
     beside = {name: block for name, block in strangers.items() if name.rpartition(".")[0] == path.rpartition(".")[0]}
     alike = [name for name, block in beside.items() if class_name(block) == record.class_]
-    if len(alike) != 1:
+    if len(alike) != 1 or path != origin:  # map= names it already
         return _near(path, beside, "the model has")
     return f"; is it {alike[0]} in the model? Then give map={{{origin!r}: {alike[0]!r}}}"
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import TypeVar
 
+from hybrid_lab.diagnostics import SettingError
+
 TREE = "tree.json"
 WEIGHTS = "weights.safetensors"
 TRAINER = "train/trainer.json"
@@ -62,9 +64,14 @@ def graph_member(path: str, number: int) -> str:
 
 
 def archive_path(path: str | PathLike[str] | None, name: str) -> str:
-    """The file to use: `path`, with `.hlab` appended where it has no suffix; by default `<block name>.hlab`."""
+    """The file to use: `path`, with `.hlab` appended where it has no suffix; by default `<block name>.hlab`.
+
+    Raises SettingError for what names no file.
+    """
     text = fspath(path) if path is not None else name or "model"
-    last = re.split(r"[/\\]", text)[-1]
+    last = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""
+    if not last.strip("."):
+        raise SettingError(f"{path!r} names no file; give a name such as 'model'")
     return text if "." in last.strip(".") else text + SUFFIX
 
 

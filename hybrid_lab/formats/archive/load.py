@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -175,6 +175,8 @@ class _Loading:
 
     def _check_trainer(self, states: TrainerStates | None, trainer: Trainer) -> bool:
         """Whether the file's states fit this Trainer; what does not is among the differences."""
+        if not hasattr(trainer, "set_states"):
+            raise SettingError(f"trainer= takes a gluon.Trainer, not {type(trainer).__name__}")
         if states is None:
             raise HybridLabError("the file holds no trainer, because it was saved without trainer=")
         problems = states.differences(trainer)

@@ -11,7 +11,7 @@ import numpy as np
 
 from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
-from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.diagnostics.errors import SettingError, Unmappable
 from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -24,6 +24,7 @@ from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
 from ..atomic import atomic_write, progress_of
+from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
 from . import graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
@@ -126,6 +127,8 @@ def _save(
         raise HybridLabError("a model cannot be saved from inside its own trace; save it after the call")
     if not isinstance(net, Block):
         raise HybridLabError(f"save_cached_graphs needs a Block, not {type(net).__name__}")
+    if path is not None:
+        check_path(path, "a .hlab archive", layout.SUFFIX)
     file_name = layout.archive_path(path, net.name)
     if path is None and os.path.lexists(file_name):
         reason = why_no_archive(file_name)
@@ -181,6 +184,8 @@ class _Contents:
         self.trainer = None if trainer is None else self._trainer_states(trainer)
         self.random = None if trainer is None and checkpoint is None else random_state.get_state()
         self.aux_tensors: dict[str, np.ndarray] = {}
+        if aux is not None and not isinstance(aux, Mapping):
+            raise SettingError(f"aux= takes a dict of your own values, not {type(aux).__name__}")
         self.aux = None if aux is None else values.encode(dict(aux), self.aux_tensors)
         self.checkpoint_tensors: dict[str, np.ndarray] = {}
         self.checkpoint = None
@@ -198,8 +203,16 @@ class _Contents:
 
     def _trainer_states(self, trainer: Trainer) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """The trainer's states; each of its parameters with the id it has in the tree, for models of other names."""
+        if not hasattr(trainer, "get_states"):
+            raise SettingError(f"trainer= takes a gluon.Trainer, not {type(trainer).__name__}")
         data, arrays = trainer.get_states()
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
+        strangers = [each.name for each in access.trainer_parameters(trainer) if id(each) not in ids]
+        if strangers:
+            raise HybridLabError(
+                f"the Trainer trains {layout.shorten(strangers)}, which the model does not have: its states could not "
+                "be restored from the file. Save the whole model, or give the Trainer of this one"
+            )
         named = [
             {**entry, "id": ids.get(id(parameter))}
             for entry, parameter in zip(data["parameters"], access.trainer_parameters(trainer), strict=True)

@@ -22,7 +22,7 @@ def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux", de
     one key that says what it is.
     """
     if depth > DEPTH_LIMIT:
-        raise HybridLabError(f"{where} is nested more than {DEPTH_LIMIT} deep")
+        raise HybridLabError(f"{where[:60]}... is nested more than {DEPTH_LIMIT} deep")
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (NDArray, np.ndarray, np.generic)):
