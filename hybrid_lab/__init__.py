@@ -52,6 +52,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "random": "hybrid_lab.random",
     "sym": "hybrid_lab.symbol",
     "symbol": "hybrid_lab.symbol",
+    "torch": "hybrid_lab.torch",
     "viz": "hybrid_lab.viz",
     "Context": ("hybrid_lab.context", "Context"),
     "HybridizeError": ("hybrid_lab.diagnostics", "HybridizeError"),

@@ -41,6 +41,7 @@ ORDER = (
     ("formats.archive",),
     ("checkpoint",),
     ("onnx",),
+    ("torch",),
     ("lint",),
     ("lab",),
     ("cli",),

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive.layout import shorten
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
+from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.parameter_dict import ParameterDict
@@ -32,16 +32,31 @@ class ImportedGraph(SymbolBlock):
     composed : the graph; its arrays are taken over and left out there
     """
 
-    def __init__(self, composed: Composed, ctx: Context | Sequence[Context] | None = None) -> None:
+    def __init__(
+        self, composed: Composed, ctx: Context | Sequence[Context] | None = None, training: Composed | None = None
+    ) -> None:
+        """training : the graph of calls in training, where `composed` is that of prediction alone"""
         _begin(self, composed)
-        variables = composed.graph.inputs[len(composed.inputs) :]
-        parameters = tuple([_parameter(value.node.name, composed, ctx) for value in variables])
-        graph = composed.graph
-        blocks = tree.add_children(self, graph, parameters, composed.classes)
-        for parameter in parameters:
+        known: dict[str, Parameter] = {}
+        observations = (
+            (NOTHING_OBSERVED,) if training is None else (Observation(training=False), Observation(training=True))
+        )
+        neutrals = []
+        for each, observation in zip((composed, training), observations, strict=False):
+            assert each is not None
+            for name in list(each.parameters):
+                array, shared = each.parameters.pop(name), name in known
+                if not shared:
+                    known[name] = _parameter(name, array, each, ctx)
+            variables = each.graph.inputs[len(each.inputs) :]
+            parameters = tuple([known[value.node.name] for value in variables])
+            neutrals.append(
+                NeutralGraph(each.graph, each.structure, each.results, parameters, observation, source="file")
+            )
+        blocks = tree.add_children(self, neutrals, composed.classes | (training.classes if training else {}))
+        for parameter in known.values():
             tree.place(parameter, blocks)
-        neutral = NeutralGraph(graph, composed.structure, composed.results, parameters, source="file")
-        self._graphs.pin([neutral])
+        self._graphs.pin(neutrals)
 
     archived_class: str
     _composed: Composed
@@ -98,15 +113,16 @@ def _begin(block: ImportedGraph, composed: Composed) -> None:
     object.__setattr__(block, "archived_class", composed.classes.get("") or ImportedGraph.__name__)
 
 
-def _parameter(name: str, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
-    """The parameter that takes over an array of the file."""
-    array = composed.parameters.pop(name)
+def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
+    """The parameter that takes over an array."""
     fixed = name in composed.states
     made = Parameter(
         name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write", differentiable=not fixed
     )
-    own = array if array.flags.writeable and array.flags.owndata else np.array(array)
-    access.load_values(made, NDArray.wrap(own), ctx)
+    own = array if composed.shared or (array.flags.writeable and array.flags.owndata) else np.array(array)
+    values = NDArray.wrap(own)
+    values.buffer.exported = composed.shared
+    access.load_values(made, values, ctx)
     return made
 
 

@@ -32,6 +32,7 @@ class Composed:
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     views : Blocks of the same graph with further outputs, by the names of these
+    shared : whether others may read and write the arrays, too
     """
 
     graph: Graph
@@ -44,6 +45,7 @@ class Composed:
     outputs: list[str]
     classes: dict[str, str]
     views: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    shared: bool = False
 
 
 def compose(
@@ -100,9 +102,11 @@ class _Composer:
         results: list[Value] = []
         out_spec = [self._result(known[name], results) for name in outputs]
         tensors = {name: item.value for name, item in known.items() if isinstance(item, Tensor) and item.is_in_graph}
-        return self._finished(
-            results, outputs, tensors, out_spec[0] if len(out_spec) == 1 else ("list", tuple(out_spec))
-        )
+        return finished(
+            self.F, self.data, self.names, ("tuple", tuple(self.spec)), results,
+            out_spec[0] if len(out_spec) == 1 else ("list", tuple(out_spec)), outputs, tensors, self.importer.names,
+            self.importer.classes, graph.name,
+        )  # fmt: skip
 
     def _result(self, item: Any, results: list[Value]) -> Spec:
         if isinstance(item, list):
@@ -178,46 +182,47 @@ class _Composer:
                 found.append(self.F.open_size())
         return found
 
-    # -- the neutral graph -------------------------------------------------------------------------------------
 
-    def _finished(
-        self, results: list[Value], outputs: list[str], tensors: dict[str, Value], out_spec: Spec
-    ) -> Composed:
-        """The graph without shapes; its nodes have the names that they have in the file."""
-        parameters = {name: array for name, (_, array) in self.F.parameters.items()}
-        states = set(self.F.states)
-        variables = [value for value, _ in self.F.parameters.values()]
-        whole = Graph([*self.data, *variables], [*results, *tensors.values()], draws=self.F.draws)
-        used: set[str] = set()
-        new: dict[Value, Value] = {}
-        for node in whole.nodes:
-            copy = self._without_types(node, new, used)
-            new.update(zip(node.outputs, copy.outputs, strict=True))
-        graph = Graph(
-            [new[value] for value in whole.inputs], [new[value] for value in results], draws=self.F.draws,
-            name=self.file.model.graph.name,
-        )  # fmt: skip
-        self.F.parameters.clear()  # whoever still has F does not keep the arrays
-        return Composed(
-            graph, self.names, ("tuple", tuple(self.spec)), out_spec, parameters, states,
-            {name: new[value] for name, value in tensors.items()}, outputs, self.importer.classes,
-        )  # fmt: skip
+def finished(
+    F: Functions, data: Sequence[Value], names: list[str], structure: Spec, results: Sequence[Value], out_spec: Spec,
+    outputs: list[str], tensors: Mapping[str, Value], node_names: Mapping[Node, str], classes: dict[str, str],
+    name: str = "",
+) -> Composed:  # fmt: skip
+    """The graph of what F composed, without shapes. data, names : the inputs; node_names : of the file"""
+    parameters = {name: array for name, (_, array) in F.parameters.items()}
+    states = set(F.states)
+    variables = [value for value, _ in F.parameters.values()]
+    whole = Graph([*data, *variables], [*results, *tensors.values()], draws=F.draws)
+    used: set[str] = set()
+    new: dict[Value, Value] = {}
+    for node in whole.nodes:
+        copy = _without_types(node, new, used, states, node_names)
+        new.update(zip(node.outputs, copy.outputs, strict=True))
+    graph = Graph([new[value] for value in whole.inputs], [new[value] for value in results], draws=F.draws, name=name)
+    F.parameters.clear()  # whoever still has F does not keep the arrays
+    return Composed(
+        graph, names, structure, out_spec, parameters, states, {name: new[value] for name, value in tensors.items()},
+        outputs, classes,
+    )  # fmt: skip
 
-    def _without_types(self, node: Node, new: Mapping[Value, Value], used: set[str]) -> Node:
-        if isinstance(node.op, Constant):
-            return node
-        if isinstance(node.op, Input):
-            role = "aux" if node.name in self.F.states else node.op.role
-            used.add(node.name)
-            return input_node(node.name, role).node
-        name = base = self.importer.names.get(node, "") or node.op.name.lower()
-        number = 0
-        while name in used:
-            number += 1
-            name = f"{base}_{number}"
-        used.add(name)
-        inputs = [new[item] if isinstance(item, Value) else item for item in node.inputs]
-        return node.replace(inputs=inputs, shapes=None, dtypes=None, name=name)
+
+def _without_types(
+    node: Node, new: Mapping[Value, Value], used: set[str], states: set[str], names: Mapping[Node, str]
+) -> Node:
+    if isinstance(node.op, Constant):
+        return node
+    if isinstance(node.op, Input):
+        role = "aux" if node.name in states else node.op.role
+        used.add(node.name)
+        return input_node(node.name, role).node
+    name = base = names.get(node, "") or node.op.name.lower()
+    number = 0
+    while name in used:
+        number += 1
+        name = f"{base}_{number}"
+    used.add(name)
+    inputs = [new[item] if isinstance(item, Value) else item for item in node.inputs]
+    return node.replace(inputs=inputs, shapes=None, dtypes=None, name=name)
 
 
 def _tensor_kind(kind: Any) -> str | None:

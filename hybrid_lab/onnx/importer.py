@@ -114,7 +114,7 @@ class GraphImporter:
             raise UnsupportedOperatorError(text, node.op_type) from error
         except NeedsNumber as error:
             raise self.F.unsupported(
-                "needs a size as a number that the file leaves open; give imports(..., shapes={...}) the inputs' shapes"
+                f"needs a size as a number that is open; {self.F.close_sizes}"
             ) from error
         except _BROKEN as error:
             raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error

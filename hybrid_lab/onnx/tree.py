@@ -9,10 +9,10 @@ from hybrid_lab.formats.archive.open import ArchivedBlock
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, data_names
+from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, data_names
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
-from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.node import Value
 from hybrid_lab.onnx.calls import Call, calls_of
 
@@ -20,41 +20,52 @@ MOST_GRAPHS = 2000
 """Calls of Blocks in a graph for which each Block gets a graph of its own."""
 
 
-def add_children(
-    root: HybridBlock, graph: Graph, parameters: Sequence[Parameter], classes: Mapping[str, str]
-) -> dict[str, Block]:
+def add_children(root: HybridBlock, graphs: Sequence[NeutralGraph], classes: Mapping[str, str]) -> dict[str, Block]:
     """Add the Blocks below `root`, each with the graph of its first call; returns all by path, "" for root.
 
-    graph : of root; its last inputs are the variables of `parameters`; classes : path -> name of the class in the file
+    graphs : of root, one for each mode or one for both; classes : path -> name of the class in the file
     """
-    variables = graph.inputs[len(graph.inputs) - len(parameters) :]
-    owners = dict(zip(variables, parameters, strict=True))
     blocks: dict[str, Block] = {"": root}
-    pinned: list[tuple[ArchivedBlock, NeutralGraph]] = []
-    pending = deque(_calls(calls_of(graph, set(variables))))
-    while pending and len(pinned) < MOST_GRAPHS:
-        call = pending.popleft()
-        pending += _calls(call)
-        parent, _, name = call.path.rpartition(".")
-        neutral = _neutral(call, owners)
-        if call.path in blocks or parent not in blocks or neutral is None:
-            continue
-        block = ArchivedBlock(f"{call.path.replace('.', '_')}_", classes.get(call.path, "") or "ONNX function")
-        above: Block = blocks[parent]
-        above.register_child(block, name)
-        _set(above, name, block)
-        blocks[call.path] = block
-        pinned.append((block, neutral))
-    for block, neutral in reversed(pinned):
-        access.graphs(block).pin([neutral])
+    pinned: dict[ArchivedBlock, list[NeutralGraph]] = {}
+    for whole in graphs:
+        variables = whole.graph.inputs[whole.num_data :]
+        owners = dict(zip(variables, whole.parameters, strict=True))
+        seen = {""}
+        pending = deque(_calls(calls_of(whole.graph, set(variables))))
+        while pending and len(pinned) < MOST_GRAPHS:
+            call = pending.popleft()
+            pending += _calls(call)
+            neutral = _neutral(call, owners, whole.observation)
+            if call.path in seen or neutral is None:
+                continue
+            seen.add(call.path)
+            block = blocks.get(call.path)
+            if block is None:
+                block = ArchivedBlock(f"{call.path.replace('.', '_')}_", classes.get(call.path, "") or "ONNX function")
+                _add(block, call.path, blocks, classes)
+            if isinstance(block, ArchivedBlock):
+                pinned.setdefault(block, []).append(neutral)
+    for block, neutrals in reversed(pinned.items()):
+        access.graphs(block).pin(neutrals)
     return blocks
+
+
+def _add(block: Block, path: str, blocks: dict[str, Block], classes: Mapping[str, str]) -> None:
+    """Add a Block under its path; Blocks that only hold others, such as lists of them, are made on the way."""
+    parent, _, name = path.rpartition(".")
+    if parent not in blocks:
+        holder = ArchivedBlock(f"{parent.replace('.', '_')}_", classes.get(parent, "") or "Blocks")
+        _add(holder, parent, blocks, classes)
+    blocks[parent].register_child(block, name)
+    _set(blocks[parent], name, block)
+    blocks[path] = block
 
 
 def _calls(call: Call) -> list[Call]:
     return [item for item in call.items if isinstance(item, Call)]
 
 
-def _neutral(call: Call, owners: Mapping[Value, Parameter]) -> NeutralGraph | None:
+def _neutral(call: Call, owners: Mapping[Value, Parameter], observation: Observation) -> NeutralGraph | None:
     """The graph of a call; None where it takes or gives no data."""
     data = [value for value in call.inputs if value not in owners]
     if not data or not call.outputs:
@@ -65,7 +76,7 @@ def _neutral(call: Call, owners: Mapping[Value, Parameter]) -> NeutralGraph | No
         return None
     out_spec = LEAF if len(call.outputs) == 1 else ("tuple", (LEAF,) * len(call.outputs))
     parameters = tuple(owners[value] for value in variables)
-    return NeutralGraph(graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, source="file")
+    return NeutralGraph(graph, ("tuple", (LEAF,) * len(data)), out_spec, parameters, observation, source="file")
 
 
 def place(parameter: Parameter, blocks: Mapping[str, Block]) -> None:

@@ -136,7 +136,7 @@ def _parts(F: Functions, x: Tensor, lengths: Sequence[Any], axis: int) -> list[T
     for place, length in enumerate(lengths):
         last = place == len(lengths) - 1
         if isinstance(length, SymbolicSize) or isinstance(start, SymbolicSize):
-            raise F.unsupported("its parts have open sizes; give imports(..., shapes={...})")
+            raise F.unsupported(f"its parts have open sizes; {F.close_sizes}")
         found.append(F.slice_axis(x, axis=axis, begin=start, end=None if last else start + length))
         start += length
     return found
@@ -192,7 +192,7 @@ def _slice_by_attribute(
         if isinstance(last, SymbolicSize) and isinstance(size, SymbolicSize) and last.terms == size.terms:
             last = _FAR
         if isinstance(first, SymbolicSize) or isinstance(last, SymbolicSize):
-            raise F.unsupported("its bounds depend on open sizes; give imports(..., shapes={...})")
+            raise F.unsupported(f"its bounds depend on open sizes; {F.close_sizes}")
         if not isinstance(size, SymbolicSize):
             first, last, by = slice(first, last, by).indices(size) if by > 0 else _backward(first, last, by, size)
             if by < 0 and last == -1:
@@ -255,7 +255,7 @@ def _padded_axis(F: Functions, x: Tensor, axis: int, before: int, after: int, mo
         return F.Concat(*parts, dim=axis) if len(parts) > 1 else parts[0]
     size = x.shape[axis]
     if isinstance(size, SymbolicSize):
-        raise F.unsupported(f"mode={mode!r} along an open axis; give imports(..., shapes={{...}})")
+        raise F.unsupported(f"mode={mode!r} along an open axis; {F.close_sizes}")
     if size == 0 or before + after > 2**31 or (mode == "reflect" and max(before, after) >= size):
         raise F.unsupported(f"pads of {before} and {after} at an axis of {size}")
     names = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
@@ -299,7 +299,7 @@ def _center_crop_pad(F: Functions, x: Tensor, shape: Tensor, *, axes: Sequence[i
         axis = F.axis(axis, x.rank)
         own = x.shape[axis]
         if isinstance(own, SymbolicSize):
-            raise F.unsupported("the axis is open; give imports(..., shapes={...})")
+            raise F.unsupported(f"the axis is open; {F.close_sizes}")
         if size < own:
             first = (own - size) // 2
             x = F.slice_axis(x, axis=axis, begin=first, end=first + size)

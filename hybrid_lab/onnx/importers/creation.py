@@ -62,7 +62,7 @@ def _range(F: Functions, start: Tensor, limit: Tensor, delta: Tensor) -> Any:
         line = F.reshape_to(F.stand_in((last,)), (last,))
         return F.cast(F._contrib_arange_like(F.cast(line, "float32"), axis=0), start.dtype)
     if any(isinstance(item, SymbolicSize) for item in (first, last, step)):
-        raise F.unsupported("its bounds depend on open sizes; give imports(..., shapes={...})")
+        raise F.unsupported(f"its bounds depend on open sizes; {F.close_sizes}")
     if step == 0:
         raise F.unsupported("its step is 0")
     count = max(int(np.ceil((last - first) / step)), 0)

@@ -112,6 +112,9 @@ class Functions(Namespace):
     parameters : name -> (variable, array) of the initializers that the graph reads
     """
 
+    close_sizes = "give imports(..., shapes={...}) the shapes of the inputs"
+    """What to do where an open size must be a number."""
+
     def __init__(self) -> None:
         super().__init__(self.apply)
         self.guards = Guards()
@@ -245,8 +248,7 @@ class Functions(Namespace):
             )
         except NeedsNumber:
             raise self.unsupported(
-                f"needs a size as a number that the file leaves open ({op.name}); give imports(..., shapes={{...}}) "
-                "the shapes of the inputs"
+                f"needs a size as a number that is open ({op.name}); {self.close_sizes}"
             ) from None
 
     def _note_dimensions(self, value: Value) -> None:
@@ -283,7 +285,7 @@ class Functions(Namespace):
         """The same, where open sizes are not possible."""
         found = self.ints(tensor, what)
         if any(isinstance(item, SymbolicSize) for item in found):
-            raise self.unsupported(f"{what} depends on an open size; give imports(..., shapes={{...}})")
+            raise self.unsupported(f"{what} depends on an open size; {self.close_sizes}")
         return found
 
     def number(self, tensor: Tensor, what: str) -> Any:

@@ -11,7 +11,7 @@ from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.importers.table import operator
 
 
-def _channels(F: Functions, vector: Tensor, rank: int, axis: int = 1) -> Tensor:
+def per_channel(F: Functions, vector: Tensor, rank: int, axis: int = 1) -> Tensor:
     """A vector of one number per channel, shaped to broadcast."""
     return F.reshape_to(vector, [vector.shape[0] if place == axis else 1 for place in range(rank)])
 
@@ -35,7 +35,7 @@ def _batch_norm(
         parameters = (scale, bias, mean, var)
         F.states.update((mean.name, var.name))
         return F.BatchNorm(x, *parameters, eps=epsilon, momentum=momentum, fix_gamma=False)
-    scale, bias, mean, var = (_channels(F, F.cast(item, x.dtype), x.rank) for item in parameters)
+    scale, bias, mean, var = (per_channel(F, F.cast(item, x.dtype), x.rank) for item in parameters)
     return (x - mean) / F.sqrt(var + epsilon) * scale + bias
 
 
@@ -45,7 +45,7 @@ def _batch_norm_of_batch(
     axes = [axis for axis in range(x.rank) if axis != 1]
     own = F.reduced("mean", x, axes, True)
     spread = F.reduced("mean", F.square(x - own), axes, True)
-    y = (x - own) / F.sqrt(spread + epsilon) * _channels(F, scale, x.rank) + _channels(F, bias, x.rank)
+    y = (x - own) / F.sqrt(spread + epsilon) * per_channel(F, scale, x.rank) + per_channel(F, bias, x.rank)
     running = [
         old * momentum + F.reshape_to(new, old.shape) * (1.0 - momentum) for old, new in ((mean, own), (var, spread))
     ]
@@ -98,7 +98,7 @@ def _group_norm(
     if scale.shape[0] != channels:  # of opset 18: one number per group
         count = channels // num_groups
         scale, bias = (F.Reshape(F.repeat(item, repeats=count, axis=0), shape=(-1,)) for item in (scale, bias))
-    return y * _channels(F, scale, x.rank) + _channels(F, bias, x.rank)
+    return y * per_channel(F, scale, x.rank) + per_channel(F, bias, x.rank)
 
 
 @operator("GroupNormalization", 18)

@@ -75,15 +75,15 @@ def find(domain: str, name: str, opset: int) -> Row | None:
     return next((row for row in _ROWS.get((domain, name), ()) if row.since <= opset), None)
 
 
-def names() -> list[str]:
-    """The operators in the table."""
-    return sorted(name for _, name in _ROWS)
+def names(domain: str = "") -> list[str]:
+    """The operators in the table, of one domain."""
+    return sorted(name for own, name in _ROWS if own == domain)
 
 
 def unknown(domain: str, name: str, node: str, opset: int) -> UnsupportedOperatorError:
     """The error for an operator that is not in the table."""
     shown = f"{domain}.{name}" if domain else name
-    near = difflib.get_close_matches(name, names(), 1, 0.5)
+    near = difflib.get_close_matches(name, names(domain), 1, 0.5)
     hint = f"; the nearest one that is: {near[0]}" if near else ""
     return UnsupportedOperatorError(
         f"node {node!r}: the operator {shown} of opset {opset} is not supported{hint}", name

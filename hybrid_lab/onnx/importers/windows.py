@@ -28,7 +28,7 @@ def borders(
     for size, window, step, spread in zip(spatial, kernel, strides, dilations, strict=True):
         if isinstance(size, SymbolicSize):
             if step != 1:
-                raise F.unsupported(f"auto_pad={auto_pad} along an open axis; give imports(..., shapes={{...}})")
+                raise F.unsupported(f"auto_pad={auto_pad} along an open axis; {F.close_sizes}")
             size = 0
             total = (window - 1) * spread
         else:

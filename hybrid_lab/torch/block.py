@@ -1,0 +1,50 @@
+"""HybridBlocks made from modules of torch: what `imports` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
+from hybrid_lab.onnx.block import ImportedGraph
+from hybrid_lab.torch.composing import compose
+from hybrid_lab.torch.exported import exported
+from hybrid_lab.torch.memory import tensor_on
+
+
+def imports(
+    source: Any, example_inputs: Any = (), ctx: Context | Sequence[Context] | None = None, *,
+    example_kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = "batch", copy: bool = False,
+) -> HybridBlock:  # fmt: skip
+    """A module of torch as a HybridBlock of this package's operators: it runs, trains, saves and exports without torch.
+
+    source : a torch.nn.Module, or the ExportedProgram of one
+    example_inputs : a tensor, or a tuple of arguments; torch tensors, NDArrays or NumPy arrays, of which shapes and
+        types are used. Other values are fixed
+    example_kwargs : further arguments by name; the Block takes them by position, behind the others
+    ctx : where the parameters go, the CPU by default
+    dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, {} none
+    copy : True gives the Block memory of its own. By default parameters on the CPU stay in the module's memory: a
+        training step on one side changes the other
+    Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
+    """
+    args = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    kwargs = {name: _tensor(item) for name, item in (example_kwargs or {}).items()}
+    programs = exported(source, tuple(map(_tensor, args)), kwargs, dynamic_shapes)
+    graphs = [compose(program) for program in programs]
+    modules = source.named_modules() if hasattr(source, "named_modules") else ()
+    for graph in graphs:
+        graph.shared = not copy
+        graph.classes.update({path: type(module).__name__ for path, module in modules if path not in graph.classes})
+    return ImportedGraph(graphs[0], ctx, *graphs[1:])
+
+
+def _tensor(item: Any) -> Any:
+    """An example input as torch has it."""
+    if isinstance(item, NDArray):
+        return tensor_on(item.asnumpy())
+    if hasattr(item, "__array_interface__") and not hasattr(item, "detach"):
+        return tensor_on(item)
+    return item

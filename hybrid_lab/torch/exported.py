@@ -1,0 +1,247 @@
+"""A module of torch as a graph of ATen operators: torch.export, with training and prediction in one graph.
+
+torch.export traces a module in one mode. A module is exported in both; where the two graphs differ only in dropout and
+batch normalization, one graph with operators for both modes takes their place.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.logger import logger
+from hybrid_lab.torch.errors import TorchError
+from hybrid_lab.torch.importers import table
+
+_COUNTER = "num_batches_tracked"
+"""BatchNorm's count of calls, which only `momentum=None` reads."""
+
+
+@cache
+def mode_operators() -> Any:
+    """torch's namespace of operators that stand for one of ATen's in both modes."""
+    import torch
+
+    library = torch.library.Library(table.MODES, "FRAGMENT")
+    library.define("dropout(Tensor x, float p) -> Tensor")
+    library.define(
+        "batch_norm(Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float momentum, float eps)"
+        " -> Tensor"
+    )
+    library.impl("dropout", lambda x, p: torch.empty_like(x), "CompositeExplicitAutograd")
+    library.impl("batch_norm", lambda x, *rest: torch.empty_like(x), "CompositeExplicitAutograd")
+    mode_operators.library = library  # type: ignore[attr-defined]  # it is unregistered when nobody holds it
+    return getattr(torch.ops, table.MODES)
+
+
+def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> list[Any]:
+    """A module as ExportedPrograms in functional ATen operators: one for both modes, or for prediction and training.
+
+    source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, or "batch"
+    Raises TorchError for a module that torch cannot export.
+    """
+    import torch
+
+    mode_operators()
+    if isinstance(source, torch.export.ExportedProgram):
+        _lift(source)
+        return [_decomposed(source)]
+    with _mode(source, False):
+        predicting = _export(source, args, kwargs, dynamic_shapes)
+    training = None
+    try:
+        with _mode(source, True):
+            training = _export(source, args, kwargs, dynamic_shapes)
+    except TorchError as error:
+        logger.warning(
+            f"{type(source).__name__}: torch exports it for prediction only, so training is the same: {error}"
+        )
+    always = _always_on(predicting)
+    _lift(predicting)
+    if training is None:
+        return [_decomposed(predicting)]
+    _lift(training, always)
+    if _outline(predicting) == _outline(training):
+        return [_decomposed(training)]
+    return [_decomposed(predicting), _decomposed(training)]
+
+
+@contextmanager
+def _mode(module: Any, training: bool) -> Iterator[None]:
+    """The module in a mode; one that is in training mode already keeps the modes of its parts."""
+    before = {each: each.training for each in module.modules()}
+    if not training:
+        module.eval()
+    elif not module.training:
+        module.train()
+    try:
+        yield
+    finally:
+        for each, own in before.items():
+            each.training = own
+
+
+# -- torch.export --------------------------------------------------------------------------------------------------
+
+
+def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> Any:
+    """The module exported in its mode, with an open batch where it can be."""
+    if isinstance(dynamic_shapes, str):
+        check_choice("dynamic_shapes", dynamic_shapes, ("batch",))
+        larger, shapes = _open_batch(module, args, kwargs)
+        if shapes is not None:
+            try:
+                return _call_export(module, *larger, shapes)
+            except TorchError as error:
+                logger.warning(
+                    f"{type(module).__name__}: the batch is fixed, as torch does not export it open: {error}"
+                )
+        dynamic_shapes = None
+    return _call_export(module, args, kwargs, dynamic_shapes or None)
+
+
+def _call_export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any) -> Any:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return torch.export.export(module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:  # torch raises many types, of private modules too
+            raise TorchError(_explained(module, error)) from error
+
+
+def _explained(module: Any, error: Exception) -> str:
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    name = type(module).__name__
+    data = ("data-dependent", "DataDependent", "unbacked", "GuardOnDataDependent")
+    if any(word in text or word in type(error).__name__ for word in data):
+        return (
+            f"{name}: its code branches on the data, which no graph holds ({first}). Compute with torch.where, or "
+            "import the parts before and behind the branch by themselves"
+        )
+    return f"{name}: torch.export cannot trace it ({type(error).__name__}: {first})"
+
+
+def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, Any], Any]:
+    """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as these are equal.
+
+    torch takes an example of 1 as fixed, so a batch of 1 is doubled.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    tensors = [item for item in leaves if isinstance(item, torch.Tensor) and item.ndim]
+    if not tensors:
+        return (args, kwargs), None
+    batch = tensors[0].shape[0]
+
+    def opened(item: Any) -> bool:
+        return isinstance(item, torch.Tensor) and bool(item.ndim) and item.shape[0] == batch
+
+    shapes = [{0: torch.export.Dim.AUTO} if opened(item) else None for item in leaves]
+    if batch == 1:
+        leaves = [torch.cat([item, item]) if opened(item) else item for item in leaves]
+    larger_args, larger_kwargs = pytree.tree_unflatten(leaves, structure)
+    # None of a tensor means that all its sizes are fixed; a plain value has None, too.
+    shape_args, shape_kwargs = pytree.tree_unflatten(shapes, structure)
+    named = inspect.signature(module.forward).bind(*shape_args, **shape_kwargs).arguments
+    return (larger_args, larger_kwargs), dict(named)
+
+
+def _decomposed(program: Any) -> Any:
+    """The program in operators of the table, and core ATen where the table has none."""
+    import torch
+
+    decompositions = torch.export.default_decompositions()
+    for name in table.names():
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            decompositions.pop(getattr(packet, overload), None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(decompositions)
+
+
+# -- one graph for both modes --------------------------------------------------------------------------------------
+
+
+def _name(node: Any) -> str:
+    """`aten.dropout`, without the overload."""
+    target = node.target
+    short = getattr(target, "_opname", "")
+    return f"{target.namespace}.{short}" if short else ""
+
+
+def _always_on(program: Any) -> int:
+    """How many dropouts are on in prediction too, as F.dropout(x) without training=self.training is."""
+    return sum(_name(node) == "aten.dropout" and bool(node.args[2]) for node in program.graph.nodes)
+
+
+def _lift(program: Any, always_on: int = 0) -> None:
+    """Put operators for both modes in the place of dropout and batch normalization with running statistics.
+
+    always_on : dropouts that are on in both modes; then all stay as they are
+    """
+    operators = mode_operators()
+    graph = program.graph
+    for node in list(graph.nodes):
+        name = _name(node)
+        if name == "aten.dropout" and not always_on:
+            node.target, node.args = operators.dropout.default, (node.args[0], float(node.args[1]))
+        elif name == "aten.batch_norm" and node.args[3] is not None:
+            x, weight, bias, mean, var, _, momentum, eps = node.args[:8]
+            node.target = operators.batch_norm.default
+            node.args, node.kwargs = (x, weight, bias, mean, var, float(momentum), float(eps)), {}
+        elif name == "aten.add_" and _is_counter(node.args[0]) and not node.users:
+            graph.erase_node(node)
+    program.graph_module.recompile()
+
+
+def _is_counter(node: Any) -> bool:
+    return getattr(node, "op", "") == "placeholder" and node.name.endswith(_COUNTER)
+
+
+def _outline(program: Any) -> list[Any]:
+    """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out."""
+    places: dict[Any, int] = {}
+
+    def described(item: Any) -> Any:
+        if hasattr(item, "op") and hasattr(item, "target"):
+            return ("node", places.get(item, -1))
+        if isinstance(item, (list, tuple)):
+            return tuple(described(part) for part in item)
+        if isinstance(item, dict):
+            return tuple((key, described(part)) for key, part in item.items())
+        return repr(item)
+
+    found = []
+    for node in program.graph.nodes:
+        places[node] = len(places)
+        name = _name(node)
+        args, kwargs = list(node.args), dict(node.kwargs)
+        if name == "aten.scaled_dot_product_attention":
+            args[4:5] = []
+            kwargs.pop("dropout_p", None)
+            args += [None] * (5 - len(args))
+        elif name in ("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"):
+            args[6 if name == "aten.lstm" or len(args) > 6 else 5] = None
+        found.append((node.op, str(node.target), described(args), described(kwargs)))
+    return found
+
+
+ARITHMETIC: Mapping[Any, Any] = {
+    getattr(operator, name): getattr(operator, name)
+    for name in ("add", "sub", "mul", "floordiv", "mod", "neg", "eq", "ne", "lt", "le", "gt", "ge", "pow", "truediv")
+}
+"""Functions of Python on sizes that stand in exported graphs."""

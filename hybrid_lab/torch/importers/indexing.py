@@ -1,0 +1,177 @@
+"""ATen's operators that read and write by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.onnx.importers.indexing import from_front, written
+from hybrid_lab.ops.framework.sizes import SymbolicSize
+from hybrid_lab.torch.importers.functions import Functions, Tensor
+from hybrid_lab.torch.importers.table import aten, onnx
+
+
+@aten("embedding")
+def _embedding(
+    F: Functions, weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:  # fmt: skip
+    rows, width = F.numbers(F.constant(np.array(weight.shape, object)), "the size of the table")
+    found = F.Embedding(indices, weight, input_dim=rows, output_dim=width, dtype=weight.dtype.name)
+    if padding_idx < 0:
+        return found
+    padding = F.truth(F.broadcast_equal(F.reshape_to(indices, (*indices.shape, 1)), padding_idx))
+    return F.select(padding, F.BlockGrad(found), found)  # the row of the padding has no gradient
+
+
+@aten("index_select")
+def _index_select(F: Functions, x: Tensor, dim: int, index: Tensor) -> Any:
+    return onnx("Gather")(F, x, index, axis=dim)
+
+
+@aten("gather")
+def _gather(F: Functions, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Any:
+    return onnx("GatherElements")(F, x, index, axis=dim)
+
+
+def _axes(F: Functions, x: Tensor, indices: Sequence[Tensor | None]) -> list[int]:
+    for item in indices:
+        if item is not None and item.dtype == bool:
+            raise F.unsupported(
+                "a mask as an index gives a shape that depends on the data; use torch.where(mask, x, 0) in its place"
+            )
+    return [axis for axis, item in enumerate(indices) if item is not None]
+
+
+@aten("index", "_unsafe_index")
+def _index(F: Functions, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    if all(item is None or item.array is not None for item in indices):
+        indices = _without_masks(F, indices)
+    axes = _axes(F, x, indices)
+    chosen = [from_front(F, F.operand(indices[axis]), x.shape[axis]) for axis in axes]
+    if len(axes) == 1:
+        return F.take(x, chosen[0], axis=axes[0])
+    shape = _broadcast(F, chosen)
+    rows = [F.expand_to(F.cast(item, "int64"), shape) for item in chosen]
+    rest = [axis for axis in range(x.rank) if axis not in axes]
+    made = F.gather_nd(F.transposed(x, [*axes, *rest]), F.stack(*rows, axis=0))
+    if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0]:  # neighbours: their axes stay where they are
+        front = list(range(len(shape)))
+        behind = list(range(len(shape), made.rank))
+        return F.transposed(made, [*behind[: axes[0]], *front, *behind[axes[0] :]])
+    return made
+
+
+def _without_masks(F: Functions, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Known masks as the places where they hold."""
+    found: list[Tensor | None] = []
+    for item in indices:
+        if item is not None and item.dtype == bool:
+            found += [F.constant(places, np.int64) for places in np.nonzero(F.known(item, "a mask"))]
+        else:
+            found.append(item)
+    return found
+
+
+def _broadcast(F: Functions, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    rank = max(item.rank for item in tensors)
+    shape: list[Any] = [1] * rank
+    for item in tensors:
+        for place, size in enumerate(item.shape, rank - item.rank):
+            if isinstance(size, SymbolicSize) or size != 1:
+                shape[place] = size
+    return tuple(shape)
+
+
+@aten("index_put", "_unsafe_index_put")
+def _index_put(
+    F: Functions, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Any:
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == bool and values.rank == 0:
+        mask = indices[0]
+        mask = F.reshape_to(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
+        return F.select(mask, x + values if accumulate else values, x)
+    if all(item is None or item.array is not None for item in indices):
+        indices = _without_masks(F, indices)
+    axes = _axes(F, x, indices)
+    shape = F.numbers(F.constant(np.array(x.shape, object)), "the shape of the data")
+    chosen = [F.cast(from_front(F, F.operand(indices[axis]), shape[axis]), "int64") for axis in axes]
+    at = _broadcast(F, chosen)
+    rest = [axis for axis in range(x.rank) if axis not in axes]
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
+    before = [axis for axis in rest if axis < axes[0]] if together else []
+    after = [axis for axis in rest if axis not in before]
+    whole = [*(shape[axis] for axis in before), *at, *(shape[axis] for axis in after)]
+    total: Any = F.constant(np.zeros((1,) * len(whole)), np.int64)
+    steps = np.cumprod([1, *shape[::-1]])[::-1][1:]
+    for axis, item in zip(axes, chosen, strict=True):
+        item = F.reshape_to(item, (*(1,) * (len(at) - item.rank), *item.shape, *(1,) * len(after)))
+        total = total + F.with_rank(item, len(whole)) * F.constant(steps[axis], np.int64)
+    for axis in rest:
+        place = before.index(axis) if axis in before else len(before) + len(at) + after.index(axis)
+        line = np.arange(shape[axis]) * steps[axis]
+        total = total + F.constant(line.reshape([-1 if k == place else 1 for k in range(len(whole))]), np.int64)
+    places = F.expand_to(total, whole)
+    new = F.expand_to(F.cast(values, x.dtype), whole)
+    return written(F, x, places, new, "add" if accumulate else "none")
+
+
+@aten("scatter")
+def _scatter(F: Functions, x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Any:
+    src = F.cast(F.operand(src), x.dtype)
+    src = F.expand_to(src, index.shape) if src.rank == 0 else _cut(F, src, index)
+    kind = {None: "none", "add": "add", "multiply": "mul"}[reduce]
+    return onnx("ScatterElements")(F, x, index, src, axis=dim, reduction=kind)
+
+
+@aten("scatter_add")
+def _scatter_add(F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    return onnx("ScatterElements")(F, x, index, _cut(F, src, index), axis=dim, reduction="add")
+
+
+@aten("scatter_reduce")
+def _scatter_reduce(
+    F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    kind = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
+    if kind is None or not include_self:
+        raise F.unsupported(f"reduce={reduce!r}, include_self={include_self}; there are sum, prod, amax and amin")
+    return onnx("ScatterElements")(F, x, index, _cut(F, src, index), axis=dim, reduction=kind)
+
+
+def _cut(F: Functions, src: Tensor, index: Tensor) -> Tensor:
+    """The part of the source that the indices stand for."""
+    for axis, (own, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):
+        if own is not wanted and own != wanted:
+            src = F.slice_axis(src, axis=axis, begin=0, end=wanted)
+    return src
+
+
+@aten("index_add")
+def _index_add(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+    axis = F.axis(dim, x.rank)
+    places: list[Tensor | None] = [None] * axis
+    return _index_put(F, x, [*places, index], source if alpha == 1 else source * alpha, True)
+
+
+@aten("index_copy")
+def _index_copy(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    places: list[Tensor | None] = [None] * F.axis(dim, x.rank)
+    return _index_put(F, x, [*places, index], source)
+
+
+@aten("one_hot")
+def _one_hot(F: Functions, x: Tensor, num_classes: int = -1) -> Any:
+    if num_classes < 0:
+        raise F.unsupported("num_classes must be given; the largest number in the data is not known at the import")
+    return F.one_hot(x, depth=num_classes, dtype="int64")
+
+
+@aten("masked_scatter", "nonzero", "unique", "_unique2", "masked_select", "_local_scalar_dense", "item", "bincount")
+def _depends_on_data(F: Functions, x: Tensor, *_: Any, **__: Any) -> Any:
+    raise F.unsupported(
+        "its result has a shape or is a number that depends on the data, and no graph has that. Leave this part out of "
+        "the module that is imported, or compute with masks (torch.where)"
+    )

@@ -1,0 +1,95 @@
+"""ATen's products of matrices and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.onnx.importers.products import matmul
+from hybrid_lab.ops.framework.sizes import SymbolicSize
+from hybrid_lab.torch.importers.functions import Functions, Tensor
+from hybrid_lab.torch.importers.table import aten, onnx
+
+
+@aten("mm", "bmm", "matmul", "mv", "dot")
+def _matmul(F: Functions, a: Tensor, b: Tensor) -> Any:
+    return matmul(F, a, b)
+
+
+@aten("addmm", "baddbmm")
+def _addmm(F: Functions, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    made = matmul(F, a, b)
+    made = made if alpha == 1 else made * alpha
+    return made if beta == 0 else made + (c if beta == 1 else c * beta)
+
+
+@aten("linear")
+def _linear(F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if x.rank < 2 or weight.rank < 2:
+        made = matmul(F, x, F.transposed(weight, tuple(range(weight.rank))[::-1]))
+        return made if bias is None else made + bias
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    return F.FullyConnected(*operands, num_hidden=weight.shape[0], flatten=False, no_bias=bias is None)
+
+
+@aten("einsum")
+def _einsum(F: Functions, equation: str, tensors: Any, **_: Any) -> Any:
+    return onnx("Einsum")(F, *tensors, equation=equation)
+
+
+# -- attention -------------------------------------------------------------------------------------------------------
+
+
+@aten("scaled_dot_product_attention")
+def attention(
+    F: Functions, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """softmax(query key^T scale + mask) value; dropout of the weights is that of training."""
+    if enable_gqa:
+        key, value = (_as_many_heads(F, item, query) for item in (key, value))
+    width = query.shape[-1]
+    scale = float(width) ** -0.5 if scale is None else scale
+    order = [*range(key.rank - 2), key.rank - 1, key.rank - 2]
+    scores = matmul(F, query * scale, F.transposed(key, order))
+    keep = None
+    if is_causal:
+        scores = F.select(F.with_rank(_causal(F, scores), scores.rank), scores, F.like(-np.inf, scores))
+    if attn_mask is not None and attn_mask.dtype == bool:
+        low = F.like(float(np.finfo(scores.dtype).min) if scores.dtype.kind == "f" else -1e38, scores)
+        scores = F.select(attn_mask, scores, low)
+        rows = None if attn_mask.array is None else attn_mask.array.any(axis=-1).all()
+        keep = None if rows else attn_mask  # a row without any key gives zeros
+    elif attn_mask is not None:
+        scores = scores + F.cast(attn_mask, scores.dtype)
+    weights = F.softmax(scores, axis=scores.rank - 1)
+    if keep is not None:
+        weights = F.select(keep, weights, F.like(0.0, weights))
+    if dropout_p:
+        weights = F.Dropout(weights, p=dropout_p)
+    return matmul(F, weights, value)
+
+
+def _causal(F: Functions, scores: Tensor) -> Tensor:
+    """Whether a key is not behind its query: (queries, keys), also where these sizes are open."""
+    queries, keys = scores.shape[-2:]
+    if not isinstance(queries, SymbolicSize) and not isinstance(keys, SymbolicSize):
+        return F.constant(np.tril(np.ones((queries, keys), bool)))
+    made: Tensor = F.truth(onnx("Trilu")(F, F.expand_to(F.constant(1.0, np.float32), (queries, keys)), upper=0))
+    return made
+
+
+def _as_many_heads(F: Functions, item: Tensor, query: Tensor) -> Tensor:
+    """Heads of keys or values repeated so that there is one for each head of the query."""
+    count = query.shape[-3] // item.shape[-3]
+    made: Tensor = item if count == 1 else F.repeat(item, repeats=count, axis=item.rank - 3)
+    return made
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu")
+def _flash_attention(
+    F: Functions, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Tensor | None = None, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return attention(F, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None
