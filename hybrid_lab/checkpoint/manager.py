@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any, Protocol
 
+import numpy as np
+
 from hybrid_lab import temporary
-from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive, read_values
@@ -27,6 +30,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import all_states, set_all_states
 
 _NAME = re.compile(r"step-(\d{8,})\.hlab", re.ASCII)
+_NONE_HERE = "an archive, but not a checkpoint: it says nothing of a step"
 _ATTEMPTS = 3
 """How often `restore` looks into the folder again when another process has removed what it found there."""
 
@@ -94,6 +98,12 @@ class Manager:
         every: int | None = None,
         mode: str = "min",
     ) -> None:
+        if not isinstance(folder, (str, PathLike)) or not fspath(folder):
+            raise SettingError(f"the folder is named by a text or a path object, not {folder!r:.60}")
+        if not isinstance(net, Block):
+            raise SettingError(f"a Manager needs a Block as its second argument, not {net!r:.60}")
+        if trainer is not None and not isinstance(trainer, Trainer):
+            raise SettingError(f"the trainer is a gluon.Trainer, or None, not a {type(trainer).__name__}")
         check_choice("mode", mode, ("min", "max"), HybridLabError)
         for name, value in (("keep_last", keep_last), ("keep_best", keep_best), ("every", every)):
             if value is not None and (type(value) is not int or value < 1):
@@ -122,7 +132,7 @@ class Manager:
         An older checkpoint of the same step is replaced. Raises HybridLabError for what cannot be saved, OSError; the
         checkpoints that are there stay then.
         """
-        _check_step(step)
+        step = _whole(step)
         if self._every is not None and step % self._every:
             return None
         os.makedirs(self.folder, exist_ok=True)
@@ -182,7 +192,7 @@ class Manager:
         step, LoadMismatchError for a checkpoint of another model; nothing changes then.
         """
         if step is not None:
-            _check_step(step)
+            step = _whole(step)
         for _ in range(_ATTEMPTS):
             found = self.list()
             if step is not None:
@@ -208,11 +218,15 @@ class Manager:
         archive = Archive(path)
         saved = archive.checkpoint
         if saved is None:
-            raise ArchiveError("not a checkpoint: it says nothing of a step", path=path)
+            raise ArchiveError(_NONE_HERE, path=path)
         point = _described(saved, path, archive.aux)
         gradients = _gradients_in(self._net, saved, path)
         loader: Any = self._loader
         before, random = None, all_states()
+        if loader is None and saved.get("loader") is not None:
+            logger.warning(f"{path} has the position of a loader, which this Manager lacks: its epoch begins anew")
+        if self._trainer is None and archive.trainer is not None:
+            logger.warning(f"{path} has states of a Trainer, which this Manager lacks: its optimizer begins anew")
         if loader is not None:
             if not isinstance(saved.get("loader"), Mapping):
                 raise HybridLabError(f"{path}: the checkpoint was saved without a loader, and has no position of one")
@@ -249,14 +263,22 @@ def _name(step: int) -> str:
     return f"step-{step:08d}{layout.SUFFIX}"
 
 
-def _check_step(step: object) -> None:
-    if type(step) is not int or step < 0:
-        raise HybridLabError(f"a step is a whole number, not {step!r}")
+def _whole(step: object) -> int:
+    """A step as an int; NumPy's whole numbers will do."""
+    try:
+        number = operator.index(step)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(step, (bool, np.bool_)):
+        raise HybridLabError(f"a step is a whole number from 0 on, not {step!r}")
+    return number
 
 
 def _read(path: str) -> Checkpoint:
     """What a file says of itself. Raises ArchiveError, FileNotFoundError."""
     container = Container.open(path)
+    if layout.CHECKPOINT not in container:
+        raise ArchiveError(_NONE_HERE, path=path)
     arrays = container.read_tensors(layout.CHECKPOINT_ARRAYS)
     saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, arrays)
     return _described(saved, path, {})

@@ -14,7 +14,7 @@ from training import Training
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.gluon import nn
 
 #: How many times a process is killed while it writes checkpoints; `make test-checkpoints` takes 200.
@@ -134,11 +134,42 @@ def test_wrong_settings(net, tmp_path, options):
         mx.checkpoint.Manager(tmp_path, net, None, **options)
 
 
-@pytest.mark.parametrize(("step", "metric"), [(-1, None), (1.5, None), ("a", None), (1, "good")])
+@pytest.mark.parametrize(("step", "metric"), [(-1, None), (1.5, None), (True, None), ("a", None), (1, "good")])
 def test_wrong_steps_and_metrics_leave_no_file(net, tmp_path, step, metric):
     with pytest.raises(HybridLabError):
         mx.checkpoint.Manager(tmp_path, net, None).save(step=step, metric=metric)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_step_may_be_a_number_of_numpy(net, tmp_path):
+    checkpoints = mx.checkpoint.Manager(tmp_path, net, None)
+    checkpoints.save(step=np.int64(7))
+    assert checkpoints.restore(np.int32(7)).step == 7
+
+
+def test_arguments_in_another_order(net, tmp_path):
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    for arguments in ((net, tmp_path, trainer), (tmp_path, trainer, net), (tmp_path, nn.Dense, None), ("", net, None)):
+        with pytest.raises(SettingError):
+            mx.checkpoint.Manager(*arguments)
+    with pytest.raises(SettingError, match="the trainer is a gluon.Trainer, or None, not a DataLoader"):
+        mx.checkpoint.Manager(tmp_path, net, gluon.data.DataLoader([1, 2], 1))
+
+
+def test_what_a_manager_lacks_is_warned_of(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("hybrid_lab"), "propagate", True)
+    training = Training("adam", 0, str(tmp_path))
+    training.net(nd.ones((2, 5)))
+    training.checkpoints.save(step=1)
+    mx.checkpoint.Manager(tmp_path, Training("adam", 0, None).net, None).restore()
+    assert "has the position of a loader, which this Manager lacks" in caplog.text
+    assert "has states of a Trainer, which this Manager lacks" in caplog.text
+
+
+def test_an_archive_that_is_no_checkpoint(net, tmp_path):
+    net.save(tmp_path / "step-00000001.hlab")
+    with pytest.raises(ArchiveError, match="an archive, but not a checkpoint"):
+        mx.checkpoint.Manager(tmp_path, net, None).restore(1)
 
 
 def test_what_is_no_loader(net, tmp_path):

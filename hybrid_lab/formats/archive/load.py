@@ -128,7 +128,7 @@ class _Loading:
                 count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
                 raise LoadMismatchError(
                     f"the archive does not fit the model {self.net.name}: {count}; nothing was loaded "
-                    "(strict=False loads what fits)",
+                    "(net.load with strict=False loads what fits)",
                     self.differences,
                     path=self.archive.path,
                 )
