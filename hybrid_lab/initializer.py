@@ -92,8 +92,15 @@ _current = _Current()
 @contextmanager
 def drawing(seed: int, draw: int) -> Iterator[None]:
     """Within this block, random initializers use the generator numbered (seed, draw)."""
+    with drawing_from(generator(seed, draw)):
+        yield
+
+
+@contextmanager
+def drawing_from(source: Any) -> Iterator[None]:
+    """Within this block, random initializers draw from `source`, a generator of NumPy or what stands for one."""
     before = _current.generator
-    _current.generator = generator(seed, draw)
+    _current.generator = source
     try:
         yield
     finally:

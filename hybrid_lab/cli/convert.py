@@ -22,8 +22,8 @@ def add_commands(commands: Commands) -> None:
         "convert",
         help="convert models and weights: .hlab, MXNet's -symbol.json with .params, .onnx, .safetensors",
         description="The endings of SOURCE and TARGET decide. A model: .hlab <-> NAME-symbol.json with its .params "
-        "beside it; .hlab -> .onnx. Weights only: .hlab, .params, .safetensors -> .params, .safetensors. No code is "
-        "run.",
+        "beside it; .hlab <-> .onnx. Weights only: .hlab, .onnx, .params, .safetensors -> .params, .safetensors. No "
+        "code is run.",
         allow_abbrev=False,
     )
     convert.add_argument("source", type=Path)
@@ -77,6 +77,7 @@ def _weights(arguments: Namespace) -> list[str]:
         ".params": load_params,
         ".safetensors": read_safetensors,
         ".hlab": _archive_weights,
+        ".onnx": _onnx_weights,
     }
     arrays = readers[ending(arguments.source)](arguments.source)
     if ending(arguments.target) == ".params":
@@ -92,6 +93,13 @@ def _archive_weights(path: Path) -> Mapping[str, np.ndarray]:
 
     archive = Container.open(path)
     return archive.read_tensors(layout.WEIGHTS) if layout.WEIGHTS in archive else {}
+
+
+def _onnx_weights(path: Path) -> Mapping[str, np.ndarray]:
+    from ..onnx.block import imports
+
+    parameters = imports(path).collect_params()
+    return {parameter.name: parameter.data().asnumpy() for parameter in parameters.values()}
 
 
 def _archive_to_mxnet(arguments: Namespace) -> list[str]:
@@ -116,6 +124,15 @@ def _archive_to_onnx(arguments: Namespace) -> list[str]:
 
     block = block_in(arguments.source, load(arguments.source), arguments.block)
     return str(export(block, arguments.target, opset=arguments.opset, flat=arguments.flat)).splitlines()
+
+
+def _onnx_to_archive(arguments: Namespace) -> list[str]:
+    """The network of an ONNX file as an archive, which opens without the package onnx."""
+    from ..onnx.block import imports
+
+    block = imports(arguments.source)
+    block.save(arguments.target)
+    return [f"{arguments.target}: {len(block.collect_params())} parameters of {arguments.source}"]
 
 
 def _mxnet_to_archive(arguments: Namespace) -> list[str]:
@@ -152,9 +169,10 @@ CONVERSIONS: dict[tuple[str, str], Callable[[Namespace], list[str]]] = {
     (".hlab", "-symbol.json"): _archive_to_mxnet,
     (".hlab", ".onnx"): _archive_to_onnx,
     ("-symbol.json", ".hlab"): _mxnet_to_archive,
+    (".onnx", ".hlab"): _onnx_to_archive,
     **{
         (source, target): _weights
-        for source in (".hlab", ".params", ".safetensors")
+        for source in (".hlab", ".onnx", ".params", ".safetensors")
         for target in (".params", ".safetensors")
     },
 }

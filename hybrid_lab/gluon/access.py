@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.looks import looks_count as looks_count
+from hybrid_lab.initializer import Uniform
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon.block import Block
@@ -130,6 +131,24 @@ def deferred_init(parameter: Parameter) -> DeferredInit | None:
     return parameter._deferred_init
 
 
+def initializers(parameter: Parameter) -> tuple[Any, Any] | None:
+    """What gave a Parameter its first values, or would give it others: (its initializer, the default one). None where
+    they were loaded, and it has no initializer of its own.
+    """
+    used = parameter._initialized_by
+    if used is not None:
+        return used.init, used.default_init
+    return None if parameter.init is None else (parameter.init, Uniform())
+
+
+def initialize_as(parameter: Parameter, data: NDArray, used: tuple[Any, Any]) -> None:
+    """Write first values of a Parameter into `data`, drawn from the generator at hand (`initializer.drawing_from`).
+
+    used : what `initializers` gave
+    """
+    parameter._apply(data, *used)
+
+
 def finish_deferred_init(parameter: Parameter) -> None:
     """Make the values of a deferred Parameter whose shape is known by now."""
     parameter._finish_deferred_init()
@@ -138,6 +157,21 @@ def finish_deferred_init(parameter: Parameter) -> None:
 def trainer_parameters(trainer: Trainer) -> list[Parameter]:
     """The Parameters that a Trainer updates, in order."""
     return trainer._params
+
+
+def scales_loss(trainer: Trainer) -> bool:
+    """Whether a Trainer works with a scaled loss, as `contrib.amp` sets it up."""
+    return trainer._amp_loss_scaler is not None
+
+
+def own_scale(trainer: Trainer) -> float:
+    """The factor of gradients that the user gave, besides 1 / batch size."""
+    return trainer._amp_original_scale
+
+
+def settings(block: Block) -> dict[str, Any]:
+    """The attributes of a Block, those that are not public too."""
+    return vars(block)
 
 
 def fused_updates(trainer: Trainer) -> list[FusedUpdate]:

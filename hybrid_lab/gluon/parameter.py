@@ -81,6 +81,7 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._deferred_init: DeferredInit | None = None
+        self._initialized_by: DeferredInit | None = None  # the last `initialize()` that gave it values
         self.differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._shape = None if shape is None else _normalized(shape)
@@ -220,14 +221,20 @@ class Parameter:
                 self._fill(data, deferred)
             self._init_impl(data, deferred.ctx)
         self._deferred_init = None
+        # Load holds the arrays of a whole file: it is not kept, and says nothing about the first values either.
+        loaded = isinstance(deferred.default_init, initializer.Load) or data is deferred.data
+        self._initialized_by = None if loaded else deferred
 
     def _fill(self, data: NDArray, deferred: DeferredInit) -> None:
-        own = deferred.init
-        # Mixed, Load and plain functions choose by the name, which an `__init__` attribute would override.
-        by_name = own is deferred.default_init and not isinstance(own, (str, initializer.Initializer))
-        desc = initializer.InitDesc(self.name, {} if by_name else {"__init__": own})
         with initializer.drawing(*deferred.draw), random_state.preserved():
-            deferred.default_init(desc, data)
+            self._apply(data, deferred.init, deferred.default_init)
+
+    def _apply(self, data: NDArray, own: Any, default: Any) -> None:
+        """Write the first values, drawn from the generator at hand."""
+        # Mixed, Load and plain functions choose by the name, which an `__init__` attribute would override.
+        by_name = own is default and not isinstance(own, (str, initializer.Initializer))
+        desc = initializer.InitDesc(self.name, {} if by_name else {"__init__": own})
+        default(desc, data)
 
     def _init_impl(self, data: NDArray, ctx: Sequence[Context], own: bool = False) -> None:
         taken = own and list(ctx) == [data.ctx]
@@ -416,7 +423,7 @@ class Parameter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and deep-copied are the values, no gradients."""
-        return {**vars(self), "_grad": None, "_array": None, "_var": None}
+        return {**vars(self), "_grad": None, "_array": None, "_var": None, "_initialized_by": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**state, "_data": None})

@@ -19,7 +19,11 @@ def equal(one: Graph, two: Graph) -> bool:
     if counts[0] != counts[1]:
         return False
     twin: dict[Value, Value] = dict(zip(one.inputs, two.inputs, strict=True))
-    for first, second in zip(one.nodes, two.nodes, strict=True):
+    if any(not _equal_nodes(old.node, new.node, twin) for old, new in twin.items()):
+        return False
+    # The inputs may stand anywhere among the operators.
+    pairs = zip(*([node for node in graph.nodes if not node.outputs[0].is_input] for graph in (one, two)), strict=True)
+    for first, second in pairs:
         if not _equal_nodes(first, second, twin):
             return False
         twin.update(zip(first.outputs, second.outputs, strict=True))

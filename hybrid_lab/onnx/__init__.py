@@ -9,6 +9,7 @@ _MODULES: dict[str, str] = {
     "OnnxBlock": "hybrid_lab.onnx.block",
     "export": "hybrid_lab.onnx.exporting",
     "imports": "hybrid_lab.onnx.block",
+    "imports_training": "hybrid_lab.onnx.training",
 }
 """Public name -> the module that has it, which is imported when the name is first used. No module has the name of one
 of these: Python would take the module for it once that is imported."""

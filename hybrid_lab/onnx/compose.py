@@ -50,27 +50,32 @@ class Composed:
 
 def compose(
     source: str | PathLike[str] | Any, shapes: Mapping[str, Sequence[int | None]] | None = None,
-    values: Mapping[str, Any] | None = None, last_layers: int | None = None,
+    values: Mapping[str, Any] | None = None, last_layers: int | None = None, training: bool = False,
 ) -> Composed:  # fmt: skip
     """The graph of an ONNX file in this package's operators. See `imports`.
 
     last_layers : cut the graph: -k leaves out the last k nodes, and the last that remains gives the output
     values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
         shapes are read
+    training : the graph is that of training: its operators get both modes
     """
     path = os.fspath(source) if isinstance(source, (str, PathLike)) else None
     try:
-        return _Composer(OnnxFile(source), shapes or {}, values or {}).compose(last_layers)
+        file = source if isinstance(source, OnnxFile) else OnnxFile(source)
+        composer = _Composer(file, shapes or {}, values or {})
+        composer.F.training = training
+        return composer.compose(last_layers)
     except OnnxError as error:
-        if path is not None and error.path is None:
-            _name_file(error, path)
+        if path is not None:
+            name_file(error, path)
         raise
 
 
-def _name_file(error: OnnxError, path: str) -> None:
-    """Put the file into the message."""
-    error.path = path
-    error.args = (f"{error.reason} ({path!r})",)
+def name_file(error: OnnxError, path: str | PathLike[str]) -> None:
+    """Put the file into the message, if no file is there."""
+    if error.path is None:
+        error.path = os.fspath(path)
+        error.args = (f"{error.reason} ({error.path!r})",)
 
 
 class _Composer:

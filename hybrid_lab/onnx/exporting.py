@@ -23,6 +23,7 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import Spec, to_json
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.step import boundary
+from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer as inferred_graph
@@ -37,12 +38,15 @@ from hybrid_lab.symbol import tracing
 
 from . import file, opsets
 from .asked import Asked, asked_of
-from .network import Network, Writer
+from .network import Network, Writer, unused
 from .nodes import reads
 from .open_sizes import Described, OpenSizes
+from .training_export import Settings, settings_of, training_of
 
 METADATA = "hybrid_lab"
 """Key of the structure around the network among a model's metadata."""
+TRAINING_METADATA = "hybrid_lab.training"
+"""Key of what a Trainer is restored from."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ def export(
     opset: int | None = None,
     flat: bool = False,
     external_data: bool | None = None,
+    training: bool = False,
+    loss: Block | None = None,
+    trainer: Trainer | None = None,
+    label: object = None,
 ) -> ExportReport:
     """Write the network of a model, as it predicts, to an ONNX file; returns what was written.
 
@@ -129,6 +137,10 @@ def export(
         Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock
     external_data : parameters in a file beside it; default: where the file would have more than 2 GB
+    training : add how the network is trained: its first values, the loss, the gradients and the trainer's optimizer
+        with its states (TrainingInfoProto); needs loss=, a HybridBlock of (outputs, labels), and trainer=.
+        `mx.onnx.imports_training` reads it
+    label : shape or array of the labels; default: as in the loss's last call
 
     Sizes are open, with a name, where calls differ in them, where `inputs` names them, and among the first two of each
     input where the network lets them be. Raises HybridLabError: Unmappable for an operator without a form in this
@@ -143,6 +155,9 @@ def export(
     stem, suffix = os.path.splitext(target)
     target = target if suffix else f"{target}.onnx"
     _check_opset(opset)
+    settings = settings_of(training, loss, trainer, label)
+    if settings is not None and not isinstance(net, HybridBlock):
+        raise HybridLabError(f"{net.name} is not hybrid: training information is written for one HybridBlock")
     with without_collecting(), boundary.lock, passing(net) as blocks:
         left_out: list[str] = []
         if isinstance(net, HybridBlock):
@@ -162,12 +177,14 @@ def export(
                 raise MissingGraphError(
                     f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs="
                 )
-        made = [(name, *_contents(block, asked, opset, flat)) for block, name, asked in networks]
+        made = [(name, *_contents(block, asked, opset, flat, settings)) for block, name, asked in networks]
         for _, contents, model, _ in made:
-            file.check(model, contents.arrays)
+            file.check(model, contents.arrays, contents.training_arrays)
         report = ExportReport(
             tuple([
-                _exported(contents, notes, file.write(name, model, contents.arrays, external_data))
+                _exported(contents, notes, file.write(
+                    name, model, contents.arrays, external_data, contents.training_arrays
+                ))
                 for name, contents, model, notes in made
             ]),
             tuple(left_out),
@@ -204,7 +221,7 @@ def _check_opset(opset: int | None) -> None:
 
 
 def _contents(
-    net: HybridBlock, asked: Asked, opset: int | None, flat: bool
+    net: HybridBlock, asked: Asked, opset: int | None, flat: bool, settings: Settings | None = None
 ) -> tuple[file.Contents, Any, tuple[str, ...]]:
     """The contents of a HybridBlock's file, its ModelProto, and notes."""
     leaves = [_untouched(item.sizes, item.dtype) for item in asked.inputs]
@@ -217,7 +234,7 @@ def _contents(
     arrays = {name: _values(each) for name, each in zip(names, neutral.parameters, strict=True)}
     outputs = _output_names(neutral.out_spec)
     data_names = [item.name for item in inputs]
-    outputs = [_unused(name, {*data_names, *names}) for name in outputs]
+    outputs = [unused(name, {*data_names, *names}) for name in outputs]
 
     def infer(shapes: list[tuple[Any, ...]]) -> Graph:
         dtypes = [*(item.dtype for item in inputs), *(array.dtype for array in arrays.values())]
@@ -253,6 +270,11 @@ def _contents(
         {METADATA: _metadata(net, neutral, data_names, outputs, names)},
         dimension,
     )
+    if settings is not None:
+        contents.training = training_of(settings, net, neutral, network, data_names, names, outputs)
+        contents.arrays = arrays  # the algorithm may read what prediction does not
+        contents.metadata = {**contents.metadata, TRAINING_METADATA: file.as_json(contents.training.metadata)}
+        notes = [*notes, *contents.training.notes]
     return contents, contents.model(), (*notes, *sizes.notes)
 
 
@@ -342,13 +364,6 @@ def _leaf_paths(spec: Spec) -> list[tuple[str, ...]]:
     if spec[0] in ("tuple", "list"):
         return [(str(index), *rest) for index, part in enumerate(spec[1]) for rest in _leaf_paths(part)]
     return []
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def _metadata(

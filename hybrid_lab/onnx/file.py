@@ -26,11 +26,10 @@ from hybrid_lab.progress import Progress
 
 from . import opsets
 from .network import Body, Network
-from .nodes import FunctionCall, Subgraph, Tensor
+from .nodes import BLOCKS, TRAINING, FunctionCall, Subgraph, Tensor
 from .package import import_onnx
+from .training_export import Training
 
-DOMAIN = "hybrid_lab.blocks"
-"""The domain of the functions: one for each Block."""
 LARGEST = (1 << 31) - 1
 """Protobuf's limit: no file has more bytes."""
 SMALL = 1 << 10
@@ -45,6 +44,7 @@ class Contents:
 
     inputs, outputs : name, dimensions (numbers, or names of open sizes), dtype
     arrays : name -> array, the parameters
+    training : the training information, None without
     classes : path of a Block -> its class; metadata : key -> text
     """
 
@@ -56,6 +56,12 @@ class Contents:
     classes: Mapping[str, str]
     metadata: Mapping[str, str]
     dimension: Callable[[Any], int | str]
+    training: Training | None = None
+
+    @property
+    def training_arrays(self) -> Mapping[str, np.ndarray]:
+        """The initializers of the training information."""
+        return {} if self.training is None else self.training.arrays
 
     def model(self) -> Any:
         """The ModelProto, without the arrays."""
@@ -74,16 +80,37 @@ class Contents:
         )
         for key, text in self.metadata.items():
             model.metadata_props.add(key=key, value=text)
+        if self.training is not None:
+            self._add_training(model, self.training)
         return model
+
+    def _add_training(self, model: Any, training: Training) -> None:
+        """Add the training information; its initializers are written with the arrays."""
+        onnx = import_onnx()
+        info = model.training_info.add()
+        for graph, name, body, inputs, outputs in (
+            (info.initialization, "initialization", training.initialization, (), training.first_outputs),
+            (info.algorithm, "algorithm", training.algorithm, training.inputs, training.outputs),
+        ):
+            graph.CopyFrom(onnx.helper.make_graph(
+                self._nodes(body), name, list(map(self._value, inputs)), list(map(self._value, outputs))
+            ))  # fmt: skip
+        info.algorithm.value_info.extend(map(self._value, training.gradients))
+        for bindings, pairs in (
+            (info.initialization_binding, training.first_values), (info.update_binding, training.bindings),
+        ):  # fmt: skip
+            for key, value in pairs.items():
+                bindings.add(key=key, value=value)
+        model.opset_import.append(onnx.helper.make_opsetid(TRAINING, 1))
 
     def _opsets(self) -> list[Any]:
         onnx = import_onnx()
-        own = [onnx.helper.make_opsetid(DOMAIN, 1)] if self.network.functions else []
+        own = [onnx.helper.make_opsetid(BLOCKS, 1)] if self.network.functions else []
         return [onnx.helper.make_opsetid("", self.network.opset), *own]
 
     def _function(self, name: str, body: Body) -> Any:
         onnx = import_onnx()
-        function = onnx.helper.make_function(DOMAIN, name, body.inputs, body.outputs, self._nodes(body), self._opsets())
+        function = onnx.helper.make_function(BLOCKS, name, body.inputs, body.outputs, self._nodes(body), self._opsets())
         function.metadata_props.add(key="path", value=body.path)
         function.metadata_props.add(key="class", value=self.classes.get(body.path, ""))
         return function
@@ -106,7 +133,7 @@ class Contents:
 
     def _node(self, item: OnnxNode) -> Any:
         onnx = import_onnx()
-        domain = DOMAIN if isinstance(item, FunctionCall) else None
+        domain = getattr(item, "domain", None)
         node = onnx.helper.make_node(item.op_type, item.inputs, item.outputs, name=item.name, domain=domain)
         for key, value in sorted(item.attributes.items()):
             value = self._subgraph(value) if isinstance(value, Subgraph) else value
@@ -147,8 +174,37 @@ class Contents:
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
-def check(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Let onnx check the model in full. Large arrays are inputs meanwhile, of which only the types matter."""
+def check(
+    model: Any, arrays: Mapping[str, np.ndarray], training_arrays: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Let onnx check the model in full, and each graph of its training information with it.
+
+    onnx.checker itself does not look at training information: the network and the algorithm are one graph by the
+    format's definition, and the initialization is one of its own.
+    """
+    _check_graph(model, arrays)
+    onnx = import_onnx()
+    for info in model.training_info:
+        whole = onnx.ModelProto()
+        whole.CopyFrom(model)
+        del whole.training_info[:]
+        for field in ("node", "input", "output", "value_info"):
+            getattr(whole.graph, field).extend(getattr(info.algorithm, field))
+        _check_graph(whole, {**arrays, **(training_arrays or {})})
+        whole.graph.CopyFrom(info.initialization)
+        _check_graph(whole, {})
+        known = {*arrays, *(training_arrays or {})}
+        for bindings, graph in (
+            (info.initialization_binding, info.initialization), (info.update_binding, info.algorithm),
+        ):  # fmt: skip
+            outputs = {item.name for item in graph.output}
+            wrong = [item.key for item in bindings if item.key not in known or item.value not in outputs]
+            if wrong:
+                raise HybridLabError(f"the training information binds {wrong[0]!r} to no value")
+
+
+def _check_graph(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Large arrays are inputs meanwhile, of which only the types matter."""
     onnx = import_onnx()
     checked = onnx.ModelProto()
     checked.CopyFrom(model)
@@ -167,16 +223,24 @@ def check(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(path: str, model: Any, arrays: Mapping[str, np.ndarray], external: bool | None) -> list[str]:
+def write(
+    path: str, model: Any, arrays: Mapping[str, np.ndarray], external: bool | None,
+    training_arrays: Mapping[str, np.ndarray] | None = None,
+) -> list[str]:  # fmt: skip
     """Write the model and its arrays to `path`, atomically; returns the files.
 
+    training_arrays : the initializers of the algorithm
     external : whether arrays go to a file beside it; None: if they do not fit into one file
     """
-    arrays = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
+    arrays, added = (
+        {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in each.items()}
+        for each in (arrays, training_arrays or {})
+    )
+    whole = {**arrays, **added}
     if external is None:
-        external = model.ByteSize() + sum(array.nbytes + len(name) + 64 for name, array in arrays.items()) > LARGEST
-    beside = {name: array for name, array in arrays.items() if external and array.nbytes >= SMALL}
-    total = sum(array.nbytes for array in arrays.values())
+        external = model.ByteSize() + sum(array.nbytes + len(name) + 64 for name, array in whole.items()) > LARGEST
+    beside = {name: array for name, array in whole.items() if external and array.nbytes >= SMALL}
+    total = sum(array.nbytes for array in whole.values())
     progress = Progress(f"writing {os.path.basename(path)}", total >> 20, "MB")
     try:
         places: dict[str, tuple[str, int]] = {}
@@ -191,6 +255,8 @@ def write(path: str, model: Any, arrays: Mapping[str, np.ndarray], external: boo
             files.append(data_file)
             with atomic_write(data_file) as file:
                 places = _write_beside(file, os.path.basename(data_file), beside, progress)
+        for name, array in added.items():
+            model.training_info[0].algorithm.initializer.append(_whole_tensor(name, array, places.get(name)))
         with atomic_write(path) as file:
             _write_model(file, model, arrays, places, progress)
     finally:
@@ -298,6 +364,14 @@ def _tensor(name: str, array: np.ndarray, place: tuple[str, int] | None) -> tupl
         return tensor.SerializeToString(deterministic=True), None
     # raw_data is field 9, the last of those that are there
     return tensor.SerializeToString(deterministic=True) + _key(9) + _varint(array.nbytes), array
+
+
+def _whole_tensor(name: str, array: np.ndarray, place: tuple[str, int] | None) -> Any:
+    """A TensorProto with its bytes, or with the place where they stand."""
+    onnx = import_onnx()
+    if place is None:
+        return onnx.numpy_helper.from_array(array, name)
+    return onnx.TensorProto.FromString(_tensor(name, array, place)[0])
 
 
 def _key(field: int) -> bytes:

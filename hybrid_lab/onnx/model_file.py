@@ -84,7 +84,7 @@ class OnnxFile:
             if key in found:
                 raise OnnxError(f"the function {item.name!r} is defined twice")
             found[key] = item
-            _check_names(item.node, set(item.input), f"the function {item.name!r}")
+            check_names(item.node, set(item.input), f"the function {item.name!r}")
         self._check_recursion(found)
         return found
 
@@ -124,7 +124,7 @@ class OnnxFile:
         if repeated is not None:
             raise OnnxError(f"the input {repeated!r} appears twice")
         known = {*names, *inputs}
-        _check_names(graph.node, known, f"the graph {graph.name!r}", outer)
+        check_names(graph.node, known, f"the graph {graph.name!r}", outer)
 
     # -- tensors -----------------------------------------------------------------------------------------------
 
@@ -212,11 +212,9 @@ class OnnxFile:
             value = onnx.helper.get_attribute_value(item)
         except ValueError:
             raise OnnxError(f"the attribute {item.name[:80]!r} has no type") from None
-        if isinstance(value, bytes):
-            return value.decode("utf-8", "replace")
-        if isinstance(value, Iterable) and not isinstance(value, str):
-            return tuple(part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in value)
-        return value
+        if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+            return tuple(map(_plain, value))
+        return _plain(value)
 
 
 def _parsed(onnx: Any, path: str) -> Any:
@@ -244,6 +242,15 @@ def _parsed(onnx: Any, path: str) -> Any:
     return model
 
 
+def _plain(value: Any) -> Any:
+    """A value of an attribute. Attributes are float32: of the numbers that round to it the shortest decimal, 0.9 and
+    not 0.8999999761581421, is the one that was meant.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return float(str(np.float32(value))) if isinstance(value, float) else value
+
+
 def _first_repeated(names: Sequence[str]) -> str | None:
     seen: set[str] = set()
     for name in names:
@@ -253,7 +260,7 @@ def _first_repeated(names: Sequence[str]) -> str | None:
     return None
 
 
-def _check_names(nodes: Sequence[Any], known: set[str], where: str, outer: Iterable[str] = ()) -> None:
+def check_names(nodes: Sequence[Any], known: set[str], where: str, outer: Iterable[str] = ()) -> None:
     """Raise OnnxError where a name is given twice (ONNX's graphs are in SSA form)."""
     seen = {*known, *outer}
     for node in nodes:

@@ -104,9 +104,9 @@ class Writer:
             if isinstance(item, Call):
                 self._emit_call(emitter, item, names)
             else:
-                self._emit_node(emitter, item, names)
+                self.emit_node(emitter, item, names)
         results = self._results(emitter, call, names, outputs)
-        return _pruned(call.path, tuple(inputs.values()), results, emitter)
+        return pruned(call.path, tuple(inputs.values()), results, emitter)
 
     def _input_names(self, call: Call) -> dict[Value, str]:
         """Names for the inputs of a function: parameters by their path below its Block, data by number."""
@@ -120,7 +120,8 @@ class Writer:
             return {value: f"input{index}" for index, value in enumerate(call.inputs)}
         return named
 
-    def _emit_node(self, emitter: FileEmitter, node: Node, names: dict[Value, str]) -> None:
+    def emit_node(self, emitter: FileEmitter, node: Node, names: dict[Value, str]) -> None:
+        """Emit an operator; adds the names of its outputs to `names`. Raises Unmappable with its line, NeedsNumber."""
         sizes = [size for value in (*node.values_in, *node.outputs) for size in value.shape]
         try:
             if any(size == 0 for size in sizes if not isinstance(size, SymbolicSize)):
@@ -189,7 +190,7 @@ def _renamed(node: OnnxNode, names: Mapping[str, str]) -> OnnxNode:
     return node._replace(inputs=tuple(inputs), outputs=tuple(outputs), attributes=attributes)
 
 
-def _pruned(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], emitter: FileEmitter) -> Body:
+def pruned(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], emitter: FileEmitter) -> Body:
     """The body without what its outputs do not need."""
     places = needed(emitter.nodes, outputs)
     nodes = [emitter.nodes[place] for place in places]
@@ -206,3 +207,11 @@ def _op_types(nodes: Sequence[OnnxNode]) -> Iterator[str]:
         for value in node.attributes.values():
             if isinstance(value, Subgraph):
                 yield from _op_types(value.nodes)
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """The name, with underscores at its end where it is taken; it is taken then."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

@@ -10,6 +10,11 @@ import numpy as np
 
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 
+BLOCKS = "hybrid_lab.blocks"
+"""The domain of the functions: one for each Block."""
+TRAINING = "ai.onnx.preview.training"
+"""The domain of ONNX's gradients and optimizers."""
+
 #: name, shape (with SymbolicSizes), dtype
 Tensor = tuple[str, tuple[Any, ...], np.dtype]
 
@@ -26,6 +31,14 @@ class Subgraph:
 
 class FunctionCall(OnnxNode):
     """A node that calls a function of the file: `op_type` is its name."""
+
+    domain = BLOCKS
+
+
+class TrainingNode(OnnxNode):
+    """A node of the domain TRAINING: gradients, or one step of an optimizer."""
+
+    domain = TRAINING
 
 
 def reads(node: OnnxNode) -> set[str]:

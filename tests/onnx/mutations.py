@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import hybrid_lab as mx
+from hybrid_lab import gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
 
 MOST_SECONDS = 1.0
@@ -97,7 +98,22 @@ def models():
          initializer("R", floats(1, 8, 2))],
         [twice],
     )  # fmt: skip
-    return [images, shapes, loops]
+    return [images, shapes, loops, trained()]
+
+
+def trained():
+    """A small network with its training information."""
+    import onnx
+
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(3, in_units=2), gluon.nn.BatchNorm(in_channels=3), gluon.nn.Dropout(0.5))
+    net.initialize(mx.init.Normal())
+    loss, trainer = gluon.loss.SoftmaxCrossEntropyLoss(), gluon.Trainer(net.collect_params(), "adam")
+    with TemporaryDirectory() as folder:
+        report = mx.onnx.export(
+            net, Path(folder) / "net.onnx", ("n", 2), training=True, loss=loss, trainer=trainer, label=("n",)
+        )
+        return onnx.load(report.path)
 
 
 def mutated(data, rng):
@@ -194,6 +210,8 @@ def read(path, data):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             mx.onnx.imports(path)
+            if b"ai.onnx.preview.training" in data:
+                mx.onnx.imports_training(path)
     except HybridLabError as error:
         return error, time.process_time() - start
     return None, time.process_time() - start

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -438,6 +440,26 @@ def test_the_command(mixed, tmp_path, capsys):
     assert main(["convert", str(tmp_path / "net.hlab"), str(tmp_path / "net.onnx"), "--opset", "15", "--flat"]) == 0
     assert "net.onnx: opset 15, data (batch, 4) -> output (batch, 4), 0 functions" in capsys.readouterr().out
     assert_equal(str(tmp_path / "net.onnx"), mixed, [floats(3, 4)])
+
+
+def test_the_command_the_other_way(mixed, tmp_path):
+    """An ONNX file as an archive that opens without the package onnx, and its weights alone."""
+    x = floats(3, 4)
+    expected = mixed(nd.array(x)).asnumpy()
+    source = mx.onnx.export(mixed, tmp_path / "net.onnx").path
+    for name in ("net.hlab", "net.safetensors", "net.params"):
+        assert main(["convert", source, str(tmp_path / name)]) == 0
+    code = "import sys; sys.modules['onnx'] = None; import numpy as np; from hybrid_lab import gluon, nd; " \
+        f"print(gluon.load({str(tmp_path / 'net.hlab')!r})(nd.array(np.load({str(tmp_path / 'x.npy')!r}))).asnumpy()" \
+        ".tobytes().hex())"  # fmt: skip
+    np.save(tmp_path / "x.npy", x)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    y = np.frombuffer(bytes.fromhex(found), np.float32).reshape(expected.shape)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    for name in ("net.safetensors", "net.params"):
+        other = ready(Mixed())
+        other.load_parameters(str(tmp_path / name))
+        np.testing.assert_array_equal(other(nd.array(x)).asnumpy(), expected)
 
 
 def test_a_block_inside_another(mixed, tmp_path):

@@ -110,6 +110,8 @@ class Functions(Namespace):
     """F of one import: `F.exp(x)` on Tensors adds a node, or computes it where all its inputs are constants.
 
     parameters : name -> (variable, array) of the initializers that the graph reads
+    training : whether the file's graph is that of training, whose BatchNormalization and Dropout are our operators of
+        both modes
     """
 
     close_sizes = "give imports(..., shapes={...}) the shapes of the inputs"
@@ -117,6 +119,7 @@ class Functions(Namespace):
 
     def __init__(self) -> None:
         super().__init__(self.apply)
+        self.training = False
         self.guards = Guards()
         self.parameters: dict[str, tuple[Value, np.ndarray]] = {}
         self.states: set[str] = set()

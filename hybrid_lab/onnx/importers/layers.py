@@ -21,20 +21,29 @@ def _batch_norm(
     F: Functions, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
     momentum: float = 0.9, spatial: int = 1, training_mode: int = 0, outputs: int = 1,
 ) -> Any:  # fmt: skip
-    if training_mode:
+    if training_mode and not F.training:
         return _batch_norm_of_batch(F, x, scale, bias, mean, var, epsilon, momentum)
     parameters = (scale, bias, mean, var)
-    if all(item.is_parameter for item in parameters) and len({item.dtype for item in parameters}) == 1:
+    # A scale of ones that is no parameter is how a BatchNorm without one is written.
+    ones = scale.is_constant and bool(np.all(scale.array == 1))
+    known = all(item.is_parameter for item in parameters[1:]) and (scale.is_parameter or ones)
+    if known and len({item.dtype for item in parameters}) == 1:
         # Running statistics that another node reads too, such as zeros that are stored once, are copied.
-        mean, var = (
-            F.own_copy(item, f"{F.node_name}.{name}")
-            if item.name in F.parameters or item.name in (scale.name, bias.name)
-            else item
-            for item, name in ((mean, "running_mean"), (var, "running_var"))
-        )
-        parameters = (scale, bias, mean, var)
+        if not F.training:
+            mean, var = (
+                F.own_copy(item, f"{F.node_name}.{name}")
+                if item.name in F.parameters or item.name in (scale.name, bias.name)
+                else item
+                for item, name in ((mean, "running_mean"), (var, "running_var"))
+            )
         F.states.update((mean.name, var.name))
-        return F.BatchNorm(x, *parameters, eps=epsilon, momentum=momentum, fix_gamma=False)
+        y = F.BatchNorm(
+            x, scale, bias, mean, var, eps=epsilon, momentum=momentum, fix_gamma=ones,
+            use_global_stats=F.training and not training_mode,
+        )  # fmt: skip
+        return (y, mean, var) if training_mode else y
+    if training_mode:
+        raise F.unsupported("its scale, bias or running statistics are no initializers")
     scale, bias, mean, var = (per_channel(F, F.cast(item, x.dtype), x.rank) for item in parameters)
     return (x - mean) / F.sqrt(var + epsilon) * scale + bias
 
@@ -154,12 +163,14 @@ def _dropout(
     seed: int | None = None, outputs: int = 1,
 ) -> Any:  # fmt: skip
     rate = 0.5 if ratio is None else float(F.number(ratio, "the ratio"))
+    if ratio is not None and ratio.dtype == np.float32:
+        rate = float(str(np.float32(rate)))  # 0.3, which was meant, for 0.30000001192092896
     training = training_mode is not None and bool(F.number(training_mode, "training_mode"))
     if not 0 <= rate < 1:
         raise F.unsupported(f"a ratio of {rate} is not from 0 to 1")
-    if training and rate:
+    if training and rate and not F.training:
         kept = F._dropout_mask(x, p=rate)
         y = F._masked_scale(x, kept, scale=1.0 / (1.0 - rate))
         return (y, F.cast(kept, "bool")) if outputs > 1 else y
-    y = F.Dropout(x, p=rate) if rate and not training else x
+    y = F.Dropout(x, p=rate) if rate and training == F.training else x
     return (y, F.cast(F.ones_like(x), "bool")) if outputs > 1 else y
