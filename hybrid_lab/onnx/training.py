@@ -61,9 +61,8 @@ def imports_training(
     path, ctx, shapes, values : as of `imports`. Each parameter's `init` is the initializer that the file gives for it.
     Raises OnnxError for a file without training information, or with some that is no `backward` and `step`.
     """
-    file = OnnxFile(path)
     try:
-        return _Reader(file, ctx, shapes, values).training()
+        return _Reader(OnnxFile(path), ctx, shapes, values).training()
     except OnnxError as error:
         name_file(error, path)
         raise
