@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
@@ -26,6 +27,7 @@ from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
 from hybrid_lab.lab.comm import envelope
+from hybrid_lab.lab.session import Session
 
 
 class Group(gluon.HybridBlock):
@@ -124,12 +126,13 @@ CHANGES: Mapping[str, Callable[[gluon.Block, int], object]] = {
 
 
 class Comm:
-    """A page's comm that counts the bytes of the last message."""
+    """A page's comm that keeps the last message, and counts its bytes."""
 
     comm_id = "page"
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.last: Mapping[str, Any] = {}
 
     def on_msg(self, callback: Callable[[dict[str, object]], None]) -> None:
         """Keep what handles the page's requests."""
@@ -141,9 +144,10 @@ class Comm:
     def close(self) -> None:
         """The kernel ends the connection."""
 
-    def send(self, message: object) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Take a message from the kernel, as JSON."""
-        self.bytes = len(json.dumps(message, ensure_ascii=False))
+        text = json.dumps(message, ensure_ascii=False)
+        self.bytes, self.last = len(text), message["body"]
 
     def ask(self, kind: str, **body: object) -> None:
         """Send a request."""
@@ -158,8 +162,21 @@ def cell(shell: InteractiveShell) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
+def page_asks(page: Comm, before: Mapping[str, Any], session: Session) -> float:
+    """Milliseconds of what the page asks after a cell. before : the Model that the page has"""
+    (model,) = session.models()["models"]
+    start = time.perf_counter()
+    if model["revision"] != before["revision"]:
+        page.ask("changes", model=model["id"], since=before["revision"])
+        if page.last["whole"]:
+            page.ask("tree", model=model["id"])
+    return 1e3 * (time.perf_counter() - start)
+
+
 def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
-    """Milliseconds that the lab adds to each kind of cell, with the panel open and closed: medians."""
+    """Milliseconds that the lab adds to each kind of cell: with the panel open, for what the page then asks, and with
+    the panel closed; medians.
+    """
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell.instance(config=config)
@@ -174,17 +191,18 @@ def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
     rows = {}
     number = 0
     for name, change in CHANGES.items():
-        medians = []
+        opened, asked, closed = [], [], []
         for is_seen in (True, False):
             page.ask("watch", visible=is_seen)
             cell(shell)
-            samples = []
             for _ in range(rounds):
                 number += 1
+                (model,) = lab.session.models()["models"]
                 change(net, number)
-                samples.append(cell(shell) - bare)
-            medians.append(statistics.median(samples))
-        rows[name] = "{:.1f}, {:.1f} ms".format(*medians)
+                (opened if is_seen else closed).append(cell(shell) - bare)
+                if is_seen:
+                    asked.append(page_asks(page, model, lab.session))
+        rows[name] = "{:.1f} + {:.1f}, {:.1f} ms".format(*map(statistics.median, (opened, asked, closed)))
     (model,) = lab.session.models()["models"]
     samples = []
     for _ in range(rounds):
@@ -198,8 +216,9 @@ def measure(kind: str, blocks: int, rounds: int) -> dict[str, str]:
 
 
 NOTE = (
-    "The time that the lab adds to each cell in the kernel, with the panel open and with it closed. The page asks for the"
-    " tree after each cell that changed something that the lab shows; the kernel answers between two cells or in a thread."
+    "The time that the lab adds to each cell in the kernel: with the panel open, + for the answer to what the page then"
+    " asks, between two cells or in a thread; and with the panel closed. The page asks for the rows of the tree that"
+    " changed, and for the whole tree where the types of parameters did."
 )
 
 

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { RequestError } from '../src/protocol/channel';
 import type { BlockNode, Location, Model } from '../src/protocol/messages';
 import { ActionBar } from '../src/view/action-bar';
+import { withChanges } from '../src/view/block-index';
 import { BlockTree } from '../src/view/block-tree';
 import { FindingsList, ListedFinding, listed } from '../src/view/findings-list';
 import { renderMarkdown } from '../src/view/markdown';
@@ -370,7 +371,8 @@ test('the panel shows a model: tree, graph and findings', async () => {
 test('the panel asks again only when the revision grew', async () => {
   const view = panel();
   const kernel = new TableKernel({});
-  const trees = (): number => kernel.asked.filter(request => request.type === 'tree').length;
+  const trees = (): number =>
+    kernel.asked.filter(request => request.type === 'tree' || request.type === 'changes').length;
   view.update(panelState(kernel, [model()]));
   await settle(20);
   view.update(panelState(kernel, [model()]));
@@ -379,6 +381,43 @@ test('the panel asks again only when the revision grew', async () => {
   view.update(panelState(kernel, [model({ revision: 2 })]));
   await settle(20);
   assert.equal(trees(), 2);
+});
+
+test('of a model that is shown the panel asks for what changed; of another kernel for the whole tree', async () => {
+  const { children: _, ...row } = block('features.0', { class: 'Dropout' });
+  const { children: __, ...parent } = block('features', { class: 'HybridSequential' });
+  const blocks = [
+    { ...row, below: [] },
+    { ...parent, below: ['features.0'] }
+  ];
+  const answers = {
+    changes: () => ({ model: model({ revision: 2 }), whole: false, blocks })
+  };
+  const view = panel();
+  const kernel = new TableKernel(answers);
+  view.update(panelState(kernel, [model()]));
+  await settle(20);
+  view.update(panelState(kernel, [model({ revision: 2 })]));
+  await settle(20);
+  assert.deepEqual(rows(view.element), ['', 'features', 'features.0', 'output']);
+  assert.match(view.element.querySelector('[data-path="features.0"]')?.textContent ?? '', /Dropout/);
+  assert.deepEqual(
+    kernel.asked.filter(({ type }) => type === 'changes').map(({ body }) => body),
+    [{ model: 'm1', since: 1 }]
+  );
+  const restarted = new TableKernel(answers);
+  view.update({ ...panelState(restarted, [model({ revision: 3 })]), key: 'restarted' });
+  await settle(20);
+  assert.equal(rows(view.element).length, 5);
+  assert.ok(!restarted.asked.some(({ type }) => type === 'changes'));
+});
+
+test('changes that do not fit the tree, and a revision of which the kernel knows only the whole, give no tree', () => {
+  const { children: _, ...row } = block('', { class: 'Net' });
+  const reply = { model: model(), whole: false, blocks: [{ ...row, below: ['unknown'] }] };
+  assert.equal(withChanges(network(), reply), null);
+  assert.equal(withChanges(network(), { model: model(), whole: true, blocks: [] }), null);
+  assert.deepEqual(withChanges(network(), { model: model(), whole: false, blocks: [] }), network());
 });
 
 test('without a kernel, without hybrid_lab, without a model: the panel says what to do', () => {

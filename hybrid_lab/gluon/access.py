@@ -52,18 +52,19 @@ def structure_version(block: Block) -> int:
     return block._structure_version
 
 
+def last_change(block: Block) -> int:
+    """The number of the last change of the Block that the lab shows, see `looks_count`."""
+    return block._last_change
+
+
 def structure_changed(block: Block) -> None:
     """Drop the graphs of the Block and of all Blocks above it: they are stale."""
     block._structure_changed()
 
 
-def parameter_types(parameters: Sequence[Parameter]) -> list[list[Any]]:
-    """Shapes (None for a size that is not known), dtypes and grad_reqs of parameters."""
-    return [
-        [item._shape for item in parameters],
-        [item._dtype for item in parameters],
-        [item._grad_req for item in parameters],
-    ]
+def parameter_types(block: Block) -> list[tuple[Any, ...]]:
+    """Shape (None for a size that is not known), dtype and grad_req of each parameter registered on a Block itself."""
+    return [(item._shape, item._dtype, item._grad_req) for item in tuple(block._reg_params.values())]
 
 
 def last_outputs(block: Block) -> tuple[tuple[Any, Any], ...]:
@@ -84,7 +85,7 @@ def is_active(block: HybridBlock) -> bool:
 def set_active(block: HybridBlock, active: bool) -> None:
     """Switch between eager calls and graphs, without dropping graphs as `hybridize()` does."""
     object.__setattr__(block, "_active", active)
-    looks.changed()
+    looks.changed(block)
 
 
 def flags(block: HybridBlock) -> dict[str, Any]:

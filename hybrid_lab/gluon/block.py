@@ -72,6 +72,7 @@ class Block:
             _reg_params={},
             _parents=[],
             _structure_version=0,
+            _last_change=0,
             _empty_prefix=prefix == "",
             _prefix=full_prefix,
             _params=own_params,
@@ -89,6 +90,7 @@ class Block:
     _reg_params: dict[str, Parameter]
     _parents: list[weakref.ref[Block]]
     _structure_version: int
+    _last_change: int
     _empty_prefix: bool
     _prefix: str
     _params: ParameterDict
@@ -187,11 +189,11 @@ class Block:
             seen.add(id(block))
             object.__setattr__(block, "_structure_version", block._structure_version + structure)
             block._clear_cached_op()
+            looks.changed(block)
             for reference in block._parents:
                 parent = reference()
                 if parent is not None and any(child is block for child in parent._children.values()):
                     pending.append(parent)
-        looks.changed()
 
     def _clear_cached_op(self) -> None:
         """Drop cached graphs; only a HybridBlock has some."""
@@ -459,9 +461,12 @@ class Block:
             types = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
         else:
             return
+        self._note_output_types(types)
+
+    def _note_output_types(self, types: tuple[tuple[Any, Any], ...]) -> None:
         if self._last_outputs != types:
             self.__dict__["_last_outputs"] = types
-            looks.changed()
+            looks.changed(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; subclasses define it."""

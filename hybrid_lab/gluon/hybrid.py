@@ -17,6 +17,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
@@ -217,8 +218,9 @@ class HybridBlock(Block):
     def _note_traced_outputs(self, trace: tracing.Trace, result: object) -> None:
         leaves = flatten(spread(result))[0]
         types = [trace.types.get(leaf.outputs[0]) for leaf in leaves if isinstance(leaf, Symbol)]
-        if types and all(item is not None for item in types):
-            self.__dict__["_last_outputs"] = tuple(types)
+        known = [item for item in types if item is not None]
+        if known and len(known) == len(types):
+            self._note_output_types(tuple(known))
 
     def _path_in(self, trace: tracing.Trace) -> str:
         """`net0.features.conv1`: the caller's path and the name under which it holds this block."""
@@ -306,7 +308,9 @@ class HybridBlock(Block):
             **({"tf32": True} if tf32 else {}),
             **flags,
         }
-        object.__setattr__(self, "_active", bool(active))
+        if bool(active) is not self._active:
+            object.__setattr__(self, "_active", bool(active))
+            looks.changed(self)
         object.__setattr__(self, "_flags", chosen)
         self._graphs.clear()
         super().hybridize(active, **chosen)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
+from typing import TYPE_CHECKING
 
+from hybrid_lab import forks
 from hybrid_lab.ndarray import changes
 
-_numbers = itertools.count(1)
+if TYPE_CHECKING:
+    from hybrid_lab.gluon.block import Block
+
 _count = 0
+_lock = forks.lock()
 
 
-def changed() -> None:
-    """Record a change, after it."""
+def changed(block: Block) -> None:
+    """Record a change of a Block, after it: the Block gets the change's number."""
     global _count
-    _count = next(_numbers)
+    with _lock:
+        _count += 1
+        block.__dict__["_last_change"] = _count
 
 
 def looks_count() -> tuple[int, int]:
-    """Differs after every change of a Block's structure, graphs, state or output shapes, or of a Parameter's arrays: a
-    caller that saw the same one before need not look at any Block again.
+    """The number of the last change of a Block's structure, graphs, state or output shapes, and a number that differs
+    after every change of a Parameter's arrays: a caller that saw both before need not look at any Block again.
     """
-    return _count, changes.count
+    with _lock:
+        return _count, changes.count

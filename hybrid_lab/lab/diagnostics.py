@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from types import CodeType
 from typing import cast
 
 from hybrid_lab.diagnostics.finding import Call, Finding
@@ -13,9 +14,9 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
 from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest, Location
 from hybrid_lab.lab.places import place
-from hybrid_lab.lint import check
+from hybrid_lab.lab.rows import Row
 from hybrid_lab.lint.report import help_text
-from hybrid_lab.lint.runner import check_cells
+from hybrid_lab.lint.runner import check_blocks, check_cells, ordered
 from hybrid_lab.logger import logger
 
 _UNREADABLE = "HL001"
@@ -77,21 +78,47 @@ def kinds_of(blocks: list[tuple[str, Block]]) -> list[type]:
     return sorted({type(block) for _, block in blocks}, key=id)
 
 
-def lint_key(kinds: list[type], net: Block, name: str) -> Hashable:
-    """A key that changes whenever the findings in the model's classes may change; traces and calls do not change it.
+@dataclass(frozen=True)
+class LintKey:
+    """What the linter's findings in a model depend on. Traces and calls do not change it.
 
-    kinds : `kinds_of` its Blocks
+    structure : its structure version; code : of the classes of its Blocks
     """
-    return name, access.structure_version(net), tuple(code_of(kind) for kind in kinds)
+
+    name: str
+    structure: int
+    code: dict[type, tuple[CodeType, ...]]
+
+    def is_new_to(self, before: LintKey | None) -> bool:
+        """Whether findings of Blocks that did not change may be others than before."""
+        if before is None or before.name != self.name:
+            return True
+        return any(self.code.get(kind, code) != code for kind, code in before.code.items())
 
 
-def lint_model(net: Block, name: str) -> list[Finding]:
-    """Lint of the classes of a model's Blocks. A fault of the linter gives no findings, and a line in the log."""
+def lint_key(kinds: list[type], net: Block, name: str) -> LintKey:
+    """The key of a model. kinds : `kinds_of` its Blocks"""
+    return LintKey(name, access.structure_version(net), {kind: code_of(kind) for kind in kinds})
+
+
+def lint_rows(rows: Iterable[Row], name: str) -> list[Finding]:
+    """Lint of the classes of a model's Blocks, by place in the code. Rows that have findings are not checked again.
+
+    A fault of the linter gives no findings, and a line in the log.
+    """
+    rows = [row for row in rows if row.before is None]
+    pending = {row.path: row.reference() for row in rows if row.findings is None}
+    found: dict[str, list[Finding]] = {}
     try:
-        return [item for item in check(net, name=name) if item.code != _UNREADABLE]
+        for item in check_blocks({path: block for path, block in pending.items() if block is not None}, name):
+            if item.code != _UNREADABLE:
+                found.setdefault(item.block or "", []).append(item)
     except Exception as error:  # a fault of a rule, which must not take the list of models from the panel
         logger.warning(f"{name} could not be checked: {type(error).__name__}: {error}")
-        return []
+    for row in rows:
+        if row.findings is None:
+            row.findings = found.get(f"{name}.{row.path}".rstrip("."), [])
+    return ordered(item for row in rows for item in row.findings or ())
 
 
 def failures(blocks: list[tuple[str, Block]], name: str) -> list[Finding]:

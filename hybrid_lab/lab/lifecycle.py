@@ -6,7 +6,6 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 from hybrid_lab.gluon import access
@@ -19,38 +18,6 @@ from hybrid_lab.gluon.hybridized.read_values import ClassSource, class_source
 from hybrid_lab.insight.states import blocks_below
 
 
-class _Watched:
-    """The caches of `cached_graph.watched`, sorted anew when a graph was traced or dropped.
-
-    After a cell that did neither each class is looked at once, and only those Blocks that hold containers or objects,
-    or that got or lost an attribute: of another value of an attribute the Block itself tells.
-
-    of_class : class and what it was at the trace -> the caches; holding : those with containers or objects
-    """
-
-    def __init__(self) -> None:
-        self.state: object = None
-        self.of_class: dict[tuple[type, ClassSource], list[weakref.ref[GraphCache]]] = {}
-        self.holding: list[weakref.ref[GraphCache]] = []
-
-    def sort(self) -> None:
-        """Bring it up to date."""
-        state = cached_graph.watched, GraphCache.sources
-        if state == self.state:
-            return
-        self.state, self.of_class, self.holding = state, {}, []
-        for cache in list(cached_graph.watched):
-            if cache.source is None or access.graphs(cache.block) is not cache:
-                continue  # nothing is traced, or something else than calls uses it
-            reference = weakref.ref(cache)
-            self.of_class.setdefault((type(cache.block), cache.source), []).append(reference)
-            if cache.holds_values:
-                self.holding.append(reference)
-
-
-_watched = _Watched()
-
-
 def drop_stale(values: bool = True) -> list[str]:
     """Drop the graphs of every live Block whose code was replaced in place since the trace, or that reads other values
     now, and those of all Blocks around it.
@@ -60,25 +27,27 @@ def drop_stale(values: bool = True) -> list[str]:
     values : look for changed values too
     Returns notes for the user, one a class.
     """
-    _watched.sort()
     recoded: list[GraphCache] = []
     suspects: list[GraphCache] = []
     kinds: dict[type, tuple[ClassSource, Reads]] = {}
-    for (kind, source), caches in _watched.of_class.items():
+    for source, members in list(cached_graph.watched.items()):
+        caches = list(members)
+        if not caches:
+            continue
+        kind = type(caches[0].block)
         if kind not in kinds:
             kinds[kind] = class_source(kind), reads_of(kind)
         now, _ = kinds[kind]
         if now is not source:
-            (recoded if now.code != source.code else suspects).extend(_alive(caches))
+            (recoded if now.code != source.code else suspects).extend(caches)
+        elif values:
+            # The Block itself tells of another value of an attribute, but not of what it holds, nor of a new attribute.
+            suspects += [item for item in caches if item.holds_values or len(vars(item.block)) != item.attributes]
+    recoded = [cache for cache in recoded if access.graphs(cache.block) is cache]
     changed: list[tuple[HybridBlock, list[str]]] = []
-    if values:
-        suspects += _alive(_watched.holding)
-        all_caches = _alive(chain.from_iterable(_watched.of_class.values()))
-        suspects += [cache for cache in all_caches if len(vars(cache.block)) != cache.attributes]
-        gone = set(recoded)
-        for cache in dict.fromkeys(suspects):
-            if cache not in gone and (names := cache.changed(*kinds[type(cache.block)])):
-                changed.append((cache.block, names))
+    for cache in suspects if values else ():
+        if access.graphs(cache.block) is cache and (names := cache.changed(*kinds[type(cache.block)])):
+            changed.append((cache.block, names))
     notes = []
     for kind, count in Counter(type(cache.block) for cache in recoded).items():
         notes.append(f"the code of {kind.__name__} changed: {_dropped(count)}")
@@ -89,10 +58,6 @@ def drop_stale(values: bool = True) -> list[str]:
     for block in [*(cache.block for cache in recoded), *(block for block, _ in changed)]:
         access.structure_changed(block)
     return notes
-
-
-def _alive(caches: Iterable[weakref.ref[GraphCache]]) -> list[GraphCache]:
-    return [cache for reference in caches if (cache := reference()) is not None]
 
 
 def _dropped(count: int) -> str:

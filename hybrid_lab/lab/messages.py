@@ -166,8 +166,8 @@ class Parameter(TypedDict):
     shared: bool
 
 
-class BlockNode(_Class):
-    """A Block in the tree of its model."""
+class BlockRow(_Class):
+    """A Block at its place in the tree of its model, without what is below it."""
 
     path: str
     attr: str
@@ -184,7 +184,18 @@ class BlockNode(_Class):
     findings: int
     shared_with: str | None
     location: Location | None
+
+
+class BlockNode(BlockRow):
+    """A Block with the tree below it."""
+
     children: list[BlockNode]
+
+
+class ChangedBlock(BlockRow):
+    """A Block that changed. `below`: the paths of its children, in order."""
+
+    below: list[str]
 
 
 class GraphProgram(TypedDict):
@@ -311,6 +322,14 @@ class TreeReply(TypedDict):
 
     model: Model
     root: BlockNode
+
+
+class ChangesReply(TypedDict):
+    """What changed in the block tree of a model since a revision. `whole`: only `tree` tells it."""
+
+    model: Model
+    whole: bool
+    blocks: list[ChangedBlock]
 
 
 class GraphReply(TypedDict):
@@ -792,6 +811,12 @@ class ModelRequest(TypedDict):
     model: str
 
 
+class ChangesRequest(ModelRequest):
+    """The revision of the tree that the page has."""
+
+    since: int
+
+
 class GraphRequest(ModelRequest):
     """Which graph of which Block to draw: the id of a program, or "" for the latest compiled one, else the traced."""
 
@@ -936,6 +961,7 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "hello": (HelloRequest, HelloReply),
     "models": (EmptyRequest, ModelsReply),
     "tree": (ModelRequest, TreeReply),
+    "changes": (ChangesRequest, ChangesReply),
     "graph": (GraphRequest, GraphReply),
     "overlay": (OverlayRequest, OverlayReply),
     "values": (ValuesRequest, ValuesReply),

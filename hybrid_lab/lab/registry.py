@@ -17,10 +17,10 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import Loss
 from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.autosaves import autosave_data
-from hybrid_lab.lab.diagnostics import failures, kinds_of
+from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import Model, Saving
-from hybrid_lab.lab.tree import elements
+from hybrid_lab.lab.messages import Diagnostic, Model, Saving
+from hybrid_lab.lab.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,25 @@ class Facts:
 class LiveModel:
     """One model.
 
-    id : stable while the kernel lives; name : the variable's name, else the Block's; revision : grows when tree, graphs
-    or findings change; shown : a view of it is open; file : the archive that it was last saved to or loaded from
-    undo, undo_token : of the last reload; lint, lint_key : findings and what they were made from (see diagnostics)
-    looked_at : the name and `looks_count` at which the fingerprint was taken
+    id : stable while the kernel lives; name : the variable's name, else the Block's; rows : of its tree
+    shown : a view of it is open; file : the archive that it was last saved to or loaded from
+    undo, undo_token : of the last reload; findings : as last sent; lint, lint_key : the linter's, and of what
     """
 
     def __init__(self, identity: str, block: Block, name: str):
         self.id = identity
         self.reference = weakref.ref(block)
         self.name = name
-        self.revision = 0
-        self.fingerprint: object = None
-        self.looked_at: Hashable = None
-        self._facts: tuple[int, Facts] | None = None
-        self._forms: tuple[Hashable, ParameterForms] | None = None
-        self._blocks: tuple[int, list[tuple[str, weakref.ref[Block]]]] = -1, []
+        self.rows = Rows()
+        self.facts: Facts
+        self._shown_name = ""
+        self._changes: Hashable = None
         self.shown = False
         self.undo_token = ""
         self.undo: Callable[[], str] | None = None
+        self.findings: list[Diagnostic] = []
         self.lint: list[Finding] = []
-        self.lint_key: Hashable = None
+        self.lint_key: LintKey | None = None
         self.file = ""
 
     @property
@@ -69,29 +67,23 @@ class LiveModel:
             )
         return block
 
-    def blocks(self) -> list[tuple[str, Block]]:
-        """`blocks_below` the model, which is walked through only when its structure changed."""
-        net = self.block
-        version, known = access.structure_version(net), self._blocks
-        if known[0] != version:
-            known = self._blocks = version, [(path, weakref.ref(block)) for path, block in blocks_below(net)]
-        return [(path, block) for path, reference in known[1] if (block := reference()) is not None]
-
     @property
-    def facts(self) -> Facts:
-        """What is known of all Blocks of the model together, found again only when the revision has grown."""
-        known = self._facts
-        if known is None or known[0] != self.revision:
-            blocks = self.blocks()
-            known = self._facts = self.revision, _facts(blocks, self.name, self.forms(blocks).elements)
-        return known[1]
+    def revision(self) -> int:
+        """Grows when tree, graphs or findings change."""
+        return self.rows.revision
 
-    def forms(self, blocks: list[tuple[str, Block]]) -> ParameterForms:
-        """Of the parameters of `blocks()`."""
-        key, known = (access.structure_version(self.block), access.looks_count()[1]), self._forms
-        if known is None or known[0] != key:
-            known = self._forms = key, ParameterForms(blocks)
-        return known[1]
+    def look(self, block: Block) -> None:
+        """Bring rows and facts up to date, where something that the lab shows of any Block changed."""
+        changes = access.looks_count()
+        if (self.name, changes) == (self._shown_name, self._changes):
+            return
+        revision = self.rows.revision
+        self.rows.look(block)
+        if self.name != self._shown_name:
+            self.rows.mark([""])
+        self._shown_name, self._changes = self.name, changes
+        if self.rows.revision != revision:
+            self.facts = _facts(self.rows, self.name)
 
     @property
     def proposed_file(self) -> str:
@@ -106,14 +98,14 @@ class Registry:
         self._namespace = namespace
         self._entries: dict[str, LiveModel] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def refresh(self, look: bool = True) -> list[LiveModel]:
         """The current models, in the order in which they appeared; known Blocks keep their ids.
 
         look : bring their revisions up to date
         """
-        with self._lock:
+        with self.lock:
             tops = self._tops()
             entries: dict[str, LiveModel] = {}
             known: set[int] = set()
@@ -122,13 +114,15 @@ class Registry:
                 if block is not None and (id(block) in tops or entry.shown):
                     known.add(id(block))
                     entries[entry.id] = entry
-                    self._update(entry, block, tops.get(id(block), (entry.name, block))[0], look)
+                    entry.name = tops.get(id(block), (entry.name, block))[0]
             for key, (name, block) in tops.items():
                 if key not in known:
                     entry_of_new = LiveModel(f"m{next(self._numbers)}", block, name)
                     entries[entry_of_new.id] = entry_of_new
-                    self._update(entry_of_new, block, name, look)
             self._entries = entries
+            for entry in entries.values() if look else ():
+                if (block := entry.reference()) is not None:
+                    entry.look(block)
             return list(entries.values())
 
     def _tops(self) -> dict[int, tuple[str, Block]]:
@@ -144,25 +138,14 @@ class Registry:
         tops = {key: pair for key, pair in named.items() if key not in inner}
         return tops or dict(itertools.islice(named.items(), 1))
 
-    def _update(self, entry: LiveModel, block: Block, name: str, look: bool = True) -> None:
-        """Note the name; with `look`, raise the revision if the model's fingerprint or name changed."""
-        looked_at = name, access.looks_count()
-        if look and looked_at != entry.looked_at:
-            blocks = entry.blocks()
-            state = name, fingerprint(blocks, entry.forms(blocks))
-            if state != entry.fingerprint:
-                entry.fingerprint, entry.revision = state, entry.revision + 1
-            entry.looked_at = looked_at
-        entry.name = name
-
     def show(self, block: Block, name: str | None = None) -> LiveModel:
         """The entry of a Block that a view shows, whether it is bound to a variable or not."""
-        with self._lock:
+        with self.lock:
             entry = next((entry for entry in self.refresh() if entry.reference() is block), None)
             if entry is None:
                 entry = LiveModel(f"m{next(self._numbers)}", block, name or block.name)
                 self._entries[entry.id] = entry
-                self._update(entry, block, entry.name)
+                entry.look(block)
             entry.shown = True
             return entry
 
@@ -194,35 +177,6 @@ def _is_below(block: Block, named: Mapping[int, object]) -> bool:
     return False
 
 
-class ParameterForms:
-    """The form of all parameters of a model, found again only when a parameter or the structure changed.
-
-    types : `access.parameter_types`; elements : their number, shared parameters once; None while a shape is unknown
-    """
-
-    def __init__(self, blocks: list[tuple[str, Block]]):
-        parameters = [item for _, block in blocks for item in tuple(access.own_parameters(block).values())]
-        self.types = access.parameter_types(parameters)
-        self.elements = elements(dict(zip(map(id, parameters), self.types[0])).values())
-
-
-def fingerprint(blocks: list[tuple[str, Block]], forms: ParameterForms | None = None) -> object:
-    """What changes with the tree, the graphs or the states of a model's Blocks; weights do not count.
-
-    forms : of their parameters, where they are known
-    It is made of lists of what is there anyway, since it is made after many cells beside models of thousands of Blocks.
-    """
-    found = [block for _, block in blocks]
-    hybrid = [block for block in found if isinstance(block, HybridBlock)]
-    return (
-        access.structure_version(found[0]),
-        list(map(access.last_outputs, found)),
-        list(map(access.is_active, hybrid)),
-        [cache.version for cache in map(access.graphs, hybrid)],
-        (forms or ParameterForms(blocks)).types,
-    )
-
-
 class ModelFacts(TypedDict):
     """What the protocol's Model says of all Blocks of a model together."""
 
@@ -251,32 +205,32 @@ def model_data(entry: LiveModel, findings: int) -> Model:
     }
 
 
-def _facts(blocks: list[tuple[str, Block]], name: str, parameters: int | None) -> Facts:
+def _facts(rows: Rows, name: str) -> Facts:
+    blocks = rows.blocks()
     hybrid = [block for _, block in blocks if isinstance(block, HybridBlock)]
     caches = list(map(access.graphs, hybrid))
-    used = [cache for cache in caches if cache.version]
-    compiled = [item for cache in used if cache.compilations for item in tuple(cache.compilations)]
-    graphs = sum([cache.count for cache in used])
+    graphs = sum([row.graphs for row in rows if row.before is None])
+    compiled = [tuple(cache.compilations) for cache in caches if cache.compiled.used and cache.compilations]
+    last = compiled[-1][-1] if compiled else None
     summary = ""
-    if compiled:
-        first = [cache.compilations[0].neutral.graph for cache in used if cache.compilations]
-        operators = sum(len(graph.operators) for graph in first)
-        seconds = sum(item.seconds for item in compiled)
-        summary = f"{count(len(first), 'graph')}, {count(operators, 'operator')}, "
-        summary += f"{compiled[-1].where}, compiled in {seconds:.1f} s"
+    if last is not None:
+        operators = sum(len(compilations[0].neutral.graph.operators) for compilations in compiled)
+        seconds = sum(item.seconds for compilations in compiled for item in compilations)
+        summary = f"{count(len(compiled), 'graph')}, {count(operators, 'operator')}, "
+        summary += f"{last.where}, compiled in {seconds:.1f} s"
     left_out = "" if graphs or any(cache.called is not None for cache in caches) else "no graph yet"
     return Facts(
         {
             "hybridized": any(map(access.is_active, hybrid)),
             "blocks": len(blocks),
             "graphs": graphs,
-            "parameters": parameters,
-            "engine": compiled[-1].runs_on if compiled else "",
+            "parameters": rows.elements,
+            "engine": last.runs_on if last is not None else "",
             "summary": summary,
         },
         "a loss function" if isinstance(blocks[0][1], Loss) else left_out,
         kinds_of(blocks),
-        failures(blocks, name) if any(cache.failure is not None for cache in used) else [],
+        failures(blocks, name) if any(cache.failure is not None for cache in caches) else [],
     )
 
 

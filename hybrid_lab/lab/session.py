@@ -17,13 +17,13 @@ from hybrid_lab.diagnostics.words import count
 from hybrid_lab.lab import actions, archives, files, messages
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.curves import run_data
-from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_model, merged
+from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
 from hybrid_lab.lab.overlays import overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.runs import runs
-from hybrid_lab.lab.tree import block_tree
+from hybrid_lab.lab.tree import block_tree, changed_blocks
 from hybrid_lab.lab.values import values_of
 
 if TYPE_CHECKING:
@@ -109,13 +109,18 @@ class Session:
 
     def findings(self, entry: LiveModel) -> list[messages.Diagnostic]:
         """Findings of a model. Its classes are checked again only when they or the tree changed."""
-        net, name = entry.block, entry.name
-        key = lint_key(entry.facts.kinds, net, name)
-        if entry.lint_key != key:
-            if entry.lint_key is not None:
-                entry.revision += 1
-            entry.lint, entry.lint_key = lint_model(net, name), key
-        return merged(entry.lint, entry.facts.failures)
+        with self.registry.lock:
+            key = lint_key(entry.facts.kinds, entry.block, entry.name)
+            if key != entry.lint_key:
+                if key.is_new_to(entry.lint_key):
+                    entry.rows.forget_findings()
+                entry.lint, entry.lint_key = lint_rows(entry.rows, entry.name), key
+            findings = merged(entry.lint, entry.facts.failures)
+            if findings != entry.findings:
+                before, now = (findings_by_path(items, entry.name) for items in (entry.findings, findings))
+                entry.rows.mark(path for path in before | now if before.get(path) != now.get(path))
+                entry.findings = findings
+            return findings
 
     def _on_tree(self, body: messages.ModelRequest) -> messages.TreeReply:
         return self.tree(self.registry.get(body["model"]))
@@ -123,8 +128,18 @@ class Session:
     def tree(self, entry: LiveModel) -> messages.TreeReply:
         """The body of `tree`."""
         findings = self.findings(entry)
-        root = block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))
-        return {"model": model_data(entry, len(findings)), "root": root}
+        model = model_data(entry, len(findings))  # first: the tree may be newer than the revision, not older
+        return {"model": model, "root": block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))}
+
+    def _on_changes(self, body: messages.ChangesRequest) -> messages.ChangesReply:
+        entry = self.registry.get(body["model"])
+        findings = self.findings(entry)
+        model = model_data(entry, len(findings))
+        rows = entry.rows.changed(body["since"])
+        if rows is None:
+            return {"model": model, "whole": True, "blocks": []}
+        counts = findings_by_path(findings, entry.name)
+        return {"model": model, "whole": False, "blocks": changed_blocks(rows, entry.rows, entry.name, counts)}
 
     def _on_graph(self, body: messages.GraphRequest) -> messages.GraphReply:
         entry = self.registry.get(body["model"])
@@ -212,7 +227,7 @@ class Session:
     def _on_reload(self, body: messages.ReloadRequest) -> messages.ReloadReply:
         entry = self.registry.get(body["model"])
         reply = actions.reload(entry, body["file"], body["graphs"], body.get("path", ""))
-        entry.revision += 1
+        entry.rows.mark([])  # the numbers are others, in the same rows
         self._changed()
         return reply
 
@@ -225,7 +240,7 @@ class Session:
     def _on_undo(self, body: messages.UndoRequest) -> messages.UndoReply:
         entry = self.registry.get(body["model"])
         reply = actions.undo(entry, body["undo"])
-        entry.revision += 1
+        entry.rows.mark([])  # the numbers are others, in the same rows
         self._changed()
         return reply
 

@@ -7,6 +7,7 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.states import block_state, blocks_below, class_name, walk
-from hybrid_lab.lab.messages import BlockNode, Location, Tensor
+from hybrid_lab.lab.messages import BlockNode, BlockRow, ChangedBlock, Location, Tensor
 from hybrid_lab.lab.messages import Parameter as ParameterRow
 from hybrid_lab.lab.places import place
+
+if TYPE_CHECKING:
+    from hybrid_lab.lab.rows import Row, Rows
 
 
 def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) -> BlockNode:
@@ -26,39 +30,32 @@ def block_tree(net: Block, name: str, findings: dict[str, int] | None = None) ->
     return _Tree(net, findings or {}).node(net, "", name)
 
 
-class _Tree:
-    """Builds the nodes of one tree."""
+def changed_blocks(changed: Iterable[Row], rows: Rows, name: str, findings: dict[str, int]) -> list[ChangedBlock]:
+    """The nodes of these rows of a model, without the nodes below them. name, findings : as for `block_tree`"""
+    data = _RowData(rows.shared, findings)
+    nodes: list[ChangedBlock] = []
+    for row in changed:
+        if (block := row.reference()) is not None:
+            count = count_parameters(block) if row.path else rows.elements
+            below = () if row.before is not None else tuple(access.children(block))
+            paths = [f"{row.path}.{key}" if row.path else key for key in below]
+            attr = row.attr if row.path else name
+            nodes.append({**data.of(block, row.path, attr, row.before, count), "below": paths})
+    return nodes
 
-    def __init__(self, net: Block, findings: dict[str, int]):
-        self.findings = findings
-        self.seen: dict[int, str] = {}
+
+class _RowData:
+    """The protocol's data of single Blocks. shared : ids of the parameters that several Blocks have"""
+
+    def __init__(self, shared: frozenset[int], findings: dict[str, int]):
+        self.shared, self.findings = shared, findings
         self.places: dict[type, Location | None] = {}
-        owners: Counter[int] = Counter()
-        again: list[Block] = []
-        for _, _, block, before in walk(net):
-            if before is None:
-                owners.update(map(id, access.own_parameters(block).values()))
-            else:
-                again.append(block)
-        self.shared = {key for key, count in owners.items() if count > 1}
-        #: parameters that may stand below a Block more than once, so that sums over its children would count them twice
-        self.repeated = self.shared | {id(item) for block in again for item in _parameters_below(block)}
 
-    def node(self, block: Block, path: str, attr: str) -> BlockNode:
-        """The BlockNode of a Block, with the nodes below it."""
-        before = self.seen.get(id(block))
-        self.seen.setdefault(id(block), path)
-        own = tuple(access.own_parameters(block).items())
-        # A Block that came before is not entered again.
-        children = () if before is not None else tuple(access.children(block).items())
-        nodes = [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children]
-        if self.repeated:
-            count = count_parameters(block)
-        else:
-            counts = [elements(item.partial_shape for _, item in own), *(node["parameter_count"] for node in nodes)]
-            count = None if None in counts else sum([each or 0 for each in counts])
+    def of(self, block: Block, path: str, attr: str, before: str | None, parameter_count: int | None) -> BlockRow:
+        """The data of a Block at a path. before : the path where the same Block stands before"""
         state = block_state(block, inner=path != "")
         graphs = access.graphs(block) if isinstance(block, HybridBlock) else None
+        own = tuple(access.own_parameters(block).items())
         return {
             "path": path,
             "attr": visible(attr),
@@ -69,20 +66,52 @@ class _Tree:
             "why": visible(state.why),
             "repr": visible(short_repr(block)),
             "parameters": [parameter_row(key, item, id(item) in self.shared) for key, item in own],
-            "parameter_count": count,
+            "parameter_count": parameter_count,
             "output": [tensor(shape, dtype) for shape, dtype in access.last_outputs(block)],
             "graphs": graphs.count if graphs is not None else 0,
             "engine": graphs.compilations[-1].runs_on if graphs is not None and graphs.compilations else "",
             "findings": self.findings.get(path, 0),
             "shared_with": before,
             "location": self.place(type(block)),
-            "children": nodes,
         }
 
     def place(self, kind: type) -> Location | None:
         if kind not in self.places:
             self.places[kind] = class_location(kind)
         return self.places[kind]
+
+
+class _Tree:
+    """Builds the nodes of one tree."""
+
+    def __init__(self, net: Block, findings: dict[str, int]):
+        self.seen: dict[int, str] = {}
+        owners: Counter[int] = Counter()
+        again: list[Block] = []
+        for _, _, block, before in walk(net):
+            if before is None:
+                owners.update(map(id, access.own_parameters(block).values()))
+            else:
+                again.append(block)
+        shared = frozenset(key for key, count in owners.items() if count > 1)
+        #: parameters that may stand below a Block more than once, so that sums over its children would count them twice
+        self.repeated = shared | {id(item) for block in again for item in _parameters_below(block)}
+        self.rows = _RowData(shared, findings)
+
+    def node(self, block: Block, path: str, attr: str) -> BlockNode:
+        """The BlockNode of a Block, with the nodes below it."""
+        before = self.seen.get(id(block))
+        self.seen.setdefault(id(block), path)
+        # A Block that came before is not entered again.
+        children = () if before is not None else tuple(access.children(block).items())
+        nodes = [self.node(child, f"{path}.{key}" if path else key, key) for key, child in children]
+        if self.repeated:
+            count = count_parameters(block)
+        else:
+            own = elements(item.partial_shape for item in tuple(access.own_parameters(block).values()))
+            counts = [own, *(node["parameter_count"] for node in nodes)]
+            count = None if None in counts else sum([each or 0 for each in counts])
+        return {**self.rows.of(block, path, attr, before, count), "children": nodes}
 
 
 def short_repr(block: Block) -> str:

@@ -6,7 +6,7 @@ import inspect
 import linecache
 import os
 import types
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -81,13 +81,20 @@ def check(
     if is_a(subject, "Block"):
         from ..insight.states import blocks_below  # loaded already where a Block is alive
 
-        blocks = blocks_below(cast("Block", subject))
-        checked = {kind for kind in {type(block) for _, block in blocks} if _is_checked(kind)}
-        of_user = [(path, block) for path, block in blocks if type(block) in checked]
-        return _check_classes([(type(block), block, f"{name}.{path}".rstrip(".")) for path, block in of_user], target)
+        return check_blocks(dict(blocks_below(cast("Block", subject))), name, target)
     raise HybridLabError(
         f"cannot check {type(subject).__name__!r}: give source text, a path to .py or .ipynb, a module, class or Block"
     )
+
+
+def check_blocks(blocks: Mapping[str, Block], name: str, target: str | None = None) -> list[Finding]:
+    """The findings in the classes of these Blocks, without what is below them.
+
+    blocks: by the path in the model; name: of the model
+    """
+    checked = {kind for kind in set(map(type, blocks.values())) if _is_checked(kind)}
+    of_user = [(path, block) for path, block in blocks.items() if type(block) in checked]
+    return _check_classes([(type(block), block, f"{name}.{path}".rstrip(".")) for path, block in of_user], target)
 
 
 def check_cells(
@@ -148,7 +155,7 @@ def _check_sources(sources: list[Source], target: str | None, context: Iterable[
     for source in sources:
         here = [item for item in findings if (item.file, item.cell) == (source.file, source.cell)]
         stale_comments = stale(source, comments[source.file, source.cell])
-        reports.append([_syntax_finding(source)] if source.error is not None else _ordered(here + stale_comments))
+        reports.append([_syntax_finding(source)] if source.error is not None else ordered(here + stale_comments))
     return reports
 
 
@@ -176,7 +183,7 @@ def _unsilenced(found: list[_Found], comments: Comments, target: str | None) -> 
 def _at_calls(findings: list[Finding]) -> list[Finding]:
     """What is found in functions of other files, at the calls of these functions: one finding a call."""
     by_call: dict[Call, list[Finding]] = {}
-    for finding in _ordered(findings):
+    for finding in ordered(findings):
         for call in finding.calls:
             by_call.setdefault(call, []).append(finding)
     at_calls = []
@@ -227,7 +234,7 @@ def _check_classes(subjects: list[tuple[type, Block | None, str | None]], target
                 break
         if look is not None:
             known[look] = found[before:]
-    return _ordered(_unsilenced(found, _comments_for(found, sources), target))
+    return ordered(_unsilenced(found, _comments_for(found, sources), target))
 
 
 def _check_class(cls: SourceClass) -> list[_Found]:
@@ -279,7 +286,7 @@ def _no_source(cls: type, path: str | None) -> Finding:
     return Finding(record.code, record.name, record.severity, message, "<unknown>", 1, 0, 1, 0, block=path)
 
 
-def _ordered(findings: Iterable[Finding]) -> list[Finding]:
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """The findings by place, each once; equal ones of several classes have the calls of all."""
     order = {severity: index for index, severity in enumerate(Severity)}
     calls: dict[Finding, set[Call]] = {}

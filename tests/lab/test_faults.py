@@ -11,6 +11,7 @@ import pytest
 from hybrid_lab import gluon, logger
 from hybrid_lab.cli import environment
 from hybrid_lab.lab import archives, diagnostics, hooks
+from hybrid_lab.lab.rows import Rows
 from tests.lab.conftest import make_net
 
 
@@ -19,8 +20,10 @@ def fault(*_, **__):
 
 
 def test_a_fault_of_the_linter_gives_no_findings_and_a_line_in_the_log(monkeypatch, caplog, net):
-    monkeypatch.setattr(diagnostics, "check", fault)
-    assert diagnostics.lint_model(net, "net") == []
+    monkeypatch.setattr(diagnostics, "check_blocks", fault)
+    rows = Rows()
+    rows.look(net)
+    assert diagnostics.lint_rows(rows, "net") == []
     assert "net could not be checked: ArithmeticError: a fault" in caplog.text
 
 

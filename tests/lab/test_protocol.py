@@ -353,8 +353,8 @@ def test_classes_are_checked_once_and_traces_do_not_change_that(page, namespace,
     from hybrid_lab.lab import session
 
     checked = []
-    real = session.lint_model
-    monkeypatch.setattr(session, "lint_model", lambda net, name: checked.append(name) or real(net, name))
+    real = session.lint_rows
+    monkeypatch.setattr(session, "lint_rows", lambda rows, name: checked.append(name) or real(rows, name))
     net = namespace["net"] = make_net(called=False)
     for _ in range(3):
         net(inputs())

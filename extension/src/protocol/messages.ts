@@ -129,6 +129,34 @@ export const treeReply = record({
 });
 export type TreeReply = Checked<typeof treeReply>;
 
+export const changedBlock = record({
+  class: text,
+  path: text,
+  attr: text,
+  name: text,
+  hybrid: flag,
+  state: oneOf('plain', 'eager', 'waiting', 'active', 'inlined', 'failed', 'file'),
+  why: text,
+  repr: text,
+  parameters: list(parameter),
+  parameter_count: nullable(integer),
+  output: list(tensor),
+  graphs: integer,
+  engine: text,
+  findings: integer,
+  shared_with: nullable(text),
+  location: nullable(location),
+  below: list(text)
+});
+export type ChangedBlock = Checked<typeof changedBlock>;
+
+export const changesReply = record({
+  model: model,
+  whole: flag,
+  blocks: list(changedBlock)
+});
+export type ChangesReply = Checked<typeof changesReply>;
+
 export const graphProgram = record({
   id: text,
   label: text,
@@ -637,6 +665,7 @@ export const REPLIES = {
   hello: helloReply,
   models: modelsReply,
   tree: treeReply,
+  changes: changesReply,
   graph: graphReply,
   overlay: overlayReply,
   values: valuesReply,
@@ -698,6 +727,10 @@ export interface Requests {
   models: Record<string, never>;
   tree: {
     model: string;
+  };
+  changes: {
+    model: string;
+    since: number;
   };
   graph: {
     model: string;

@@ -1,6 +1,6 @@
 // A tree of Blocks for quick look-ups: by path, upwards, and by what a user types into the filter.
 
-import { type BlockNode, STATES } from '../protocol/messages';
+import { type BlockNode, type ChangesReply, STATES } from '../protocol/messages';
 
 interface Entry {
   node: BlockNode;
@@ -54,6 +54,26 @@ export class BlockIndex {
   }
 
   private readonly entries = new Map<string, Entry>();
+}
+
+/** A tree with changed Blocks put in; null where only the whole tree tells what changed. */
+export function withChanges(root: BlockNode, { whole, blocks }: ChangesReply): BlockNode | null {
+  const old = new Map<string, BlockNode>();
+  const note = (node: BlockNode): void => {
+    old.set(node.path, node);
+    node.children.forEach(note);
+  };
+  note(root);
+  const changed = new Map(blocks.map(block => [block.path, block]));
+  const isKnown = (path: string): boolean => changed.has(path) || old.has(path);
+  const build = (path: string): BlockNode => {
+    const { below, ...row } = changed.get(path) ?? {
+      ...(old.get(path) ?? root),
+      below: (old.get(path) ?? root).children.map(child => child.path)
+    };
+    return { ...row, children: below.map(build) };
+  };
+  return whole || !blocks.every(block => block.below.every(isKnown)) ? null : build('');
 }
 
 /** The first Block, in tree order, for which `test` holds. */

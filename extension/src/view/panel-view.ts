@@ -2,8 +2,17 @@
 
 import type { Layout } from '../graph/worker';
 import { Requester, asRequestError } from '../protocol/channel';
-import type { CurvesReply, Diagnostic, HelloReply, Location, Model, ModelsReply } from '../protocol/messages';
+import type {
+  CurvesReply,
+  Diagnostic,
+  HelloReply,
+  Location,
+  Model,
+  ModelsReply,
+  TreeReply
+} from '../protocol/messages';
 import { ActionBar } from './action-bar';
+import { withChanges } from './block-index';
 import { CurvesView } from './curves';
 import { button, h, replace } from './dom';
 import { FindingsList, ListedFinding, listed } from './findings-list';
@@ -288,10 +297,11 @@ export class PanelView {
     }
     this.shownRevision = revision;
     try {
-      const tree = await requester.request('tree', { model: model.id });
+      const tree = await this.treeOf(model, requester);
       if (revision !== this.shownRevision) {
         return;
       }
+      this.loaded = { requester, tree };
       this.view.showTree(tree);
       const { findings } = await requester.request('findings', { model: model.id });
       if (revision === this.shownRevision) {
@@ -308,6 +318,20 @@ export class PanelView {
         }
       }
     }
+  }
+
+  /** The tree of a model; of the one that is shown the kernel is asked only for what changed. */
+  private async treeOf(model: Model, requester: Requester): Promise<TreeReply> {
+    const { loaded } = this;
+    if (loaded?.requester === requester && loaded.tree.model.id === model.id) {
+      const since = loaded.tree.model.revision;
+      const changes = await requester.request('changes', { model: model.id, since });
+      const root = withChanges(loaded.tree.root, changes);
+      if (root) {
+        return { model: changes.model, root };
+      }
+    }
+    return requester.request('tree', { model: model.id });
   }
 
   /** Ask for the models now, instead of waiting for the next push. */
@@ -367,6 +391,8 @@ export class PanelView {
   private knownModels: Set<string> | null = null;
   private remembering: ReturnType<typeof setTimeout> | undefined;
   private shownRevision = '';
+  /** The tree that is shown, and who sent it: another kernel may have a model of the same id. */
+  private loaded: { requester: Requester; tree: TreeReply } | null = null;
   private cellFindings: readonly ListedFinding[] = [];
   private modelFindings: readonly Diagnostic[] = [];
 }

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab import forks
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
@@ -50,9 +50,10 @@ _uses = itertools.count(1)
 
 #: Every cache that ever got a graph and is alive.
 traced: weakref.WeakSet[GraphCache] = weakref.WeakSet()
-#: Those of them whose code, or what it reads, may change unnoticed: the lab looks here for stale graphs. The package's
-#: own layers do not change, and an assignment to an attribute is noticed; what an attribute holds may change.
-watched: weakref.WeakSet[GraphCache] = weakref.WeakSet()
+#: What graphs of Blocks of one class were traced from -> the caches with such graphs, where the code, or what it reads,
+#: may change unnoticed: the lab looks here for stale graphs. The package's own layers do not change, and an assignment
+#: to an attribute is noticed; what an attribute holds may change.
+watched: weakref.WeakKeyDictionary[ClassSource, weakref.WeakSet[GraphCache]] = weakref.WeakKeyDictionary()
 #: Every cache that ever compiled a program and is alive.
 _compiled: weakref.WeakSet[GraphCache] = weakref.WeakSet()
 
@@ -92,15 +93,11 @@ class GraphCache:
 
     variants : traced graphs by input structure; pinned : graphs from a file, which are used instead of the code
     _used : per variant a number that grows with each use
-    compiled : the programs; version : grows with each change of graphs, programs or `failure`
+    compiled : the programs
     """
-
-    sources: ClassVar[int] = 0
-    """Grows whenever a cache gets or loses its `source`."""
 
     def __init__(self, block: HybridBlock):
         self.block = block
-        self.version = 0
         self._lock = forks.rlock()
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
@@ -132,11 +129,6 @@ class GraphCache:
             raise HybridLabError(f"{name} runs a graph from a file, which is not pickled; save it with net.save(path)")
         return GraphCache, (self.block,)
 
-    def _tell(self) -> None:
-        """Something that the lab shows of it changed."""
-        self.version += 1
-        looks.changed()
-
     # -- graphs ----------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
@@ -145,11 +137,13 @@ class GraphCache:
             if self.pinned and not same_objects(self._live_pinned_tree(), list(_below(self.block))):
                 logger.warning(f"{self.block.name}: a child was replaced, so the code runs instead of the loaded graph")
                 self.pinned = {}
-                self.version += 1
-            self.version += bool(self.variants or self.failure)
+                looks.changed(self.block)
+            if self.variants or self.failure:
+                looks.changed(self.block)
             self.variants.clear()
             self._used.clear()
-            GraphCache.sources += self.source is not None
+            if self.source is not None and (caches := watched.get(self.source)):
+                caches.discard(self)
             self.source = None
             self.values = {}
             self.failure = None
@@ -161,13 +155,13 @@ class GraphCache:
         with self._lock:
             if and_dtypes:
                 self._reported = False
-                self.version += 1
                 for spec, graphs in list(self.variants.items()):
                     self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
-            if self.compiled.used:
+            used = self.compiled.used
+            if used:
                 self.compiled = ProgramCache(self._lock)
-                self.version += 1
-        looks.changed()
+            if used or and_dtypes:
+                looks.changed(self.block)
 
     @property
     def programs(self) -> Mapping[Signature, Program]:
@@ -219,12 +213,11 @@ class GraphCache:
                 self.values = own_values(self.block, reads_of(kind))
                 self.holds_values = not all(map(is_plain, self.values.values()))
                 self.attributes = len(vars(self.block))
-                GraphCache.sources += 1
                 traced.add(self)
                 if of_user(kind.__module__) or self.holds_values:
-                    watched.add(self)
+                    watched.setdefault(self.source, weakref.WeakSet()).add(self)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
-            self._tell()
+            looks.changed(self.block)
             self._used[neutral] = next(_uses)
             graphs = [item for variants in self.variants.values() for item in variants]
             if len(graphs) > MAX_GRAPHS:
@@ -242,7 +235,7 @@ class GraphCache:
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
-            self._tell()
+            looks.changed(self.block)
 
     def changed(self, now: ClassSource, reads: Reads) -> list[str]:
         """What the code reads and has another value than at the trace: `self.name`, or the name of a global.
@@ -339,7 +332,7 @@ class GraphCache:
                 graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
         except HybridizeError as error:
             self.failure = error
-            self._tell()
+            looks.changed(self.block)
             hide_own_frames(error)
             raise
         self.failure = None
@@ -436,8 +429,8 @@ class GraphCache:
             seconds = time.perf_counter() - start
             compiled.add(call, program, seconds, location)
             _compiled.add(self)
-            block.__dict__["_last_outputs"] = program.output_types
-            self._tell()
+            block._note_output_types(program.output_types)
+            looks.changed(self.block)
             if not self._reported:
                 self._reported = True
                 logger.info(program.headline(seconds))

@@ -1,0 +1,179 @@
+"""The rows of a live model's tree: which of them changed since a look at the model, and when."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from hybrid_lab.diagnostics.finding import Finding
+from hybrid_lab.gluon import access
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.insight.states import walk
+from hybrid_lab.lab.tree import elements
+
+
+@dataclass(eq=False, slots=True)
+class Row:
+    """A Block at one place of the tree, as it was at the last look.
+
+    attr : the name under which its parent holds it; before : path where the same Block stood before, or None
+    size : number of rows from this one to the last one below it, where no Block stands at several places
+    structure : its structure version; parameters, types : ids and types of its own parameters; graphs : their number
+    revision : of the model, when the Block came to this place or the row last changed
+    findings : of the linter in this Block; None before they are looked for
+    """
+
+    path: str
+    attr: str
+    reference: weakref.ref[Block]
+    before: str | None = None
+    size: int = 1
+    structure: int = -1
+    parameters: tuple[int, ...] = ()
+    types: list[tuple[Any, ...]] = field(default_factory=list)
+    graphs: int = 0
+    revision: int = 0
+    findings: list[Finding] | None = None
+
+
+class Rows:
+    """All rows of one model, parents first. A look at a model compares only the Blocks that changed since the last one.
+
+    revision : grows with each look that finds a change of structure, graphs, states, output shapes or parameter types
+    whole : a page that has an earlier revision needs the whole tree
+    elements : of all parameters, shared ones once; None while a shape is unknown
+    shared : ids of the parameters that several Blocks have
+    """
+
+    def __init__(self) -> None:
+        self.revision = self.whole = 0
+        self.elements: int | None = 0
+        self.shared: frozenset[int] = frozenset()
+        self._rows: list[Row] = []
+        self._places: dict[str, int] = {}
+        self._is_tree = True
+        self._structure = -1
+        self._changes = 0, 0
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def blocks(self) -> list[tuple[str, Block]]:
+        """(path, Block) of every Block once, at its first place."""
+        return [(row.path, block) for row in self if row.before is None and (block := row.reference()) is not None]
+
+    def changed(self, since: int) -> list[Row] | None:
+        """The rows that changed after this revision; None where the whole tree is needed."""
+        return None if since < self.whole else [row for row in self if row.revision > since]
+
+    def mark(self, paths: Iterable[str]) -> None:
+        """Raise the revision, and note that the rows at these paths changed though their Blocks did not."""
+        self.revision += 1
+        for path in paths:
+            if path in self._places:
+                self._rows[self._places[path]].revision = self.revision
+
+    def forget_findings(self) -> None:
+        """Let the linter check all Blocks again."""
+        for row in self:
+            row.findings = None
+
+    @property
+    def _has_copies(self) -> bool:
+        """Whether a Block or a parameter stands at several places."""
+        return bool(self.shared) or not self._is_tree
+
+    def look(self, net: Block) -> None:
+        """Bring everything up to date."""
+        (seen, arrays), self._changes = self._changes, access.looks_count()
+        structure, had_copies = access.structure_version(net), self._has_copies
+        is_new = structure != self._structure
+        if is_new:
+            self._find_places(net)
+        pairs = [(row, block) for row in self if (block := row.reference()) is not None]
+        changed = [pair for pair in pairs if access.last_change(pair[1]) > seen or pair[0].revision == 0]
+        has_other_types = self._changes[1] != arrays and self._compare_types(pairs)
+        for row, block in changed:
+            version, types = access.structure_version(block), access.parameter_types(block)
+            if version != row.structure:
+                row.structure, row.findings = version, None
+                row.parameters = tuple(map(id, access.own_parameters(block).values()))
+            elif types != row.types:
+                has_other_types = True
+            row.types, row.revision = types, self.revision + 1
+            row.graphs = access.graphs(block).count if isinstance(block, HybridBlock) else 0
+        if is_new or has_other_types:
+            self._count_parameters()
+        if has_other_types or (is_new and (had_copies or self._has_copies)):
+            # Types count in the rows above too; a row of what stands at several places tells of the other places.
+            self.whole = self.revision + 1
+        if is_new or changed or has_other_types:
+            self.revision += 1
+        self._structure = structure
+
+    def _find_places(self, net: Block) -> None:
+        """Find the rows of the tree. A row stays where the same Block stands in the same place."""
+        rows = self._rows_of_tree(net)
+        self._is_tree = rows is not None
+        if rows is None:
+            rows = [self._row(block, path, attr, before) for path, attr, block, before in walk(net)]
+        self._rows = rows
+        self._places = {row.path: index for index, row in enumerate(rows)}
+
+    def _row(self, block: Block, path: str, attr: str, before: str | None = None) -> Row:
+        """The row of a Block at this place; a new one where another Block stood there."""
+        index = self._places.get(path)
+        if index is not None:
+            row = self._rows[index]
+            if row.reference() is block and row.before == before:
+                return row
+        return Row(path, attr, weakref.ref(block), before)
+
+    def _rows_of_tree(self, net: Block) -> list[Row] | None:
+        """The rows; those below a Block whose structure is as before are taken over. None where a Block stands at
+        several places.
+        """
+        rows: list[Row] = []
+        around: set[int] = set()
+
+        def add(block: Block, path: str, attr: str) -> bool:
+            if id(block) in around:
+                return False  # Blocks in a circle
+            row = self._row(block, path, attr)
+            if self._is_tree and row.structure == access.structure_version(block):
+                index = self._places[path]
+                rows.extend(self._rows[index : index + row.size])
+                return True
+            start = len(rows)
+            rows.append(row)
+            around.add(id(block))
+            is_tree = all(
+                add(child, f"{path}.{key}" if path else key, key)
+                for key, child in tuple(access.children(block).items())
+            )
+            around.remove(id(block))
+            row.size = len(rows) - start
+            return is_tree
+
+        return rows if add(net, "", net.name) and len({id(row.reference()) for row in rows}) == len(rows) else None
+
+    def _compare_types(self, pairs: list[tuple[Row, Block]]) -> bool:
+        """Whether parameters of Blocks that were there before have other types."""
+        found = False
+        for row, block in pairs:
+            if row.parameters and (types := access.parameter_types(block)) != row.types:
+                row.types, row.revision, found = types, self.revision + 1, True
+        return found
+
+    def _count_parameters(self) -> None:
+        """The number of elements, and which parameters are shared."""
+        shapes = {key: types[0] for row in self for key, types in zip(row.parameters, row.types, strict=False)}
+        self.elements, self.shared = elements(shapes.values()), frozenset()
+        if len(shapes) < sum([len(row.parameters) for row in self if row.before is None]):
+            owners = Counter(chain.from_iterable(row.parameters for row in self if row.before is None))
+            self.shared = frozenset(key for key, count in owners.items() if count > 1)
