@@ -173,7 +173,7 @@ def compare(text: str, engine: str) -> Verdict:
         tolerance = _tolerance(wanted, largest[_step_of(wanted)])
         if gap <= tolerance:
             continue
-        if _is_another_of_several(eager.said.get(index), hybrid.said.get(index)):
+        if _is_another_of_several(eager.said.get(index), hybrid.said.get(index), [*eager.said.values()]):
             verdict.explained["another of several errors"] += 1
             continue
         if _is_the_same_of_inputs_with_rows(text, engine, wanted, eager.said.get(index), hybrid.said.get(index)):
@@ -226,15 +226,22 @@ def _documented_alike(text: str, eager: Run, hybrid: Run) -> dict[str, Any]:
     return options
 
 
-def _is_another_of_several(eager: Exception | None, hybrid: Exception | None) -> bool:
+def _is_another_of_several(eager: Exception | None, hybrid: Exception | None, others: list[Exception]) -> bool:
     """Whether an input without elements is two errors, of which each run meets another one first: a layer gets a
     parameter without elements, which cannot be initialized, and an operator needs an element. An eager call stops at
     the one that comes first in the code. A hybridized one infers the shapes of all operators before it initializes the
-    first parameter, and its error names the place of the operator.
+    first parameter, and its error names the place of the operator. Or it meets what is wrong in the code with any
+    input, as the eager run shows elsewhere. others : the errors of the eager run
     """
-    if not isinstance(eager, DeferredInitializationError) or not isinstance(hybrid, (ShapeError, ArrayIndexError)):
+    if not isinstance(eager, DeferredInitializationError) or not _NO_ELEMENTS.search(str(eager)) or hybrid is None:
         return False
-    return _NO_ELEMENTS.search(str(eager)) is not None and re.search(r"\b0\b.*\n  .*line \d+", str(hybrid)) is not None
+    if any(type(hybrid) is type(other) and _first_line(hybrid) == _first_line(other) for other in others):
+        return True
+    return isinstance(hybrid, (ShapeError, ArrayIndexError)) and bool(re.search(r"\b0\b.*\n  .*line \d+", str(hybrid)))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _is_the_same_of_inputs_with_rows(

@@ -218,6 +218,30 @@ def program(run):
     assert check(0, "numpy", HEADER + other).differences
 
 
+def test_an_empty_input_may_hide_an_error_of_the_code():
+    text = """
+class Net(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm()
+
+    def hybrid_forward(self, F, x):
+        return self.norm(x) + F.cast(x, 'float16')
+
+def program(run):
+    net = Net()
+    run.initialize(net)
+    run.hybridize(net)
+    with run.step('0 empty'):
+        net(run.array(1, (2, 0)))
+    with run.step('1 the code'):
+        net(run.array(1, (2, 3)))
+"""
+    verdict = check(0, "numpy", HEADER + text)
+    assert not verdict.differences and verdict.explained["another of several errors"] == 1
+    assert check(0, "numpy", HEADER + text.partition("    with run.step('1")[0]).differences
+
+
 def test_an_empty_input_may_hide_another_error():
     text = """
 def program(run):

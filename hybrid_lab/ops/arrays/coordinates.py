@@ -98,6 +98,8 @@ class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
     def numpy(self, dy: Array, indices: Array, like: Array, out: Array | None = None) -> Array:
         out = np.empty(like.shape, dy.dtype) if out is None else out
         out.fill(0)
+        if not len(indices):  # every place names the whole of `like`
+            return into(dy.reshape(-1, *like.shape).sum(0, dtype=dy.dtype), out)
         with inside(self):
             np.add.at(out, tuple(indices.astype(np.int64)), dy)
         return out

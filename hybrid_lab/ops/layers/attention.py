@@ -48,6 +48,8 @@ class _Attention(Operator):
                     f"{self.name}: {name} has shape {shape}; (steps, batch, a multiple of {self.heads * parts}) is "
                     f"needed for heads={self.heads}"
                 )
+            if attention is None and not shape[2]:
+                raise ShapeError(f"{self.name}: {name} has shape {shape}; scores need heads of at least one feature")
         if attention is not None:
             (shape, _), *_ = projections.values()
             if len(attention) != 3 or attention[0] != shape[1] * self.heads or attention[2] != shape[0]:

@@ -30,12 +30,12 @@ class _Parts(Operator):
 
 
 class _Taking(_Parts):
-    """Base of the operators that take them out."""
+    """Base of the operators that take them out. Nothing is taken only from an empty matrix, at offset 0."""
 
     def infer_shape(self, A: Shape) -> Shape:
         name = self.name.strip("_")
         lead, count = square(name, A), len(self.places(A[-1])[0])
-        if not count:
+        if not count and (A[-1] or self.attributes["offset"]):
             raise ShapeError(f"{name}: {A} has nothing at offset={self.attributes['offset']}")
         return (*lead, count)
 
@@ -55,6 +55,8 @@ class _Putting(_Parts):
     def infer_shape(self, A: Shape) -> Shape:
         if not A:
             raise ShapeError(f"{self.name.strip('_')}: A has no dimensions")
+        if not A[-1] and self.attributes["offset"]:
+            raise ShapeError(f"{self.name.strip('_')}: {A} has nothing for offset={self.attributes['offset']}")
         return (*A[:-1], *(self.size(A[-1]),) * 2)
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:

@@ -401,7 +401,9 @@ class Multinomial(Operator, name="_sample_multinomial", aliases=("sample_multino
         if not np.all(rows >= 0):
             raise HybridLabError("multinomial: the probabilities must be numbers of at least 0")
         edges = np.cumsum(rows, axis=1)
-        numbers = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64").reshape(len(rows), -1)
+        numbers = philox.uniform(*(rng if rng is not None else (0, 0)), prod(shape), "float64").reshape(
+            len(rows), prod(self.shape)
+        )
         places = np.empty(numbers.shape, np.int64)
         for row, (edge, drawn) in enumerate(zip(edges, numbers, strict=True)):
             # The last class that has a probability takes what rounding leaves over.
@@ -448,7 +450,7 @@ class MultinomialGrad(Operator, name="_multinomial_grad"):
 
     def numpy(self, dy: Array, choices: Array, data: Array, out: Array | None = None) -> Array:
         rows = data.reshape(-1, data.shape[-1])
-        places = choices.astype(np.int64).reshape(len(rows), -1)
+        places = choices.astype(np.int64).reshape(len(rows), prod(choices.shape[data.ndim - 1 :]))
         result = np.zeros(rows.shape, data.dtype)
         with np.errstate(divide="ignore", invalid="ignore"), inside(self):
             shares = dy.reshape(places.shape) / np.take_along_axis(rows, places, 1)

@@ -329,6 +329,8 @@ class BoxEncode(Operator, name="_contrib_box_encode"):
             )
         if means != (4,) or stds != (4,):
             raise ShapeError(f"box_encode: means {means} and stds {stds} need four numbers each")
+        if anchors[0] * anchors[1] and not refs[1]:
+            raise ShapeError(f"box_encode: refs {refs} has no boxes that anchors {anchors} could be matched with")
         return [anchors, anchors]
 
     def numpy(
@@ -443,6 +445,8 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     def infer_shape(self, data: Shape) -> Shape:
         if len(data) != 4:
             raise ShapeError(f"MultiBoxPrior: data has shape {data}; four dimensions are needed (n, c, h, w)")
+        if not data[2] * data[3]:
+            raise ShapeError(f"MultiBoxPrior: data {data} has no pixels to place boxes at")
         return (1, data[2] * data[3] * (len(self.sizes) + len(self.ratios) - 1), 4)
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
