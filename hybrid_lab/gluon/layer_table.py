@@ -44,7 +44,8 @@ class LayerTable:
 def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
     """Call `net(*inputs)` eagerly and note every layer, in the order in which they finish.
 
-    Containers (Sequential, HybridSequential) have no line. Hybridized blocks keep their graphs.
+    Containers (Sequential, HybridSequential) have no line. Hybridized blocks keep their graphs. A block that runs a
+    graph from a file does not call its children; its line has their parameters.
     """
     table = LayerTable([("Input", _shapes(inputs), 0)])
     seen: set[int] = set()
@@ -53,7 +54,7 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
         if tracing.current() is not None:
             return  # the shapes of deferred parameters are being found; the call itself follows
         count = 0
-        for parameter in block.params.values():
+        for parameter in (block.collect_params() if _runs_a_file(block) else block.params).values():
             size = parameter.data().size
             count += size
             table.trainable += 0 if parameter.grad_req == "null" else size
@@ -63,7 +64,7 @@ def layer_table(net: Block, inputs: tuple[object, ...]) -> LayerTable:
         table.rows.append((f"{type(block).__name__}-{len(table.rows)}", _shapes(outputs), count))
 
     blocks = list(dict.fromkeys(_walk(net)))
-    layers = [block for block in blocks if not block._is_container]
+    layers = [block for block in blocks if not block._is_container or _runs_a_file(block)]
     handles = [block.register_forward_hook(note) for block in layers]
     try:
         with _eager(blocks):
@@ -85,6 +86,11 @@ def _eager(blocks: list[Block]) -> Iterator[None]:
     finally:
         for block in active:
             object.__setattr__(block, "_active", True)
+
+
+def _runs_a_file(block: Block) -> bool:
+    graphs = getattr(block, "_graphs", None)
+    return graphs is not None and bool(graphs.pinned)
 
 
 def _walk(block: Block) -> Iterator[Block]:

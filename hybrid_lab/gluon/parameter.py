@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -54,8 +55,12 @@ class Parameter:
     differentiable : False fixes grad_req to 'null'
     stype, grad_stype : accepted for MXNet's sake; arrays are dense
 
+    from_file : whether a file made it, and gave the name
+
     The object stays the same when values are loaded, cast or moved, so a Trainer that holds it stays valid.
     """
+
+    from_file = False
 
     def __init__(
         self,
@@ -405,21 +410,34 @@ class Parameter:
         total = np.mean([array.raw() for array in arrays], axis=0)
         return nd_array(total, ctx=cpu(), dtype=self._dtype)
 
-    def var(self) -> Any:
-        """A Symbol variable of this name, carrying shape, dtype, multipliers and initializer."""
-        if self._var is None:
-            from hybrid_lab import symbol
+    def var(self, taken: set[str] | None = None) -> Any:
+        """A Symbol variable of this name, carrying shape, dtype, multipliers and initializer.
 
-            self._var = symbol.var(
-                self.name,
-                shape=self.shape,
-                dtype=self._dtype,
-                lr_mult=self.lr_mult,
-                wd_mult=self.wd_mult,
-                init=self.init if isinstance(self.init, str) or callable(getattr(self.init, "dumps", None)) else None,
-                role="param",
-            )
-        return self._var
+        taken : names of the other variables of a graph; this one's is added. It gets a number where its name is among
+            them, as in a model that has opened the same file twice.
+        """
+        if taken is None or self.name not in taken:
+            if taken is not None:
+                taken.add(self.name)
+            if self._var is None:
+                self._var = self._variable(self.name)
+            return self._var
+        number = next(number for number in itertools.count(1) if f"{self.name}_{number}" not in taken)
+        taken.add(f"{self.name}_{number}")
+        return self._variable(f"{self.name}_{number}")
+
+    def _variable(self, name: str) -> Any:
+        from hybrid_lab import symbol
+
+        return symbol.var(
+            name,
+            shape=self.shape,
+            dtype=self._dtype,
+            lr_mult=self.lr_mult,
+            wd_mult=self.wd_mult,
+            init=self.init if isinstance(self.init, str) or callable(getattr(self.init, "dumps", None)) else None,
+            role="param",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled and deep-copied are the values, no gradients."""

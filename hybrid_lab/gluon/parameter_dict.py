@@ -115,14 +115,22 @@ class ParameterDict:
         return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
-        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters."""
+        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters. Where
+        a file gave the name of one of them, the later one gets a number behind its name instead.
+        """
+        added: dict[str, Parameter] = {}
         for name, parameter in other.items():
-            if self._params.get(name, parameter) is not parameter:
-                raise ValueError(
-                    f"two different parameters are named {name!r}; make the blocks inside `with self.name_scope():`, "
-                    "or give them a prefix"
-                )
-        self._params.update(other.items())
+            key, number = name, 0
+            while (known := added.get(key) or self._params.get(key, parameter)) is not parameter:
+                if not (parameter.from_file or known.from_file):
+                    raise ValueError(
+                        f"two different parameters are named {name!r}; make the blocks inside "
+                        "`with self.name_scope():`, or give them a prefix"
+                    )
+                number += 1
+                key = f"{name}_{number}"
+            added[key] = parameter
+        self._params.update(added)
 
     def add(self, parameter: Parameter) -> None:
         """Put a Parameter under its name; one that had the name before leaves."""

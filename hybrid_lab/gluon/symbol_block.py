@@ -130,6 +130,8 @@ class SymbolBlock(HybridBlock):
             )
         by_name = {value.node.name: Symbol((value,)) for value in outputs.graph().inputs}
         block = SymbolBlock(outputs, [by_name[name] for name in names])
+        for parameter in block.params.values():
+            parameter.from_file = True
         if param_file is not None:
             block.params.load(param_file, ctx, allow_missing, ignore_extra, cast_dtype=True, dtype_source="saved")
         return block

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.formats.archive.layout import shorten
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -122,6 +122,7 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
     own = array if composed.shared or (array.flags.writeable and array.flags.owndata) else np.array(array)
     values = NDArray.wrap(own)
     values.buffer.exported = composed.shared
+    made.from_file = True
     access.load_values(made, values, ctx)
     return made
 
@@ -161,6 +162,9 @@ class OnnxBlock(HybridBlock):
         ctx: Context | Sequence[Context] | None = None, *, shapes: Mapping[str, Sequence[int | None]] | None = None,
         values: Mapping[str, Any] | None = None, prefix: str | None = None,
     ) -> None:  # fmt: skip
+        if type(self).hybrid_forward is not HybridBlock.hybrid_forward:
+            name = type(self).__name__
+            raise SettingError(f"{name} is an OnnxBlock, which runs forward(self, x), not hybrid_forward")
         super().__init__(prefix=prefix)
         self.imported = ImportedGraph(compose(path, shapes, values, last_layers), ctx)
 

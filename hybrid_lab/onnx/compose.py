@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -45,6 +45,10 @@ class Composed:
     outputs: list[str]
     classes: dict[str, str]
     views: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: object) -> Composed:
+        """Graphs are not changed and need no copy; the views are made anew, of the copied parameters."""
+        return replace(self, views={})
     shared: bool = False
 
 

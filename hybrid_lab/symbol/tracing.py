@@ -35,6 +35,7 @@ class Trace:
         self.styles: list[str] = []
         self.blocks: list[Any] = []
         self.parameters: dict[Any, Symbol] = {}
+        self._names: set[str] = set()  # of the variables of parameters
         self.owners: dict[Value, Any] = {}
         self.types: dict[Value, tuple[Any, Any]] = {}
         self.draws = 0
@@ -54,7 +55,7 @@ class Trace:
         """The variable that stands for a Parameter in this trace: always the same one."""
         variable = self.parameters.get(parameter)
         if variable is None:
-            variable = self.parameters[parameter] = parameter.var()
+            variable = self.parameters[parameter] = parameter.var(self._names)
             self.owners[variable.outputs[0]] = parameter
         return variable
 

@@ -304,6 +304,15 @@ def test_the_base_itself_is_the_whole_model(perceptron):
             mx.onnx.OnnxBlock(path, last_layers=wrong)
 
 
+def test_a_subclass_overrides_forward(perceptron):
+    class MyModel(mx.onnx.OnnxBlock):
+        def hybrid_forward(self, F, x):
+            return F.relu(x)
+
+    with pytest.raises(HybridLabError, match=r"MyModel is an OnnxBlock, which runs forward\(self, x\)"):
+        MyModel(perceptron[0])
+
+
 def test_a_registered_subclass_opens_its_file_and_its_archive(perceptron, tmp_path, monkeypatch):
     monkeypatch.setattr(nn.registry, "_classes", dict(nn.registry._classes))
 
@@ -323,7 +332,7 @@ def test_a_registered_subclass_opens_its_file_and_its_archive(perceptron, tmp_pa
 def test_what_is_no_onnx_file_says_so(tmp_path):
     net = nn.Dense(2, in_units=2)
     net.initialize()
-    with pytest.raises(HybridLabError, match="not an ONNX file.*gluon.load"):
+    with pytest.raises(HybridLabError, match=r"not an ONNX file but a zip file.*gluon\.load"):
         mx.onnx.imports(net.save(tmp_path / "dense"))
 
 

@@ -265,6 +265,7 @@ class _Builder:
                 allow_deferred_init=True,
                 differentiable=record.differentiable,
             )
+        made.from_file = True
         if values is not None:
             access.load_values(made, values, self.ctx)
         elif record.state == "deferred":
