@@ -115,8 +115,8 @@ class ParameterDict:
         return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
-        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters. Where
-        a file gave the name of one of them, the later one gets a number behind its name instead.
+        """Take over all parameters of `other`. Raises ValueError where a name stands for two different parameters.
+        Where a file gave the name of one of them, the later one gets a number behind its name instead.
         """
         added: dict[str, Parameter] = {}
         for name, parameter in other.items():

@@ -40,9 +40,7 @@ def written(kind, x, folder):
         mx.onnx.export(net, folder / "m.onnx")
         return lambda: mx.onnx.imports(folder / "m.onnx")
     net.export(str(folder / "m"))
-    return lambda: gluon.SymbolBlock.imports(
-        str(folder / "m-symbol.json"), "data", str(folder / "m-0000.params")
-    )
+    return lambda: gluon.SymbolBlock.imports(str(folder / "m-symbol.json"), "data", str(folder / "m-0000.params"))
 
 
 @pytest.mark.parametrize("kind", ["archive", "onnx", "mxnet"])
