@@ -344,12 +344,14 @@ class Block:
         ignore_extra: bool = False,
         cast_dtype: bool = False,
         dtype_source: str = "current",
-        map: Mapping[str, str] | None = None,  # noqa: A002 - as in load_cached_graphs
+        map: Mapping[str, str] | str | None = None,  # noqa: A002 - as in load_cached_graphs
     ) -> None:
         """Load a `.params` or safetensors file: by attribute path, as `save_parameters` writes it, or by name, as
         `export` does; or the index of a safetensors file in parts, `model.safetensors.index.json`.
 
-        map : file path -> model path of what has another name here, {"encoder.layer": "layers", "fc.bias": "out.bias"}
+        map : file path -> model path of what has another name here, {"encoder.layer": "layers", "fc.bias": "out.bias"};
+            `*` stands for any one part, {"layer.*.norm.weight": "cells.*.norm.gamma"}. Or the name of a map for files
+            from another library, "torchvision-resnet50" (docs/name-maps.md)
         cast_dtype : convert to the model's dtype (dtype_source 'current') or take over the file's ('saved').
         All or nothing: raises LoadMismatchError listing everything missing, extra or of another shape or dtype.
         """

@@ -13,6 +13,7 @@ from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 
+from .name_maps import NameMap, name_map
 from .parameter import Parameter, _contexts, merged_shape
 
 Targets = Mapping[str, Sequence[tuple[str, Parameter]]]
@@ -25,22 +26,23 @@ def plain_name(name: str) -> str:
 
 
 def renamed(
-    arrays: Mapping[str, np.ndarray], paths: Mapping[str, str], source: str | PathLike[str]
+    arrays: Mapping[str, np.ndarray], paths: Mapping[str, str] | str, source: str | PathLike[str]
 ) -> dict[str, np.ndarray]:
-    """The arrays by new names: the longest of `paths` that is a name, or the part of one before a dot, is replaced.
+    """The arrays by new names: of a map of this package (see `name_maps`), or of a dict of beginnings of names.
 
-    Raises LoadMismatchError where two arrays would get one name.
+    Raises LoadMismatchError where two arrays would get one name, SettingError for a map that there is none of.
     """
+    names = name_map(paths) if isinstance(paths, str) else NameMap(paths)
     found: dict[str, np.ndarray] = {}
     twice = []
-    for name, array in arrays.items():
-        starts = [start for start in paths if name == start or name.startswith(start + ".")]
-        if starts:
-            start = max(starts, key=len)
-            name = (paths[start] + name[len(start) :]).removeprefix(".")
-        if name in found:
-            twice.append(f"map: two arrays of the file become {name}")
-        found[name] = array
+    for full_name, array in arrays.items():
+        name = names.stripped(full_name)
+        if names.leaves_out(name):
+            continue
+        path = names.path(name)
+        if path in found:
+            twice.append(f"map: two arrays of the file become {path}")
+        found[path] = array.T if names.transposes(name) else array
     if twice:
         raise LoadMismatchError("the map gives a name twice; nothing was loaded", twice, path=fspath(source))
     return found

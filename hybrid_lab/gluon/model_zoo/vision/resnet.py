@@ -88,6 +88,17 @@ class BottleneckV1(_ResidualV1):
         return F.Activation(self.body(x) + residual, act_type="relu")
 
 
+class BottleneckV1b(BottleneckV1):
+    """BottleneckV1 with the stride in its 3 x 3 convolution, and no biases, as torchvision and timm have it."""
+
+    def _add_layers(self, channels: int, stride: int, in_channels: int) -> None:
+        inner = channels // 4
+        self.body = nn.HybridSequential(prefix="")
+        self.body.add(nn.Conv2D(inner, kernel_size=1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+        self.body.add(_conv3x3(inner, stride, inner), nn.BatchNorm(), nn.Activation("relu"))
+        self.body.add(nn.Conv2D(channels, kernel_size=1, use_bias=False), nn.BatchNorm())
+
+
 class BasicBlockV2(_Residual):
     """x + two 3 x 3 convolutions, BatchNorm and relu before each."""
 
@@ -201,9 +212,11 @@ _VERSIONS: dict[int, tuple[type[_ResNet], dict[str, Callable[..., HybridBlock]]]
 }
 
 
-def get_resnet(version: int, num_layers: int, *weights: Any, **options: Any) -> _ResNet:
+def get_resnet(version: int, num_layers: int, *weights: Any, stride_in_3x3: bool = False, **options: Any) -> _ResNet:
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
+    stride_in_3x3 : version 1 as torchvision and timm have it ("v1.5", "v1b"): from 50 layers on BottleneckV1b instead
+        of BottleneckV1, else no difference
     weights, options : `pretrained`, `ctx`, `root` (see model_zoo.classifier), and arguments of the network
     """
     if num_layers not in _DEPTHS:
@@ -212,8 +225,9 @@ def get_resnet(version: int, num_layers: int, *weights: Any, **options: Any) -> 
         raise ValueError(f"there is no ResNet of version {version}; the versions are 1 and 2")
     kind, layers, channels = _DEPTHS[num_layers]
     network, blocks = _VERSIONS[version]
+    block = BottleneckV1b if stride_in_3x3 and blocks[kind] is BottleneckV1 else blocks[kind]
     name = f"resnet{num_layers}_v{version}"
-    return create(name, network, (blocks[kind], layers, channels), *weights, **options)
+    return create(name, network, (block, layers, channels), *weights, **options)
 
 
 resnet18_v1 = model("resnet18_v1", get_resnet, 1, 18)
