@@ -48,7 +48,7 @@ help:
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
-	@echo 'make test-onnx-mutations  100,000 damaged ONNX files: each is read or refused by a typed error'
+	@echo 'make test-onnx-mutations  100,000 damaged ONNX files, and SINGA's: each is read or refused by a typed error'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
 	@echo 'make install     environment only'
@@ -183,9 +183,9 @@ test-onnx: install
 	HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
 	$(PY) -m tests.onnx.node_suite $(ARGS)
 
-# Reads damaged ONNX files (ARGS="--count 1000 --seed 3 --keep folder").
+# Reads damaged ONNX files, and SINGA's (ARGS="--count 1000 --seed 3 --kind onnx --keep folder"). Some 20 minutes.
 test-onnx-mutations: install
-	$(PY) -m tests.onnx.mutations $(ARGS)
+	$(PY) -m tests.hostile.mutations $(ARGS)
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.

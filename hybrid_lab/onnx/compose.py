@@ -132,6 +132,7 @@ class _Composer:
         found: dict[str, Tensor] = {}
         for item in graph.initializer:
             array, kind = self.file.array(item, f"initializer {item.name!r}")
+            self.F.room += 2 * array.size
             trained = array.dtype.kind in "fV" and array.ndim > 0 and kind in element_types.OWN
             found[item.name] = Tensor(self.F, None, array, element_types.carried(kind), item.name, trained)
         if graph.sparse_initializer:

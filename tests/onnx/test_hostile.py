@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -168,3 +171,122 @@ def test_mutations_are_read_or_refused(tmp_path, part):
 def test_the_models_that_are_mutated_are_sound(tmp_path):
     for item in mutations.models():
         assert mutations.read(tmp_path / "m.onnx", item.SerializeToString())[0] is None
+
+
+# -- sizes that a file only states -------------------------------------------------------------------------------------
+
+HUGE = 3_000_000
+
+
+def stated(nodes, ints=None, **inputs):
+    """A model whose inputs have these shapes; a name that begins with i is one of whole numbers."""
+    infos = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.INT64 if name[0] == "i" else FLOAT, shape)
+        for name, shape in inputs.items()
+    ]
+    output = helper.make_tensor_value_info(nodes[-1].output[0], FLOAT, None)
+    weights = [numbers(name, *values) for name, values in (ints or {}).items()]
+    graph = helper.make_graph(nodes, "net", infos, [output], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def step(op, inputs, **attributes):
+    return [node(op, inputs, ["y"], **attributes)]
+
+
+#: For each operator whose importer makes tables of positions or weights: a file of some hundred bytes that asks for
+#: millions of numbers.
+TABLES = {
+    "GatherElements": stated(step("GatherElements", ["x", "i"], axis=1), x=(HUGE, 9), i=(HUGE, 7)),
+    "GatherND": stated(step("GatherND", ["x", "i"], batch_dims=1), x=(HUGE, 9, 2), i=(HUGE, 1)),
+    "ScatterElements": stated(step("ScatterElements", ["x", "i", "u"]), x=(HUGE, 9), i=(HUGE, 7), u=(HUGE, 7)),
+    "ScatterElements, max": stated(
+        step("ScatterElements", ["x", "i", "u"], reduction="max"), x=(HUGE, 9), i=(1, 1), u=(1, 1)),
+    "ScatterND": stated(step("ScatterND", ["x", "i", "u"]), x=(3, HUGE, 9), i=(1, 1), u=(1, HUGE, 9)),
+    "Resize": stated(
+        step("Resize", ["x", "", "", "s"], mode="linear"), {"s": (1, 1, 60_000, 60_000)}, x=(1, 1, 8, 60_001)),
+    "GridSample": stated(step("GridSample", ["x", "g"]), x=(HUGE, 1, 2, 2), g=(HUGE, 2, 2, 2)),
+    "MaxPool": stated(step("MaxPool", ["x"], kernel_shape=[2], dilations=[2]), x=(1, 1, HUGE)),
+    "MaxPool of many windows": stated(
+        step("MaxPool", ["x"], kernel_shape=[2000, 2000], dilations=[2, 2]), x=(1, 1, 9000, 9000)),
+    "AveragePool": stated(
+        step("AveragePool", ["x"], kernel_shape=[3, 3], dilations=[2, 2]), x=(1, 1, 90000, 90000)),
+    "MaxUnpool": stated(
+        step("MaxUnpool", ["x", "i", "is"], kernel_shape=[2, 2]), {"is": (1, 1, 9000, 9000)},
+        x=(1, 1, 4000, 4000), i=(1, 1, 4000, 4000)),
+    "DFT": stated(step("DFT", ["x", "n"]), {"n": (4000,)}, x=(1, 4000, 1)),
+    "STFT": stated(step("STFT", ["x", "h", "", "n"]), {"h": (1,), "n": (4000,)}, x=(1, HUGE, 1)),
+    "HannWindow": stated(step("HannWindow", ["n"]), {"n": (1 << 24,)}, x=(1,)),
+    "MelWeightMatrix": stated(
+        [helper.make_node("Constant", [], ["l"], value_float=1.0),
+         helper.make_node("Constant", [], ["h"], value_float=9e3), *step("MelWeightMatrix", ["n", "d", "r", "l", "h"])],
+        {"n": (4000,), "d": (8000,), "r": (22050,)}, x=(1,)),
+    "Pad": stated(step("Pad", ["x", "p"], mode="edge"), {"p": (1 << 26, 0)}, x=(4,)),
+    "Trilu": stated(step("Trilu", ["x"]), x=(8000, 8000)),
+    "EyeLike": stated(step("EyeLike", ["x"]), x=(HUGE, HUGE)),
+    "LRN": stated(step("LRN", ["x"], size=4), x=(1, HUGE, 2, 2)),
+    "LSTM": stated(
+        step("LSTM", ["x", "w", "r"], hidden_size=HUGE), x=(1, 1, 3), w=(1, 4 * HUGE, 3), r=(1, 4 * HUGE, HUGE)),
+    "OneHot": stated(step("OneHot", ["i", "d", "v"]), {"d": (1 << 40,)}, i=(3,), v=(2,)),
+    "Range": stated(step("Range", ["z", "d", "o"]), {"z": (0,), "d": (1 << 40,), "o": (1,)}, x=(1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_sizes_that_a_small_file_states_take_little_memory(tmp_path, name):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(TABLES[name].SerializeToString())
+    tracemalloc.start()
+    try:
+        mx.onnx.imports(path)
+    except OnnxError:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 2 * path.stat().st_size + (64 << 20)
+
+
+def test_many_tables_of_a_small_file_take_little_memory_together(tmp_path):
+    nodes = [helper.make_node("Expand", ["one", "s"], [f"e{k}"]) for k in range(40)]
+    nodes += [helper.make_node("Sum", [f"e{k}" for k in range(40)], ["y"])]
+    made = stated(nodes, {"one": (1,), "s": (1 << 20,)}, x=(1,))
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    tracemalloc.start()
+    mx.onnx.imports(tmp_path / "m.onnx")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+LARGE = """
+import sys
+import hybrid_lab as mx
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) << 10
+
+import onnx, numpy  # what is needed anyway
+mx.onnx.imports(sys.argv[2])  # a small model of the same kind
+before = peak()
+block = mx.onnx.imports(sys.argv[1])
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="only Linux tells a process's largest size")
+@pytest.mark.parametrize("external", [False, True], ids=["one file", "external data"])
+def test_a_large_file_takes_twice_its_size_and_little_more(tmp_path, external):
+    megabytes = int(os.environ.get("HYBRID_LAB_LARGE_ONNX", "100"))
+    for name, size in (("large", megabytes << 20), ("small", 1 << 12)):
+        part = np.zeros(size // 8 // 4, np.float32)
+        weights = [numpy_helper.from_array(part, f"w{k}") for k in range(8)]
+        nodes = [helper.make_node("Add", [f"a{k}" if k else "x", f"w{k}"], [f"a{k + 1}"]) for k in range(8)]
+        made = model(nodes, weights, (len(part),), outputs=("a8",))
+        onnx.save(made, tmp_path / f"{name}.onnx", save_as_external_data=external, location=f"{name}.data")
+        del made, weights
+    files = [path for path in tmp_path.iterdir() if path.name.startswith("large")]
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "large.onnx"), str(tmp_path / "small.onnx")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 2 * sum(path.stat().st_size for path in files) + (64 << 20)

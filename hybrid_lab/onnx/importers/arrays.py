@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -261,6 +260,7 @@ def _padded_axis(F: Functions, x: Tensor, axis: int, before: int, after: int, mo
     names = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     if mode not in names:
         raise F.unsupported(f"mode={mode!r}; the modes are constant, reflect, edge and wrap")
+    F.table(size + before + after)
     places = np.pad(np.arange(size), (before, after), mode=names[mode])  # type: ignore[call-overload]
     return F.take(x, F.constant(places, np.int64), axis=axis)
 
@@ -355,9 +355,7 @@ def _trilu(F: Functions, x: Tensor, k: Tensor | None = None, *, upper: int = 1) 
             else F.broadcast_lesser_equal(along - down, float(offset))
         )
     else:
-        if prod((rows, columns)) > 1 << 26:
-            raise F.unsupported(f"a mask of {rows} x {columns}")
-        mask = np.ones((rows, columns), np.float32)
-        kept = F.constant(np.triu(mask, offset) if upper else np.tril(mask, offset))
+        distance = F.line(columns, 1, 2) - F.line(rows, 0, 2)
+        kept = F.broadcast_greater_equal(distance, offset) if upper else F.broadcast_lesser_equal(distance, offset)
     zeros = F.zeros_like(x)
     return F.select(F.with_rank(kept, x.rank), x, zeros)

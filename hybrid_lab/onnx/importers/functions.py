@@ -23,6 +23,13 @@ from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
 
 LARGEST_FOLDED = 1 << 20
 """Elements of the largest array that is computed at the import; larger ones become nodes of the graph."""
+LARGEST_TABLE = 1 << 22
+"""Numbers in the largest table that an importer makes of sizes in the file: positions, windows, weights."""
+ROOM = 7 << 20
+"""Numbers in all tables and computed arrays of an import, besides twice those of its initializers: a small file cannot
+take much memory."""
+_SMALL = 1 << 10
+"""Arrays of so many elements take no room: they may be shapes, which must be known."""
 _FIRST_HINT, _BETWEEN_HINTS = 1009, 62
 """Sizes assumed for open dimensions where a rule compares them: all different, and larger than a window."""
 Shape = tuple[Any, ...]
@@ -112,6 +119,7 @@ class Functions(Namespace):
     parameters : name -> (variable, array) of the initializers that the graph reads
     training : whether the file's graph is that of training, whose BatchNormalization and Dropout are our operators of
         both modes
+    room : how many numbers may still be computed at the import
     """
 
     close_sizes = "give imports(..., shapes={...}) the shapes of the inputs"
@@ -124,6 +132,7 @@ class Functions(Namespace):
         self.parameters: dict[str, tuple[Value, np.ndarray]] = {}
         self.states: set[str] = set()
         self.draws = 0
+        self.room = ROOM
         self.scope = Scope("model")
         self.node_name = ""
         self.operator = ""
@@ -232,8 +241,10 @@ class Functions(Namespace):
     def _folded(self, op: Operator, inputs: Sequence[object]) -> Any:
         arrays: list[Any] = [item.array if isinstance(item, Tensor) else item for item in inputs]
         shapes, dtypes = self._inferred(op, arrays)
-        if sum(map(prod, shapes)) > max(LARGEST_FOLDED, sum(np.size(item) for item in arrays)):
+        size = sum(map(prod, shapes))
+        if size > max(LARGEST_FOLDED, sum(np.size(item) for item in arrays)) or size > max(self.room, _SMALL):
             return None
+        self.room -= size if size > _SMALL else 0
         with np.errstate(all="ignore"):
             results = apply_numpy(op, arrays)
         results = results if isinstance(results, tuple) else (results,)
@@ -303,6 +314,25 @@ class Functions(Namespace):
         if not -max(rank, 1) <= axis < max(rank, 1):
             raise self.unsupported(f"axis {axis} does not exist; the input has {rank} dimensions")
         return axis % rank if rank else 0
+
+    def table(self, *shape: int) -> None:
+        """Take room for a table of this shape. Raises UnsupportedOperatorError where there is too little."""
+        size = prod(shape)
+        if size > min(LARGEST_TABLE, max(self.room, _SMALL)):
+            form = " x ".join(map(str, shape))
+            raise self.unsupported(
+                f"needs a table of {form} numbers at the import; one has up to {LARGEST_TABLE} and all together {ROOM}"
+            )
+        self.room -= size if size > _SMALL else 0
+
+    def line(self, size: int, axis: int = 0, rank: int = 1) -> Tensor:
+        """0, 1, ... size - 1 along one axis of `rank`."""
+        self.table(size)
+        return self.constant(np.arange(size).reshape([-1 if k == axis else 1 for k in range(rank)]), np.int64)
+
+    def positions(self, shape: Sequence[int], axis: int) -> Tensor:
+        """For each element of an array of this shape its position along an axis."""
+        return self.expand_to(self.line(shape[axis], axis, len(shape)), shape)
 
     # -- what many importers need ------------------------------------------------------------------------------
 

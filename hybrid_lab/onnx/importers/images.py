@@ -128,6 +128,8 @@ def _resize(
             first, last = float(region[places[number]]), float(region[len(chosen) + places[number]])
         if max(lengths[number], spatial[number]) > _LARGEST:
             raise F.unsupported(f"an axis of {max(lengths[number], spatial[number])} elements")
+        if outside is not None or coordinate_transformation_mode == "tf_crop_and_resize":
+            F.table(*(lengths[: number + 1]))
         how = _Resize(spatial[number], lengths[number], ratios[number], first, last, coordinate_transformation_mode)
         x = _along(F, x, axis, how, mode, nearest_mode, cubic_coeff_a, bool(exclude_outside), bool(antialias))
         if coordinate_transformation_mode == "tf_crop_and_resize":
@@ -159,6 +161,7 @@ def _along(
         return made
     if mode not in ("linear", "cubic"):
         raise F.unsupported(f"mode={mode!r}; the modes are nearest, linear and cubic")
+    F.table(how.length, how.size)
     matrix = how.weights(mode, cubic, exclude, antialias)
     if matrix.shape[0] == matrix.shape[1] and (matrix == np.eye(len(matrix))).all():
         return x
@@ -228,8 +231,7 @@ class _Sampler:
             here = F.broadcast_greater_equal(x, 0.0) * F.broadcast_lesser_equal(x, float(size - 1))
             valid = here if valid is None else valid * here
             rows.append(F.cast(F.clip(x, a_min=0.0, a_max=float(size - 1)), "int64"))
-        number = np.arange(self.batch).reshape(-1, *(1,) * len(self.output))
-        first = F.expand_to(F.constant(number, np.int64), rows[0].shape)
+        first = F.expand_to(F.line(self.batch, 0, 1 + len(self.output)), rows[0].shape)
         found = F.gather_nd(self.data, F.stack(first, *rows, axis=0))
         assert valid is not None
         return found * F.cast(F.reshape_to(valid, (*valid.shape, 1)), found.dtype)

@@ -45,8 +45,7 @@ def _gather_elements(F: Functions, data: Tensor, indices: Tensor, *, axis: int =
 def _coordinates(F: Functions, places: Tensor, axis: int) -> Tensor:
     """The places that indices along one axis mean, one row per axis."""
     shape = F.numbers(F.constant(sizes.shape_of(places.shape)), "the shape of the indices")
-    grid = np.indices(shape)
-    rows = [F.cast(places, "int64") if k == axis else F.constant(grid[k], np.int64) for k in range(len(shape))]
+    rows = [F.cast(places, "int64") if k == axis else F.positions(shape, k) for k in range(len(shape))]
     return F.stack(*rows, axis=0)
 
 
@@ -59,8 +58,7 @@ def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int =
     ]
     if batch_dims:
         shape = F.numbers(F.constant(sizes.shape_of(indices.shape[:-1])), "the shape of the indices")
-        grid = np.indices(shape)
-        rows = [*(F.constant(grid[k], np.int64) for k in range(batch_dims)), *rows]
+        rows = [*(F.positions(shape, k) for k in range(batch_dims)), *rows]
     return F.gather_nd(data, F.stack(*rows, axis=0))
 
 
@@ -93,7 +91,7 @@ def _reduced_one_by_one(F: Functions, flat: Tensor, at: Tensor, new: Tensor, red
     if count > 4096:
         raise F.unsupported(f"reduction={reduction!r} of {count} updates; up to 4,096 are taken")
     (size,) = F.numbers(F.constant(sizes.shape_of(flat.shape)), "the size of the data")
-    line = F.constant(np.arange(size), np.int64)
+    line = F.line(size)
     for step in range(count):
         here = F.truth(F.broadcast_equal(line, F.slice_axis(at, axis=0, begin=step, end=step + 1)))
         part = F.slice_axis(new, axis=0, begin=step, end=step + 1)
@@ -120,9 +118,8 @@ def _scatter_elements(
     wanted = F.numbers(F.constant(sizes.shape_of(indices.shape)), "the shape of the indices")
     if 0 in wanted:
         return data
-    grid = np.indices(wanted)
     places = F.cast(from_front(F, indices, shape[axis]), "int64")
-    rows = [places if k == axis else F.constant(grid[k], np.int64) for k in range(data.rank)]
+    rows = [places if k == axis else F.positions(wanted, k) for k in range(data.rank)]
     return written(F, data, _flat_places(F, rows, shape), updates, reduction)
 
 
@@ -139,10 +136,8 @@ def _scatter_nd(F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *,
     if 0 in F.numbers(F.constant(sizes.shape_of(updates.shape)), "the shape of the updates"):
         return data
     for number, size in enumerate(rest):
-        line = np.arange(size).reshape(
-            (1,) * (indices.rank - 1) + tuple(size if k == number else 1 for k in range(len(rest)))
-        )
-        rows.append(F.constant(line, np.int64))
+        before = indices.rank - 1
+        rows.append(F.line(size, before + number, before + len(rest)))
     places = F.expand_to(_flat_places(F, rows, shape), updates.shape)
     return written(F, data, places, updates, reduction)
 
@@ -186,8 +181,7 @@ def _tensor_scatter(
     length = F.numbers(F.constant(np.array([update.shape[axis]], object)), "the length of the update")[0]
     start = F.constant(np.zeros(1, np.int64)) if places is None else F.cast(places, "int64")
     start = F.reshape_to(start, (*start.shape, *(1,) * (past.rank - 1)))
-    line = np.arange(size).reshape([size if k == axis else 1 for k in range(past.rank)])
-    offset = F.constant(line, np.int64) - start
+    offset = F.line(size, axis, past.rank) - start
     offset = F.broadcast_mod(offset, F.constant(size, np.int64)) if mode == "circular" else offset
     inside = F.broadcast_greater_equal(offset, 0) * F.broadcast_lesser(offset, length)
     clipped = F.broadcast_minimum(F.broadcast_maximum(offset, 0), length - 1)

@@ -123,6 +123,7 @@ def _lrn(F: Functions, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float
         return F.LRN(x, nsize=size, alpha=alpha, beta=beta, knorm=bias)
     squared, channels = F.square(x), x.shape[1]
     before, after = (size - 1) // 2, -(-(size - 1) // 2)
+    F.table(channels, channels)
     lines = np.arange(channels)
     band = (lines[None, :] >= lines[:, None] - before) & (lines[None, :] <= lines[:, None] + after)
     flat = F.Reshape(squared, shape=(0, 0, -1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class _Windows:
             output = (-(-room // step) if ceil_mode else room // step) + 1
             if ceil_mode and (output - 1) * step >= size + before:
                 output -= 1
+            F.table(output, window)
             at = np.arange(output)[:, None] * step + np.arange(window)[None, :] * spread - before
             self.places.append(np.where((at >= 0) & (at < size), at, -1))
             self.counts.append((at < size + after).sum(axis=1))
@@ -120,9 +122,10 @@ def _pooled_by_axis(F: Functions, x: Tensor, windows: _Windows, record: str, joi
     return x
 
 
-def _flat(windows: _Windows, spatial: Sequence[int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def _flat(F: Functions, windows: _Windows, spatial: Sequence[int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Flat places (windows, elements of a window), which of them lie inside, and the output's shape."""
     rank = len(spatial)
+    F.table(*(at.size for at in windows.places))
     places: Any = np.zeros((1,) * (2 * rank), np.int64)
     inside: Any = np.ones((1,) * (2 * rank), bool)
     for axis, at in enumerate(windows.places):
@@ -132,12 +135,12 @@ def _flat(windows: _Windows, spatial: Sequence[int]) -> tuple[np.ndarray, np.nda
         places = places * spatial[axis] + np.maximum(here, 0)
         inside = inside & (here >= 0)
     output = tuple(at.shape[0] for at in windows.places)
-    count = int(np.prod(output))
+    count = prod(output)
     return places.reshape(count, -1), np.broadcast_to(inside, places.shape).reshape(count, -1), output
 
 
 def _max_with_places(F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int) -> Any:
-    places, inside, output = _flat(windows, spatial)
+    places, inside, output = _flat(F, windows, spatial)
     flat = F.Reshape(x, shape=(0, 0, -1))
     taken = F.take(flat, F.constant(places, np.int64), axis=2)
     lowest = -np.inf if x.is_floating else int(np.iinfo(x.dtype).min)
@@ -146,10 +149,11 @@ def _max_with_places(F: Functions, x: Tensor, spatial: Sequence[int], windows: _
     if storage_order:
         shaped = np.unravel_index(places, tuple(spatial))
         places = np.ravel_multi_index(shaped[::-1], tuple(spatial)[::-1])
-    size = int(np.prod(spatial))
+    size = prod(spatial)
     table = F.constant(places.reshape(-1), np.int64)
     row = F.constant(np.arange(len(places))[:, None] * places.shape[1], np.int64)
     within = F.take(table, position + F.with_rank(row, 4))
+    F.table(*x.shape[:2])
     first = F.constant(np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], 1, 1) * size, np.int64)
     shape = (*x.shape[:2], *output)
     return F.reshape_to(best, shape), F.reshape_to(within + first, shape)
@@ -172,6 +176,7 @@ def _average_pool(
     spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
     windows = _Windows(F, spatial, kernel, strides, dilations, edges, bool(ceil_mode))
     total = _pooled_by_axis(F, x, windows, "sum", F.broadcast_add)
+    F.table(*(len(at) for at in windows.places))
     counts: Any = np.ones(())
     for at, padded_count in zip(windows.places, windows.counts, strict=True):
         counts = counts[..., None] * (padded_count if count_include_pad else (at >= 0).sum(axis=1))
@@ -230,12 +235,13 @@ def _max_unpool(
     shape = F.numbers(F.constant(np.array((*x.shape[:2], *inferred), object)), "the shape")
     if output_shape is not None:
         wanted = F.numbers(output_shape, "the output's shape")
-        small = np.arange(int(np.prod(shape))).reshape(shape)
+        F.table(*shape)
+        small = np.arange(prod(shape)).reshape(shape)
         index = np.unravel_index(small.reshape(-1), shape)
         table = F.constant(np.ravel_multi_index(index, wanted), np.int64)
         places, shape = F.take(table, places), wanted
     flat = F._scatter_set_nd(
-        F.constant(np.zeros(int(np.prod(shape))), x.dtype), F.Reshape(x, shape=(-1,)), F.Reshape(places, shape=(1, -1)),
-        shape=(int(np.prod(shape)),),
+        F.expand_to(F.constant(np.zeros(1), x.dtype), (prod(shape),)), F.Reshape(x, shape=(-1,)),
+        F.Reshape(places, shape=(1, -1)), shape=(prod(shape),),
     )  # fmt: skip
     return F.reshape_to(flat, shape)

@@ -70,6 +70,7 @@ class _Layer:
         for direction in range(self.directions):
             pieces += [F.Reshape(self._gates(item, direction), shape=(-1,)) for item in (self.w, self.r)]
             if self.b is None:
+                F.table(2 * gates, self.hidden)
                 biases.append(F.constant(np.zeros(2 * gates * self.hidden), self.x.dtype))
             else:
                 for half in (0, 1):

@@ -40,6 +40,7 @@ def transformed(F: Functions, x: Tensor, axis: int, points: int, inverse: bool, 
         parts, size = [real, imaginary], points
     output = points // 2 + 1 if onesided and not inverse else points
     used = min(size, points)
+    F.table(used, output)
     if used < size:
         parts = [F.slice_axis(item, axis=axis, begin=0, end=used) for item in parts]
     angle = 2 * np.pi * (np.outer(np.arange(used), np.arange(output)) % points) / points
@@ -100,6 +101,7 @@ def _stft(
     )
     if hop < 1 or not 1 <= frame <= size:
         raise F.unsupported(f"frames of {frame} with a step of {hop} in a signal of {size}")
+    F.table((size - frame) // hop + 1, frame)
     places = np.arange((size - frame) // hop + 1)[:, None] * hop + np.arange(frame)
     frames = F.take(F.reshape_to(x, (*x.shape[:2], 1)) if x.rank == 2 else x, F.constant(places, np.int64), axis=1)
     if window is not None:
@@ -110,8 +112,9 @@ def _stft(
 def _window(first: float, second: float, third: float) -> Any:
     def function(F: Functions, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Any:
         count = int(F.number(size, "the length"))
-        if not 0 <= count <= 1 << 24:
+        if count < 0:
             raise F.unsupported(f"a window of {count} elements")
+        F.table(count)
         angle = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
         values = first - second * np.cos(angle) + third * np.cos(2 * angle)
         return F.constant(values, element_types.dtype_for(element_types.type_name(output_datatype)))
@@ -131,8 +134,9 @@ def _mel(
     count, points, samples = (int(F.number(item, "its size")) for item in (bins, length, rate))
     low, high = (float(F.number(item, "its bound")) for item in (lower, upper))
     spectrum = points // 2 + 1
-    if not 0 < count * spectrum < 1 << 24 or samples < 1:
+    if count * spectrum < 1 or samples < 1:
         raise F.unsupported(f"a matrix of {spectrum} x {count}")
+    F.table(count, spectrum)
     edges = np.arange(count + 2) * (2595 * np.log10(1 + high / 700) - 2595 * np.log10(1 + low / 700)) / (count + 2)
     edges = edges + 2595 * np.log10(1 + low / 700)
     places = np.floor((points + 1) * 700 * (10 ** (edges / 2595) - 1) / samples).astype(np.int64)
