@@ -64,6 +64,12 @@ def onnx_mutated(data, rng):
         return onnx_files._bytes(bytearray(data), rng)
 
 
+def onnx_read(path):
+    mx.onnx.imports(path)
+    if b"ai.onnx.preview.training" in path.read_bytes():
+        mx.onnx.imports_training(path)
+
+
 def singa_originals():
     states = {"a.W": np.arange(6, dtype=np.float32).reshape(2, 3), "a.b": np.ones(3, np.float16)}
     with TemporaryDirectory() as folder:
@@ -117,7 +123,7 @@ def _places(holder):
 
 
 KINDS = {
-    "onnx": (onnx_originals, onnx_mutated, mx.onnx.imports),
+    "onnx": (onnx_originals, onnx_mutated, onnx_read),
     "singa": (singa_originals, singa_mutated, read_states),
 }
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
