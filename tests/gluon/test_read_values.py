@@ -66,7 +66,7 @@ CHANGES = [_in_dict, _in_nested, _in_list, _in_object, _in_array]
 
 @pytest.fixture(autouse=True)
 def _no_other_blocks(monkeypatch):
-    monkeypatch.setattr(cached_graph, "watched", weakref.WeakSet())
+    monkeypatch.setattr(cached_graph, "watched", weakref.WeakKeyDictionary())
 
 
 @pytest.fixture

@@ -49,12 +49,40 @@ def _read_by(kind: type) -> Reads:
         for name, item in vars(base).items()
         if name != "__init__" and (function := _function(item)) is not None
     ]
+    outside = _outside_of_traces(methods)
     followed = [function for function in _functions(kind) if function.__name__ != "__init__"]
-    names = {function: _loaded(function.__code__, _GLOBALS) for function in followed}
-    attributes = {name for each in (*methods, *followed) for name in _loaded(each.__code__, _ATTRIBUTES)}
+    names = {function: _loaded(function.__code__, _GLOBALS) for function in followed if function not in outside}
+    inside = [function for function in methods if function not in outside]
+    attributes = {name for each in (*inside, *names) for name in _loaded(each.__code__, _ATTRIBUTES)}
     if any("getattr" in each or "vars" in each for each in names.values()):
         attributes.add(ANY)
     return frozenset(attributes), names
+
+
+#: What only code outside of a trace names: a Symbol has no gradient, and a trace neither trains nor saves.
+_NOT_TRACED = frozenset({
+    "Trainer", "backward", "load_cached_graphs", "load_parameters", "load_states", "save_cached_graphs",
+    "save_parameters", "save_states",
+})  # fmt: skip
+_TRACED = ("forward", "hybrid_forward")
+
+
+def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:
+    """Methods that train or save, and those that call them: what they read is in no graph, unless forward calls them."""
+    loads = {each: {*_loaded(each.__code__, _ATTRIBUTES), *_loaded(each.__code__, _GLOBALS)} for each in methods}
+    outside: set[FunctionType] = set()
+    names = set(_NOT_TRACED)
+    others = [each for each in methods if each.__name__ not in _TRACED]
+    while found := [each for each in others if each not in outside and loads[each] & names]:
+        outside.update(found)
+        names.update(each.__name__ for each in found)
+    pending = [each for each in methods if each.__name__ in _TRACED]
+    while pending:
+        called = loads[pending.pop()]
+        reached = [each for each in outside if each.__name__ in called]
+        outside.difference_update(reached)
+        pending += reached
+    return outside
 
 
 @lru_cache(maxsize=1024)
