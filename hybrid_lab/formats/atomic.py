@@ -39,13 +39,18 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     The bytes go to a temporary file in the same folder, are forced to disk, and then renamed over `path`; the folder
     is forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link
     keeps pointing where it did: its target is replaced. Temporary files of `path` that killed processes left are
-    removed at the end; those of live ones are not.
+    removed at the end; those of live ones are not. An OSError, such as that of a full disk, names the file.
     """
     target = os.path.realpath(os.fspath(path))
-    with temporary.replacement(target, _create) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with temporary.replacement(target, _create) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is None:
+            error.filename = target
+        raise
     directory = os.path.dirname(target)
     _sync_directory(directory)
     temporary.remove_stale(directory, target)

@@ -69,11 +69,13 @@ def load_parameters(
     ignore_extra: bool = False,
     cast_dtype: bool = False,
     dtype_source: str = "current",
+    remedies: Sequence[str] = ("missing", "extra", "dtype"),
 ) -> None:
     """Put `arrays` into the parameters that `targets` names.
 
     A parameter with several names (shared weights) is found if the file has one of them. cast_dtype : convert values of
     another dtype to the parameter's ('current'), or the parameter to the file's ('saved').
+    remedies : kinds of differences that the caller has an argument for, which the error proposes
     Raises LoadMismatchError listing every missing and extra name and every shape, dtype or context that does not fit;
     the parameters are untouched then.
     """
@@ -86,10 +88,11 @@ def load_parameters(
         for _, parameter in entries:
             known[id(parameter)] = parameter
             names_of.setdefault(id(parameter), []).append(name)
+    where = "the dictionary" if source is None else "the file"
     unused = [name for name in arrays if name not in targets]
     for name, array in arrays.items():
         for model_name, parameter in targets.get(name, ()):
-            problem = _mismatch(model_name, parameter, array, ctx, cast_dtype)
+            problem = _mismatch(model_name, parameter, array, ctx, cast_dtype, where)
             if problem:
                 differences.append(problem)
             else:
@@ -98,12 +101,12 @@ def load_parameters(
         missing = [each for each in known if not any(name in arrays for name in names_of[each])]
         for each in missing:
             name = names_of[each][0]
-            differences.append(f"missing: {name} {known[each].shape}{_nearest(name, unused, 'the file has')}")
+            differences.append(f"missing: {name} {known[each].shape}{_nearest(name, unused, f'{where} has')}")
     if not ignore_extra:
         for name in unused:
             differences.append(f"extra: {name} {arrays[name].shape}{_nearest(name, targets, 'the model has')}")
     if differences:
-        raise _does_not_fit(differences, source)
+        raise _does_not_fit(differences, source, where, remedies)
     for parameter, array in chosen.values():
         if np.dtype(parameter.dtype) != array.dtype:
             if dtype_source == "saved":
@@ -121,22 +124,28 @@ _REMEDIES = {
 }
 
 
-def _does_not_fit(differences: list[str], source: str | PathLike[str] | None) -> LoadMismatchError:
-    hints = [hint for kind, hint in _REMEDIES.items() if any(each.startswith(kind) for each in differences)]
-    where = "the file" if source is not None else "the dictionary"
+def _does_not_fit(
+    differences: list[str], source: str | PathLike[str] | None, where: str, remedies: Sequence[str]
+) -> LoadMismatchError:
+    hints = [_REMEDIES[kind] for kind in remedies if any(each.startswith(kind) for each in differences)]
     note = f" ({'; '.join(hints)})" if hints else ""
     message = f"{where} does not fit the model: {count(len(differences), 'difference')}; nothing was loaded{note}"
     return LoadMismatchError(message, differences, path=None if source is None else fspath(source))
 
 
 def _mismatch(
-    name: str, parameter: Parameter, array: np.ndarray, ctx: Context | Sequence[Context] | None, cast_dtype: bool
+    name: str,
+    parameter: Parameter,
+    array: np.ndarray,
+    ctx: Context | Sequence[Context] | None,
+    cast_dtype: bool,
+    holder: str,
 ) -> str | None:
     """What keeps `array` from becoming the parameter's value, or None."""
     if merged_shape(parameter.partial_shape, array.shape) is None:
-        return f"shape: {name} is {parameter.shape} in the model, {array.shape} in the file"
+        return f"shape: {name} is {parameter.shape} in the model, {array.shape} in {holder}"
     if np.dtype(parameter.dtype) != array.dtype and not cast_dtype:
-        return f"dtype: {name} is {np.dtype(parameter.dtype).name} in the model, {array.dtype.name} in the file"
+        return f"dtype: {name} is {np.dtype(parameter.dtype).name} in the model, {array.dtype.name} in {holder}"
     if ctx is not None and (parameter._data is not None or parameter._deferred_init is not None):
         where = parameter.list_ctx()
         if set(_contexts(ctx)) != set(where):

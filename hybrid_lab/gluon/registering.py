@@ -7,7 +7,7 @@ import os
 from os import PathLike
 from typing import Any, TypeVar
 
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.provided import Provided
 
 from .block import Block
@@ -42,6 +42,8 @@ def register(cls: BlockClass) -> BlockClass:
     A class of the same name that was registered before is replaced, as when a cell runs again. Raises HybridLabError
     for the name of a layer of this package.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Block)):
+        raise SettingError(f"gluon.register takes a class of Blocks, not {cls!r:.60}")
     known = registry.classes().get(cls.__name__)
     if known is not None and known.__module__.startswith("hybrid_lab.") and known is not cls:
         raise HybridLabError(f"{cls.__name__} is the name of a layer of this package; give your class another name")

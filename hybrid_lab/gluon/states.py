@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.ndarray import NDArray
 
 from . import access
@@ -57,13 +57,18 @@ def set_arrays(
 
     names : further name -> path, and whether the value is transposed
     """
+    if not isinstance(values, Mapping):
+        raise SettingError(f"values are given as a dict of paths and arrays, not as a {type(values).__name__}")
     targets = {path: [(path, parameter)] for path, parameter in parameters_of(block, learned_only).items()}
     arrays = {}
     for name, value in values.items():
         array = np.array(value.asnumpy() if isinstance(value, NDArray) else value)
+        if array.dtype.kind not in "biufcV":
+            raise SettingError(f"the value of {name!r} is a {type(value).__name__}, not an array of numbers")
         path, transposed = (names or {}).get(name, (name, False)) if name not in targets else (name, False)
         arrays[path] = array.T if transposed else array
-    load_parameters(targets, arrays, source, allow_missing=allow_missing, cast_dtype=True)
+    remedies = ("missing",) if source is None else ()  # what set_states takes, and load_states of SINGA's file
+    load_parameters(targets, arrays, source, allow_missing=allow_missing, cast_dtype=True, remedies=remedies)
 
 
 def save_singa(block: Block, path: str | PathLike[str], aux: Mapping[str, object]) -> str:
@@ -73,6 +78,8 @@ def save_singa(block: Block, path: str | PathLike[str], aux: Mapping[str, object
     """
     from hybrid_lab.formats.singa import write_states
 
+    if not isinstance(aux, Mapping) or not all(isinstance(name, str) for name in aux):
+        raise SettingError("aux_states= takes a dict of your own values by names, which are texts")
     paths = {place: (name, transposed) for name, (place, transposed) in _singa_names(block).items()}
     states = {}
     for place, array in arrays_of(block, learned_only=False).items():

@@ -1,5 +1,9 @@
 """Files of one kind under the name of another: refused when they are written, recognized when they are read."""
 
+import errno
+import os
+import re
+
 import numpy as np
 import pytest
 
@@ -44,6 +48,21 @@ def test_each_ending_is_of_one_kind(writer, ending, net, trainer, tmp_path):
     with pytest.raises(SettingError, match=f"would hold .* writes .{ending.lower()} files"):
         write(net, trainer, path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_names_the_file_and_leaves_the_old_one(writer, net, trainer, tmp_path, monkeypatch):
+    write, (ending, *_) = WRITERS[writer][0], sorted(WRITERS[writer][1])
+    path = tmp_path / f"m.{ending}"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=re.escape(f"{os.strerror(errno.ENOSPC)}: {str(path)!r}")):
+        write(net, trainer, str(path))
+    assert path.read_bytes() == b"old" and [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "folder/", 5, b"bytes"])

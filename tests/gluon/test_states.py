@@ -254,6 +254,34 @@ def test_a_hybrid_class_with_a_text_argument(tmp_path):
     assert np.array_equal(opened(nd.ones((1, 2))).asnumpy(), net(nd.ones((1, 2))).asnumpy())
 
 
+def test_wrong_values_and_names(m, tmp_path):
+    before = values(m)
+    for call, argument in (
+        (m.set_states, [1, 2]),
+        (m.set_params, {"linear.weight": "x"}),
+        (m.set_params, {"linear.weight": None}),
+        (lambda aux: m.save_states(tmp_path / "m.zip", aux), {3: 3}),
+        (lambda aux: m.save_states(tmp_path / "m.zip", aux), [3]),
+        (gluon.register, m),
+        (gluon.register, dict),
+    ):
+        with pytest.raises(SettingError):
+            call(argument)
+    assert same(values(m), before) and not list(tmp_path.iterdir())
+
+
+def test_differences_from_a_dictionary_name_it_and_propose_only_what_there_is(m, tmp_path):
+    with pytest.raises(LoadMismatchError) as caught:
+        m.set_states({"linear.bias": nd.ones((9,)), "stranger": nd.ones((1,))})
+    text = str(caught.value)
+    assert "shape: linear.bias is (3,) in the model, (9,) in the dictionary" in text
+    assert "allow_missing=True" in text and "ignore_extra" not in text
+    path = m.save_states(tmp_path / "m.zip")
+    with pytest.raises(LoadMismatchError, match=r"in the model, \(3,\) in the file") as caught:
+        MyModel(units=4).load_states(path)
+    assert "=True" not in str(caught.value)
+
+
 def test_names_of_other_files_go_to_the_constructor(tmp_path):
     (tmp_path / "words.txt").write_text("one two three")
 
