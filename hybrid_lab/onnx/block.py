@@ -119,10 +119,12 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
     made = Parameter(
         name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write", differentiable=not fixed
     )
-    own = array if composed.shared or (array.flags.writeable and array.flags.owndata) else np.array(array)
-    values = NDArray.wrap(own)
-    values.buffer.exported = composed.shared
     made.from_file = True
+    buffer = composed.buffers.pop(name, None)
+    if buffer is not None:
+        values = NDArray.view_of(buffer, buffer.host)
+    else:
+        values = NDArray.wrap(array if array.flags.writeable and array.flags.owndata else np.array(array))
     access.load_values(made, values, ctx)
     return made
 

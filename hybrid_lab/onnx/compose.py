@@ -13,6 +13,7 @@ import numpy as np
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperatorError
 from hybrid_lab.onnx.importer import GraphImporter
@@ -32,7 +33,7 @@ class Composed:
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
     views : Blocks of the same graph with further outputs, by the names of these
-    shared : whether others may read and write the arrays, too
+    buffers : name -> the memory of a parameter that others read and write, too
     """
 
     graph: Graph
@@ -45,11 +46,11 @@ class Composed:
     outputs: list[str]
     classes: dict[str, str]
     views: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: object) -> Composed:
         """Graphs are not changed and need no copy; the views are made anew, of the copied parameters."""
         return replace(self, views={})
-    shared: bool = False
 
 
 def compose(

@@ -1,4 +1,4 @@
-"""PyTorch: modules of torch become HybridBlocks. torch is imported when it is first
+"""PyTorch: modules of torch become HybridBlocks, and Blocks become modules of torch. torch is imported when it is first
 needed.
 """
 
@@ -10,6 +10,7 @@ _MODULES: dict[str, str] = {
     "TorchError": "hybrid_lab.torch.errors",
     "UnsupportedOperatorError": "hybrid_lab.torch.errors",
     "imports": "hybrid_lab.torch.block",
+    "module": "hybrid_lab.torch.wrapped",
 }
 """Public name -> the module that has it, which is imported when the name is first used. No module has the name of one
 of these: Python would take the module for it once that is imported."""

@@ -26,8 +26,8 @@ def imports(
     example_kwargs : further arguments by name; the Block takes them by position, behind the others
     ctx : where the parameters go, the CPU by default
     dynamic_shapes : which sizes stay open, as of torch.export; "batch" opens the first size of the tensors, {} none
-    copy : True gives the Block memory of its own. By default parameters on the CPU stay in the module's memory: a
-        training step on one side changes the other
+    copy : True gives the Block memory of its own. By default parameters on the CPU stay in the module's memory, and
+        belong to both: a training step on one side changes the other
     Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
     """
     args = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
@@ -36,7 +36,8 @@ def imports(
     graphs = [compose(program) for program in programs]
     modules = source.named_modules() if hasattr(source, "named_modules") else ()
     for graph in graphs:
-        graph.shared = not copy
+        if copy:
+            graph.buffers.clear()
         graph.classes.update({path: type(module).__name__ for path, module in modules if path not in graph.classes})
     return ImportedGraph(graphs[0], ctx, *graphs[1:])
 

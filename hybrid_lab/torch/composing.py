@@ -12,13 +12,14 @@ from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.logger import logger
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx.compose import Composed, finished
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 from hybrid_lab.torch.errors import TorchError, UnsupportedOperatorError
 from hybrid_lab.torch.exported import ARITHMETIC
 from hybrid_lab.torch.importers import ROWS_LOADED, table
 from hybrid_lab.torch.importers.functions import Functions, Tensor
-from hybrid_lab.torch.memory import array_of, numpy_dtype
+from hybrid_lab.torch.memory import array_of, numpy_dtype, shared_buffer
 
 assert ROWS_LOADED
 _NOWHERE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
@@ -42,6 +43,7 @@ class _Composer:
         self.known: dict[Any, Any] = {}
         self.sizes: dict[str, Any] = {}
         self.stored: dict[int, Tensor] = {}
+        self.buffers: dict[str, Buffer] = {}
         self.data: list[Value] = []
         self.names: list[str] = []
         self.node_names: dict[Node, str] = {}
@@ -84,10 +86,13 @@ class _Composer:
             return self.F.constant(array)
         if kind == "BUFFER" or not tensor.requires_grad:
             self.F.states.add(spec.target)
+        line = array if array.ndim else array.reshape(1)  # parameters have at least one axis
+        buffer = shared_buffer(line, tensor)
+        if buffer is not None:
+            self.buffers[spec.target] = buffer
         if array.ndim:
             return Tensor(self.F, None, array, "", spec.target, True)
-        line = Tensor(self.F, None, array.reshape(1), "", spec.target, True)  # parameters have at least one axis
-        return self.F.reshape_to(line, ())
+        return self.F.reshape_to(Tensor(self.F, None, line, "", spec.target, True), ())
 
     def _stored(self, spec: Any) -> Any:
         """The tensor of a parameter or a buffer."""
@@ -305,9 +310,11 @@ class _Composer:
         _, structure = flatten(_as_leaves((*call_args, *call_kwargs.values())))
         tensors = {name: item.value for name, item in self.tensors.items() if item.is_in_graph}  # type: ignore[attr-defined]
         names = [f"output{number}" for number in range(len(values))] if len(values) > 1 else ["output"]
-        return finished(
+        composed = finished(
             self.F, self.data, self.names, structure, values, out_spec, names, tensors, self.node_names, self.classes
         )
+        composed.buffers = {name: item for name, item in self.buffers.items() if name in composed.parameters}
+        return composed
 
     def _check_update(self, name: str, item: Any) -> None:
         """New values of a buffer: running statistics of BatchNorm update themselves, and counters count for nothing."""

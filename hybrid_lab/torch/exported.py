@@ -185,7 +185,7 @@ def _name(node: Any) -> str:
 
 def _always_on(program: Any) -> int:
     """How many dropouts are on in prediction too, as F.dropout(x) without training=self.training is."""
-    return sum(_name(node) == "aten.dropout" and bool(node.args[2]) for node in program.graph.nodes)
+    return sum(_name(node) in ("aten.dropout", "aten.dropout_") and bool(node.args[2]) for node in program.graph.nodes)
 
 
 def _lift(program: Any, always_on: int = 0) -> None:
@@ -197,7 +197,7 @@ def _lift(program: Any, always_on: int = 0) -> None:
     graph = program.graph
     for node in list(graph.nodes):
         name = _name(node)
-        if name == "aten.dropout" and not always_on:
+        if name in ("aten.dropout", "aten.dropout_") and not always_on and _is_alone(node):
             node.target, node.args = operators.dropout.default, (node.args[0], float(node.args[1]))
         elif name == "aten.batch_norm" and node.args[3] is not None:
             x, weight, bias, mean, var, _, momentum, eps = node.args[:8]
@@ -206,6 +206,11 @@ def _lift(program: Any, always_on: int = 0) -> None:
         elif name == "aten.add_" and _is_counter(node.args[0]) and not node.users:
             graph.erase_node(node)
     program.graph_module.recompile()
+
+
+def _is_alone(dropout: Any) -> bool:
+    """Whether nobody else reads what a dropout in place overwrites."""
+    return _name(dropout) == "aten.dropout" or len(dropout.args[0].users) == 1
 
 
 def _is_counter(node: Any) -> bool:

@@ -6,8 +6,48 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, DTYPES, bfloat16
 from hybrid_lab.torch.errors import TorchError
+
+
+class SharedBuffer(Buffer):
+    """Memory that an array shares with a torch tensor. Its version grows with torch's writes too, so that compiled
+    calls and the tape notice them. torch does not count writes through `tensor.data`.
+    """
+
+    __slots__ = ("copied_at", "copy_stale", "own_version", "tensor")
+
+    def __init__(self, host: np.ndarray, tensor: Any) -> None:
+        self.tensor = tensor
+        self.copied_at = tensor._version
+        super().__init__(host)
+
+    @property
+    def version(self) -> int:
+        """How often either side wrote."""
+        version: int = self.own_version + self.tensor._version
+        return version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self.own_version = version - self.tensor._version
+
+    @property
+    def device_stale(self) -> bool:
+        """Whether a copy on a GPU is out of date."""
+        return self.copy_stale or self.copied_at != self.tensor._version
+
+    @device_stale.setter
+    def device_stale(self, stale: bool) -> None:
+        self.copy_stale, self.copied_at = stale, self.tensor._version
+
+
+def shared_buffer(array: np.ndarray, tensor: Any) -> SharedBuffer | None:
+    """The buffer of an array that lies in a tensor's memory; None for one that was copied."""
+    if tensor.device.type != "cpu" or tensor.is_inference():
+        return None
+    return SharedBuffer(array, tensor) if tensor.data_ptr() == array.__array_interface__["data"][0] else None
 
 
 def numpy_dtype(dtype: Any, what: str = "a tensor") -> np.dtype:
