@@ -68,7 +68,7 @@ _TRACED = ("forward", "hybrid_forward")
 
 
 def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:
-    """Methods that train or save, and those that call them: what they read is in no graph, unless forward calls them."""
+    """Methods that train or save, and what calls them: what they read is in no graph, unless forward calls them."""
     loads = {each: {*_loaded(each.__code__, _ATTRIBUTES), *_loaded(each.__code__, _GLOBALS)} for each in methods}
     outside: set[FunctionType] = set()
     names = set(_NOT_TRACED)
