@@ -300,8 +300,8 @@ class GraphCache:
             recording=recording if any(each.recording is not None for each in observations) else None,
         )
         raise MissingGraphError(
-            f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. Call the "
-            "model in this way before it is saved, or load it with graphs='code', which traces the code anew"
+            f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. A file "
+            "holds graphs of the calls before it was saved; where there is code, graphs='code' traces it anew"
         )
 
     def first(self) -> NeutralGraph | None:
