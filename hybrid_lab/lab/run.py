@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
 
-SHARE = 1800
+SHARE = 3000
 """Reading, measuring and the norm of the gradients each take at most one part in so many of the time, drawing nine:
-together 0.7%."""
+together 0.4%."""
 NAMES = 32
 """Most series of one run."""
 LOOPS = 8

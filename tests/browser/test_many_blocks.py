@@ -1,4 +1,4 @@
-"""A model of 10,000 Blocks in the panel: only rows in view are there, the filter and the keys are quick."""
+"""A model of 10,000 Blocks in the panel: only rows in view are there, filter and keys work."""
 
 from playwright.sync_api import expect
 
@@ -14,7 +14,10 @@ for _ in range(100):
         part.add(nn.Dense(4) if number % 2 else nn.Activation("relu"))
     net.add(part)"""
 
-# Seconds from a key in the filter until the picture of the answer is on the page.
+#: Milliseconds to wait for what the page shows: other programs may run beside it, and no time is promised here.
+PATIENT = 60_000
+
+# Milliseconds from a key in the filter until the picture of the answer is on the page.
 TYPE = """async text => {
   const input = document.querySelector('#hybrid-lab-panel .hl-tree-search');
   input.focus();
@@ -32,14 +35,14 @@ def test_ten_thousand_blocks(open_cells):
     panel = notebook.show_panel()
     notebook.run_cell(0)
     tree = panel.get_by_role("tree")
-    expect(panel.locator(".hl-headline")).to_contain_text("10001 Blocks", timeout=60_000)
-    expect(tree.get_by_role("treeitem").first).to_be_visible()
+    expect(panel.locator(".hl-headline")).to_contain_text("10001 Blocks", timeout=PATIENT)
+    expect(tree.get_by_role("treeitem").first).to_be_visible(timeout=PATIENT)
     milliseconds = [notebook.page.evaluate(TYPE, text) for text in ("d", "de", "den", "dense", "eager")]
     print("a key in the filter:", *(f"{each:.0f} ms" for each in milliseconds))
     notebook.page.evaluate(TYPE, "dense")
-    expect(panel.locator(".hl-tree-part [role=status]")).to_have_text("4900 matches")
+    expect(panel.locator(".hl-tree-part [role=status]")).to_have_text("4900 matches", timeout=PATIENT)
     assert tree.get_by_role("treeitem").count() < 100
     notebook.page.keyboard.press("ArrowDown")
     notebook.page.keyboard.press("End")
-    expect(tree.locator(":focus")).to_have_attribute("data-path", "99.97")
-    expect(tree.locator(":focus")).to_be_in_viewport()
+    expect(tree.locator(":focus")).to_have_attribute("data-path", "99.97", timeout=PATIENT)
+    expect(tree.locator(":focus")).to_be_in_viewport(timeout=PATIENT)

@@ -87,7 +87,7 @@ class ProgramCache:
         return program
 
     def add(self, call: Call, program: Program, seconds: float, place: Location | None) -> None:
-        """Keep a new program for calls equal to this one; drop the least recently called program if there are too many."""
+        """Keep a new program for calls equal to this one; drop the least recently called one if there are too many."""
         signature = call, program.requests
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)
