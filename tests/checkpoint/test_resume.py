@@ -101,6 +101,18 @@ def test_a_loop_that_is_left_by_break_begins_a_new_epoch():
     assert loader.epoch == other.epoch == 1 and len(list(other)) == len(list(loader)) == EPOCH
 
 
+def uninterrupted_and_resumed(start, train):
+    """A net and its Trainer after six steps; and others that took over a checkpoint after three of them."""
+    net, trainer, checkpoints = start()
+    train(net, trainer, range(3))
+    checkpoints.save(step=3)
+    train(net, trainer, range(3, 6))
+    again, fresh, checkpoints = start()
+    checkpoints.restore()
+    train(again, fresh, range(3, 6))
+    return net, trainer, again, fresh
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_every_optimizer_goes_on_in_a_net_without_shapes(name, tmp_path):
     """Its states are checked and taken over although the new net learns its shapes from the file."""
@@ -121,13 +133,7 @@ def test_every_optimizer_goes_on_in_a_net_without_shapes(name, tmp_path):
             loss.backward()
             trainer.step(2)
 
-    net, trainer, checkpoints = start()
-    train(net, trainer, range(3))
-    checkpoints.save(step=3)
-    train(net, trainer, range(3, 6))
-    again, fresh, checkpoints = start()
-    checkpoints.restore()
-    train(again, fresh, range(3, 6))
+    net, _, again, _ = uninterrupted_and_resumed(start, train)
     for mine, theirs in zip(again.collect_params().values(), net.collect_params().values(), strict=True):
         assert np.array_equal(mine.data().asnumpy(), theirs.data().asnumpy())
 
@@ -203,13 +209,7 @@ def test_the_scale_of_the_loss(mixed_precision, tmp_path):
                     scaled.backward()
             trainer.step(1)
 
-    net, trainer, checkpoints = start()
-    train(net, trainer, range(3))
-    checkpoints.save(step=3)
-    train(net, trainer, range(3, 6))
-    again, fresh, checkpoints = start()
-    checkpoints.restore()
-    train(again, fresh, range(3, 6))
+    net, trainer, again, fresh = uninterrupted_and_resumed(start, train)
     assert trainer._amp_loss_scaler.get_state() == fresh._amp_loss_scaler.get_state()
     assert np.array_equal(again.weight.data().asnumpy(), net.weight.data().asnumpy())
 

@@ -1,4 +1,5 @@
-"""The examples of the third seed about states and saving, with the thread's names. ONNX's are in tests/onnx.
+"""The examples of the third seed about states and saving, with the thread's names. ONNX's are in
+tests/onnx/test_singa_thread.py.
 
 `singa.save(path, m, ckp_states)` is `mx.save_cached_graphs(m, path, aux=ckp_states)`, `singa.load` is `gluon.load`.
 """
@@ -11,6 +12,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.gluon import nn, rnn
+
+pytestmark = pytest.mark.usefixtures("registered")
 
 
 class Blk(gluon.HybridBlock):
@@ -44,12 +47,6 @@ class MyModel(gluon.HybridBlock):
             self.trainer = gluon.Trainer(self.collect_params(), "sgd", {"momentum": 0.9})
         self.trainer.step(1)
         return loss
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    """The class of this file, whichever other file has registered one of its name."""
-    monkeypatch.setattr(nn.registry, "_classes", {**nn.registry._classes, "MyModel": MyModel})
 
 
 @pytest.fixture

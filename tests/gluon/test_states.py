@@ -15,6 +15,8 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.gluon import nn
 
+pytestmark = pytest.mark.usefixtures("registered")
+
 
 class Blk(gluon.HybridBlock):
     def __init__(self, **kwargs):
@@ -51,12 +53,6 @@ PARAMS = [
     "norm.gamma", "norm.beta", "linear.weight", "linear.bias",
 ]  # fmt: skip
 STATISTICS = ["norm.running_mean", "norm.running_var"]
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    """The class of this file, whichever other file has registered one of its name."""
-    monkeypatch.setattr(nn.registry, "_classes", {**nn.registry._classes, "MyModel": MyModel})
 
 
 @pytest.fixture
