@@ -19,7 +19,7 @@ class Buffer:
     device : the same elements as a flat torch tensor on a GPU, or None
     host_stale, device_stale : that side is out of date; never both
     version : grows with every write, so that the tape notices writes to what it has recorded
-    exported : the host's memory was handed to another library that may write to it unnoticed
+    exported : the memory (of an array on a GPU: that there) was handed to others, who may write to it unnoticed
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
     lives_on_device : eager operators compute on the device, not on the host
@@ -130,7 +130,8 @@ class DeviceBuffer(Buffer):
         self._stale = value
 
     def pull(self) -> None:
-        if self._stale:
+        # Others may have written to the device's memory without our knowing.
+        if self._stale or (self.exported and self.device is not None and not self.device_stale):
             memory.to_host(self.device, self.host.reshape(-1))
             self._stale = False
 

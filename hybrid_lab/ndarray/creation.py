@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.ndarray.context import Context, resolve
+from hybrid_lab.engines.memory import numpy_dtype
+from hybrid_lab.ndarray.context import Context, current_context, device_of, gpu, require, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.tape import state
@@ -22,6 +23,8 @@ from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.provided import Provided
 
 Shape = int | Sequence[int]
+GPUS = (2, 10)
+"""DLPack's kinds of devices that are GPUs: CUDA and ROCm."""
 
 compose_creation: Provided[[str, dict[str, Any]], Any] = Provided("compose_creation")
 """Called with the name and the arguments of a function that makes an array in traced code of the 2.x style."""
@@ -197,8 +200,27 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
 
 
 def from_dlpack(source: Any) -> NDArray:
-    """An array with the values of any object that has `__dlpack__` (torch, CuPy, NumPy ...)."""
-    return array(source, dtype=source.dtype) if isinstance(source, NDArray) else _own(np.from_dlpack(source))
+    """An array with the values of any object that has `__dlpack__` (torch, CuPy, NumPy ...).
+
+    Memory on a GPU is not copied, and belongs to both then; the array is on the context of that GPU. Other values are
+    copied. Raises EngineUnavailable where that GPU cannot be used.
+    """
+    if isinstance(source, NDArray):
+        return array(source, dtype=source.dtype)
+    kind, number = source.__dlpack_device__()
+    current = current_context()
+    if kind in GPUS or current.is_gpu:
+        context = gpu(number) if kind in GPUS else current
+        require(context)
+        import torch
+
+        tensor = torch.utils.dlpack.from_dlpack(source)
+        if tensor.device == device_of(context) or kind in GPUS:
+            check_dtype(numpy_dtype(tensor.dtype))
+            made = NDArray.wrap_device(tensor.detach().contiguous(), context)
+            made.buffer.exported = True
+            return made
+    return _own(np.from_dlpack(source))
 
 
 def _own(values: np.ndarray) -> NDArray:

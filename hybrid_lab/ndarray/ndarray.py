@@ -239,20 +239,35 @@ class NDArray(Overloads):
         return values.copy()
 
     def __dlpack__(self, **keywords: Any) -> Any:
+        """A DLPack capsule of the memory, on a GPU of its memory there; torch orders the receiver's `stream` after
+        what was launched. Raises BufferError for copy=False to another device.
+        """
+        memory = self._for_others()
+        wanted = keywords.get("dl_device")
+        if wanted is not None and tuple(wanted) != tuple(memory.__dlpack_device__()):
+            if keywords.get("copy") is False:
+                raise BufferError(f"an array on {self.context} cannot be read on another device without a copy")
+            return self.asnumpy().__dlpack__(dl_device=wanted, max_version=keywords.get("max_version"))
         copies.reads += 1
         self.buffer.exported = True
         changes.happened()
-        return self._data.__dlpack__(**keywords)
+        return memory.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.host_view.__dlpack_device__()
+        """The kind of the device (1: CPU, 2: CUDA, 10: ROCm) and its number."""
+        kind, number = self._for_others().__dlpack_device__()
+        return int(kind), int(number)
+
+    def _for_others(self) -> Any:
+        """The memory that DLPack hands over."""
+        return self.raw(device_of(self.context)) if self.buffer.lives_on_device else self._data
 
     def to_dlpack_for_read(self) -> Any:
-        """A DLPack capsule of the host's memory; the receiver must not write to it."""
+        """A DLPack capsule of the memory; the receiver must not write to it."""
         return self.__dlpack__()
 
     def to_dlpack_for_write(self) -> Any:
-        """A DLPack capsule of the host's memory; writes through it are not noticed by the tape."""
+        """A DLPack capsule of the memory; writes through it are not noticed by the tape."""
         self.written()
         return self.__dlpack__()
 

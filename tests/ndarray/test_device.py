@@ -10,17 +10,17 @@ import itertools
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-import hybrid_lab as mx
-from hybrid_lab import autograd, gluon, nd
-from hybrid_lab.diagnostics import DTypeError, EngineUnavailable, UninitializedError
-from hybrid_lab.engines.copies import copies
-from hybrid_lab.gluon import nn
-from hybrid_lab.ndarray import on_device
-from hybrid_lab.ndarray.buffer import DeviceBuffer
-from tests.triton_device import use_triton
+import hybrid_lab as mx  # noqa: E402
+from hybrid_lab import autograd, gluon, nd  # noqa: E402
+from hybrid_lab.diagnostics import DTypeError, EngineUnavailable, UninitializedError  # noqa: E402
+from hybrid_lab.engines.copies import copies  # noqa: E402
+from hybrid_lab.gluon import nn  # noqa: E402
+from hybrid_lab.ndarray import on_device  # noqa: E402
+from hybrid_lab.ndarray.buffer import DeviceBuffer  # noqa: E402
+from tests.triton_device import use_triton  # noqa: E402
 
 GPU = mx.gpu(0)
 
@@ -282,3 +282,80 @@ def test_the_gradient_of_an_operator_with_several_outputs_of_which_some_are_read
         y = nd.add_n(*[parts[index] * (index + 2) for index in read])
     y.backward()
     assert x.grad.asnumpy().tolist() == [[2.0 * (0 in read), 3.0 * (1 in read)]] * 2
+
+
+# -- DLPack ----------------------------------------------------------------------------------------------------------
+
+
+def test_dlpack_hands_over_the_memory_on_the_device():
+    x = nd.array([1.0, 2.0, 3.0, 4.0], ctx=mx.gpu(0)).reshape((2, 2)) * 2
+    tensor = torch.from_dlpack(x)
+    assert x.__dlpack_device__() == tuple(map(int, tensor.__dlpack_device__()))
+    assert tensor.data_ptr() == x.raw(tensor.device).data_ptr()
+    np.testing.assert_array_equal(x.asnumpy(), [[2, 4], [6, 8]])
+    tensor += 1  # not noticed, and read all the same
+    np.testing.assert_array_equal(x.asnumpy(), [[3, 5], [7, 9]])
+    np.testing.assert_array_equal((x + 1).asnumpy(), [[4, 6], [8, 10]])
+
+
+def test_from_dlpack_takes_memory_of_the_device():
+    tensor = torch.arange(6.0).reshape(2, 3)
+    with mx.gpu(0):
+        x = nd.from_dlpack(tensor)
+    assert x.context == mx.gpu(0)
+    assert x.raw(tensor.device).data_ptr() == tensor.data_ptr()
+    x += 1
+    np.testing.assert_array_equal(tensor.numpy(), [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(nd.from_dlpack(torch.ones(2)).asnumpy(), [1, 1])
+
+
+def test_a_hybridized_block_reads_what_others_wrote_to_the_device():
+    net = nn.Dense(2, in_units=2, use_bias=False)
+    net.initialize(mx.init.One(), ctx=mx.gpu(0))
+    net.hybridize()
+    x = nd.ones((1, 2), ctx=mx.gpu(0))
+    for _ in range(2):
+        np.testing.assert_array_equal(net(x).asnumpy(), [[2, 2]])
+    weight = torch.from_dlpack(net.weight.data())
+    weight *= 3
+    np.testing.assert_array_equal(net(x).asnumpy(), [[6, 6]])
+    np.testing.assert_array_equal(net.weight.data().asnumpy(), [[3, 3], [3, 3]])
+    net.weight.set_data(nd.ones((2, 2), ctx=mx.gpu(0)))
+    np.testing.assert_array_equal(net(x).asnumpy(), [[2, 2]])
+
+
+class OnAnotherGPU:
+    """A fake of memory on CUDA device 1, for which no GPU is here. stream : what it was asked with"""
+
+    stream = None
+
+    def __dlpack_device__(self):
+        return 2, 1
+
+    def __dlpack__(self, **keywords):
+        raise AssertionError("memory of a GPU that cannot be used is not read")
+
+
+def test_memory_of_a_gpu_that_cannot_be_used_is_refused():
+    with pytest.raises(EngineUnavailable, match=r"gpu\(1\)"):
+        nd.from_dlpack(OnAnotherGPU())
+
+
+class OnAStream:
+    """A fake of a tensor on CUDA device 0."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **keywords):
+        return keywords
+
+
+def test_the_stream_of_the_receiver_is_honoured(monkeypatch):
+    x = nd.ones((2,), ctx=GPU)
+    monkeypatch.setattr(nd.NDArray, "_for_others", lambda self: OnAStream())
+    assert x.__dlpack_device__() == (2, 0)
+    assert x.__dlpack__(stream=7, max_version=(1, 0)) == {"stream": 7, "max_version": (1, 0)}
+    assert np.from_dlpack(x, device="cpu").tolist() == [1, 1]  # a copy on the host
+    with pytest.raises(BufferError, match="without a copy"):
+        x.__dlpack__(dl_device=(1, 0), copy=False)

@@ -132,7 +132,8 @@ class DeviceProgram(Program):
                 self._held = versions, self._held[1]
                 return self._held
         for buffer in buffers:
-            if buffer.exported and buffer.device is not None:  # others may write to the host's memory
+            # Others may write to the host's memory.
+            if buffer.exported and buffer.device is not None and not buffer.lives_on_device:
                 buffer.pull()
                 buffer.device_stale = True
         hoisted = self.prologue.values() if self.prologue is not None else []
