@@ -116,8 +116,9 @@ def _begin(block: ImportedGraph, composed: Composed) -> None:
 def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | Sequence[Context] | None) -> Parameter:
     """The parameter that takes over an array."""
     fixed = name in composed.states
+    req = "null" if fixed or name in composed.frozen else "write"
     made = Parameter(
-        name, shape=array.shape, dtype=array.dtype.name, grad_req="null" if fixed else "write", differentiable=not fixed
+        name, shape=array.shape, dtype=array.dtype.name, grad_req=req, differentiable=not fixed
     )
     made.from_file = True
     buffer = composed.buffers.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, count_leaves, from_json
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray.buffer import Buffer
@@ -20,6 +22,7 @@ from hybrid_lab.onnx.importer import GraphImporter
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
 
+_MOST_METADATA = 1 << 20
 _LARGEST_SIZE = 2**31 - 1
 
 
@@ -32,6 +35,7 @@ class Composed:
     parameters : name -> array; states : those of them that training does not change by gradients
     tensors : name in the file -> Value, for all results of nodes
     outputs : names of the outputs in the file; classes : path of a Block -> the name of its class, as the file says
+    frozen : parameters that the model's owner did not train
     views : Blocks of the same graph with further outputs, by the names of these
     buffers : name -> the memory of a parameter that others read and write, too
     """
@@ -45,6 +49,7 @@ class Composed:
     tensors: dict[str, Value]
     outputs: list[str]
     classes: dict[str, str]
+    frozen: frozenset[str] = frozenset()
     views: dict[tuple[str, ...], Any] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
 
@@ -74,6 +79,34 @@ def compose(
         if path is not None:
             name_file(error, path)
         raise
+
+
+METADATA = "hybrid_lab"
+"""Key of the structure around the network among the metadata of the files that this package writes."""
+
+
+def own_metadata(model: Any) -> dict[str, Any]:
+    """What a file of this package says of its arguments, results and frozen parameters; of others nothing."""
+    text = next((item.value for item in model.metadata_props if item.key == METADATA), "")
+    try:
+        data = json.loads(text) if 0 < len(text) < _MOST_METADATA else {}
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def own_structure(
+    data: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[Spec, Spec] | None:
+    """The structures of arguments and results that the file's metadata tell for these inputs and outputs."""
+    try:
+        if [data.get("inputs"), data.get("outputs")] != [list(inputs), list(outputs)]:
+            return None
+        found = from_json(data["in"]), from_json(data["out"])
+    except (ValueError, KeyError, TypeError, RecursionError, HybridLabError):
+        return None
+    whole = found[0][0] == "tuple" and [count_leaves(each) for each in found] == [len(inputs), len(outputs)]
+    return found if whole else None
 
 
 def name_file(error: OnnxError, path: str | PathLike[str]) -> None:
@@ -112,11 +145,20 @@ class _Composer:
         results: list[Value] = []
         out_spec = [self._result(known[name], results) for name in outputs]
         tensors = {name: item.value for name, item in known.items() if isinstance(item, Tensor) and item.is_in_graph}
-        return finished(
-            self.F, self.data, self.names, ("tuple", tuple(self.spec)), results,
-            out_spec[0] if len(out_spec) == 1 else ("list", tuple(out_spec)), outputs, tensors, self.importer.names,
+        own = own_metadata(self.file.model)
+        structure: tuple[Spec, Spec] = (
+            ("tuple", tuple(self.spec)), out_spec[0] if len(out_spec) == 1 else ("list", tuple(out_spec))
+        )  # fmt: skip
+        if not self.values:
+            structure = own_structure(own, self.names, outputs) or structure
+        composed = finished(
+            self.F, self.data, self.names, structure[0], results, structure[1], outputs, tensors, self.importer.names,
             self.importer.classes, graph.name,
         )  # fmt: skip
+        frozen = own.get("states")
+        if isinstance(frozen, list):
+            composed.frozen = frozenset(name for name in frozen if isinstance(name, str))
+        return composed
 
     def _result(self, item: Any, results: list[Value]) -> Spec:
         if isinstance(item, list):

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
 from hybrid_lab.onnx.importers.functions import Tensor
+from hybrid_lab.onnx.nodes import BLOCKS
 
 if TYPE_CHECKING:
     from hybrid_lab.onnx.importer import Environment, GraphImporter
@@ -227,6 +228,8 @@ def _get_element(importer: GraphImporter, node: Any, inputs: list[Any], attribut
 @_control("Identity")
 def _identity(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dict[str, Any], known: Any) -> Any:
     (item,) = inputs
+    if isinstance(item, Tensor) and not item.is_constant and importer.running and importer.running[-1][0] == BLOCKS:
+        return [importer.F.identity(item)]  # a Block that does nothing in prediction, such as Dropout
     if isinstance(item, Tensor) and item.is_parameter and item.rank == 1 and node.output[0]:
         # torch's exporter stores vectors of equal numbers once; they are parameters of their own.
         return [importer.F.own_copy(item, node.output[0])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -38,13 +38,12 @@ from hybrid_lab.symbol import tracing
 
 from . import file, opsets
 from .asked import Asked, asked_of
+from .compose import METADATA
 from .network import Network, Writer, unused
 from .nodes import reads
 from .open_sizes import Described, OpenSizes
 from .training_export import Settings, settings_of, training_of
 
-METADATA = "hybrid_lab"
-"""Key of the structure around the network among a model's metadata."""
 TRAINING_METADATA = "hybrid_lab.training"
 """Key of what a Trainer is restored from."""
 
@@ -267,7 +266,7 @@ def _contents(
         [(name, value.shape, value.dtype) for name, value in zip(outputs, graph.outputs, strict=True)],
         {name: array for name, array in arrays.items() if name in _read(network)},
         {path: _class_name(block) for path, block in blocks_below(net)},
-        {METADATA: _metadata(net, neutral, data_names, outputs, names)},
+        {METADATA: _metadata(net, neutral, data_names, outputs, names, _read(network))},
         dimension,
     )
     if settings is not None:
@@ -367,10 +366,14 @@ def _leaf_paths(spec: Spec) -> list[tuple[str, ...]]:
 
 
 def _metadata(
-    net: HybridBlock, neutral: NeutralGraph, inputs: Sequence[str], outputs: Sequence[str], parameters: Sequence[str]
-) -> str:
-    """The structure around the network, from which an importer makes the same arguments and results."""
-    states = [name for name, each in zip(parameters, neutral.parameters, strict=True) if each.grad_req == "null"]
+    net: HybridBlock, neutral: NeutralGraph, inputs: Sequence[str], outputs: Sequence[str], parameters: Sequence[str],
+    read: Collection[str],
+) -> str:  # fmt: skip
+    """The structure around the network, from which an importer makes the same arguments and results. read : the
+    parameters that the file has
+    """
+    pairs = zip(parameters, neutral.parameters, strict=True)
+    states = [name for name, each in pairs if each.grad_req == "null" and name in read]
     return file.as_json({
         "version": 1,
         "class": _class_name(net),

@@ -174,6 +174,8 @@ class GraphImporter:
         given = [item for item in inputs if item is not None]
         if function is None or any(item.array is None for item in given):
             return None
+        if node.op_type == "Expand" and arrays[0] is not None and arrays[0].dtype != object:
+            return None  # numbers for an open size, such as the zeros that a recurrent layer begins with
         return Tensor(self.F, array=sizes.packed(function(*arrays, **attributes)))
 
     def _attributes(self, node: Any) -> dict[str, Any]:

@@ -106,7 +106,12 @@ class Writer:
             else:
                 self.emit_node(emitter, item, names)
         results = self._results(emitter, call, names, outputs)
-        return pruned(call.path, tuple(inputs.values()), results, emitter)
+        body = pruned(call.path, tuple(inputs.values()), results, emitter)
+        if call.path:  # what an operator takes and does not read, such as the gamma of a BatchNorm without a scale
+            read = {name for node in body.nodes for name in reads(node)}
+            call.inputs = [value for value in inputs if value not in self.parameters or inputs[value] in read]
+            body.inputs = (*(inputs[value] for value in call.inputs), *body.sizes)
+        return body
 
     def _input_names(self, call: Call) -> dict[Value, str]:
         """Names for the inputs of a function: parameters by their path below its Block, data by number."""

@@ -294,8 +294,7 @@ class _Reader:
         if missing:
             raise OnnxError(f"the algorithm trains {missing[0]!r}, which is no parameter of the network")
         for name, parameter in parameters.items():
-            if name not in update.gradients:
-                parameter.grad_req = "null"
+            parameter.grad_req = "write" if name in update.gradients else "null"
         trained = [parameters[name] for name in update.gradients]
         return read_optimizer(update, trained, self.metadata.get("trainer"))
 

@@ -422,17 +422,31 @@ class Functions(Namespace):
         rank = len(numbers)
         for index, size in enumerate(shape):
             if isinstance(size, SymbolicSize):
-                found = self._dimensions.get(size.terms)
-                if found is None:
-                    raise self.unsupported(f"a shape has the open size {size!r}, which no tensor of the graph has")
-                value, axis = found
-                line = Tensor(self, value)
-                for other in range(line.rank):
-                    if other != axis:
-                        line = self.slice_axis(line, axis=other, begin=0, end=1)
                 codes = (1,) * index + (-1,) + (1,) * (rank - index - 1)
-                made = made + self.cast(self.zeros_like(self.Reshape(line, shape=codes)), "float32")
+                made = made + self.Reshape(self._zeros(size), shape=codes)
         return made
+
+    def _zeros(self, size: SymbolicSize) -> Tensor:
+        """A vector of this open size: along the axis of a tensor that has it, or of a multiple of such sizes."""
+        found = self._dimensions.get(size.terms)
+        if found is not None:
+            value, axis = found
+            line = Tensor(self, value)
+            for other in range(line.rank):
+                if other != axis:
+                    line = self.slice_axis(line, axis=other, begin=0, end=1)
+            return self.cast(self.zeros_like(self.Reshape(line, shape=(-1,))), "float32")
+        product, number = size.terms[0]
+        singles = [self.guards.sum({(factor,): 1}, 0) for factor in product]
+        found_all = all(isinstance(each, SymbolicSize) and each.terms in self._dimensions for each in singles)
+        if len(size.terms) > 1 or not found_all or not 0 < number <= LARGEST_FOLDED or len(singles) * number == 1:
+            raise self.unsupported(f"a shape has the open size {size!r}, which no tensor of the graph has")
+        whole: Tensor = self.constant(np.zeros(number, np.float32))
+        for each in singles:
+            assert isinstance(each, SymbolicSize)
+            grid = self.Reshape(self._zeros(each), shape=(-1, 1)) + self.Reshape(whole, shape=(1, -1))
+            whole = self.Reshape(grid, shape=(-1,))
+        return whole
 
     def expand_to(self, x: Tensor, shape: Sequence[Any]) -> Tensor:
         """x broadcast with a shape, as ONNX's Expand."""

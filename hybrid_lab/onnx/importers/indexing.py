@@ -44,9 +44,17 @@ def _gather_elements(F: Functions, data: Tensor, indices: Tensor, *, axis: int =
 
 def _coordinates(F: Functions, places: Tensor, axis: int) -> Tensor:
     """The places that indices along one axis mean, one row per axis."""
-    shape = F.numbers(F.constant(sizes.shape_of(places.shape)), "the shape of the indices")
-    rows = [F.cast(places, "int64") if k == axis else F.positions(shape, k) for k in range(len(shape))]
+    rows = [F.cast(places, "int64") if k == axis else _positions(F, places, k) for k in range(places.rank)]
     return F.stack(*rows, axis=0)
+
+
+def _positions(F: Functions, like: Tensor, axis: int, rank: int | None = None) -> Tensor:
+    """The position along an axis of each element. rank : of the leading axes of `like` that count, all by default"""
+    shape = like.shape[:rank]
+    if not any(isinstance(size, SymbolicSize) for size in shape):
+        return F.positions(shape, axis)
+    line = F.cast(F._contrib_arange_like(like, axis=axis), "int64")
+    return F.expand_to(F.reshape_to(line, [size if k == axis else 1 for k, size in enumerate(shape)]), shape)
 
 
 @operator("GatherND", 11)
@@ -57,8 +65,7 @@ def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int =
         from_front(F, F.reshape_to(row, indices.shape[:-1]), data.shape[batch_dims + k]) for k, row in enumerate(rows)
     ]
     if batch_dims:
-        shape = F.numbers(F.constant(sizes.shape_of(indices.shape[:-1])), "the shape of the indices")
-        rows = [*(F.positions(shape, k) for k in range(batch_dims)), *rows]
+        rows = [*(_positions(F, indices, k, indices.rank - 1) for k in range(batch_dims)), *rows]
     return F.gather_nd(data, F.stack(*rows, axis=0))
 
 

@@ -81,6 +81,21 @@ def _symmetric(x: Tensor, kernel: Sequence[int], strides: Sequence[int], edges: 
     return found
 
 
+def _rounds_up(
+    x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], edges: Edges
+) -> bool:
+    """Whether windows that reach behind an axis are those of the record's convention "full", as it is exported."""
+    if not (1 <= len(kernel) <= 3 and all(number == 1 for number in dilations)):
+        return False
+    for size, window, step, (before, after) in zip(x.shape[2:], kernel, strides, edges, strict=True):
+        if isinstance(size, SymbolicSize) or before >= window or after < before or size + 2 * before < window:
+            return False
+        last = -(-(size + 2 * before - window) // step)
+        if last != (size + before + after - window) // step or last * step >= size + before:
+            return False
+    return True
+
+
 @operator("MaxPool", 1)
 def _max_pool(
     F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
@@ -93,6 +108,9 @@ def _max_pool(
     edges = _symmetric(x, kernel, strides, edges) if exact else edges
     if outputs == 1 and exact and _fits_record(x, kernel, dilations, edges):
         return F.Pooling(x, kernel=kernel, stride=strides, pad=tuple(edge[0] for edge in edges), pool_type="max")
+    if outputs == 1 and exact and _rounds_up(x, kernel, strides, dilations, edges):
+        pad = tuple(edge[0] for edge in edges)
+        return F.Pooling(x, kernel=kernel, stride=strides, pad=pad, pool_type="max", pooling_convention="full")
     spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
     windows = _Windows(F, spatial, kernel, strides, dilations, edges, bool(ceil_mode))
     if outputs == 1:

@@ -67,7 +67,7 @@ def _whole_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 broadcast_div = binary(
     "broadcast_div", numpy=_divide, grad=(lambda F, a, b, y, dy: dy / b, lambda F, a, b, y, dy: -dy * y / b),
     triton="{0} / {1}", whole="whole_quotient({0}, {1})",
-    onnx=lambda op, g, a, b: g.Div(*_floating("broadcast_div", g, a, b)),
+    onnx=lambda op, g, a, b: _onnx_divide(g, a, b),
     doc="lhs / rhs, with broadcasting. Integers divide as in C, towards zero.",
     aliases=("elemwise_div", "_div", "_Div", "divide", "_true_divide"),
     samples=[*_POSITIVE, sample((9,), 2, dtype="int32", low=-9, high=9, gradient=False), sample((4,), (4,), **_WHOLE)],
@@ -108,15 +108,30 @@ broadcast_mod = binary(
 )
 
 
-def _floating(name: str, g: OnnxGraph, a: str, b: str) -> tuple[str, str]:
-    """Both operands; an integer division by zero would end the process in onnxruntime, so that integers stay here."""
-    if g.dtype(a).kind != "f":
-        raise Unmappable(f"{name} of {g.dtype(a).name}")
-    return a, b
+def _safe_divisor(name: str, g: OnnxGraph, b: str) -> str:
+    """A whole divisor with 1 in the place of 0 and -1: dividing by 0, or the least number by -1, would end the process
+    in onnxruntime.
+    """
+    dtype = g.dtype(b)
+    if dtype.name not in ("int32", "int64"):
+        raise Unmappable(f"{name} of {dtype.name}")
+    harmful = g.Or(g.Equal(b, g.const(0, dtype)), g.Equal(b, g.const(-1, dtype)))
+    return g.Where(harmful, g.const(1, dtype), b)
+
+
+def _onnx_divide(g: OnnxGraph, a: str, b: str) -> str:
+    dtype = g.dtype(a)
+    if dtype.kind == "f":
+        return g.Div(a, b)
+    quotient = g.Div(a, _safe_divisor("broadcast_div", g, b))
+    zero, one, minus = (g.const(number, dtype) for number in (0, 1, -1))
+    sign = g.Where(g.Equal(b, zero), zero, g.Where(g.Equal(b, minus), minus, one))
+    return g.Mul(quotient, sign)
 
 
 def _onnx_modulo(g: OnnxGraph, a: str, b: str) -> str:
-    a, b = _floating("broadcast_mod", g, a, b)
+    if g.dtype(a).kind != "f":
+        return g.Mod(a, _safe_divisor("broadcast_mod", g, b))  # by 1 the rest is 0, as by -1, and by 0 here
     zero, one = g.const(0, g.dtype(b)), g.const(1, g.dtype(b))
     is_zero = g.Equal(b, zero)
     divisor = g.Where(is_zero, one, b)

@@ -228,10 +228,11 @@ class Pooling(Pooled, name="Pooling"):
             return g.LpPool(data, p=self.p_value, **attributes)
         # AveragePool divides by the window's size; the division that MXNet makes takes its place.
         average = g.AveragePool(data, count_include_pad=1, **attributes)
+        divisor = self.divisor(windows, dtype)
+        if self.pool_type == "avg" and np.all(divisor == prod(windows.kernel)):
+            return average
         total = g.Mul(average, g.const(prod(windows.kernel), dtype))
-        if self.pool_type == "sum":
-            return total
-        return g.Div(total, g.const(self.divisor(windows, dtype), dtype))
+        return total if self.pool_type == "sum" else g.Div(total, g.const(divisor, dtype))
 
 
 def emit_windows(windows: Windows) -> dict[str, Any]:
