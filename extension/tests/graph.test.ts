@@ -1,39 +1,19 @@
-// The graph viewer, without Lab: layers, their layout, walking, and the pane.
+// The graph viewer, without Lab: layers, their layout, what opens, the camera, and walking.
 
-import { buttonOf, mount, press, settle } from './page';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Graphviz } from '@hpcc-js/wasm-graphviz';
 import { anchored, fitted, kept, revealed, started, zoomed } from '../src/graph/camera';
-import { HEADER, Measure, cut, measuredX, nodeCard, typeText } from '../src/graph/card';
+import { HEADER, cut, measuredX, nodeCard, typeText } from '../src/graph/card';
 import { Composer, Picture } from '../src/graph/compose';
 import { family } from '../src/graph/draw';
-import { staticSvg, svgText } from '../src/graph/export';
-import { GraphPane, GraphPaneEvents } from '../src/graph/graph-pane';
 import { Point, layerDot, readPlan } from '../src/graph/layer';
 import { firstOpen, nameOf, openedWith, withNames } from '../src/graph/opening';
 import { Scene } from '../src/graph/scene';
 import { neighbours, search, step, trace } from '../src/graph/walk';
-import { Aborted, Layout } from '../src/graph/worker';
+import { Aborted } from '../src/graph/worker';
 import type { GraphReply } from '../src/protocol/messages';
-import { ModelView } from '../src/view/model-view';
-import { safeSvg } from '../src/view/safe-svg';
-import { TableKernel, box, graph, kernelBox, model, network, node, noLayout } from './records';
-
-const measure: Measure = (text, size) => text.length * size * 0.5;
-
-/** The layout that the worker does, here; `asked` has the DOT text of each. */
-function graphviz(): { layout: Layout; asked: string[] } {
-  const asked: string[] = [];
-  const engine = Graphviz.load();
-  const layout: Layout = async dot => {
-    asked.push(dot);
-    return (await engine).layout(dot, 'plain', 'dot');
-  };
-  return { layout, asked };
-}
-
-const ids = (values: Iterable<string>): string[] => [...values].sort();
+import { deep, graphviz, ids, measure, pictureOf } from './layouts';
+import { box, graph, kernelBox, node, noLayout } from './records';
 
 // -- scene ------------------------------------------------------------------------------------------------------------
 
@@ -126,16 +106,6 @@ test('Graphviz puts an edge exactly on the port of an opened box', async () => {
   );
   assert.ok(Math.abs(start.x - (b.x + 270)) < 1.5 && Math.abs(start.y - (b.y + 200)) < 2.5);
 });
-
-async function pictureOf(
-  reply: GraphReply,
-  open: string[]
-): Promise<{ scene: Scene; picture: Picture; asked: string[]; composer: Composer }> {
-  const { layout, asked } = graphviz();
-  const scene = new Scene(reply);
-  const composer = new Composer(layout, measure);
-  return { scene, picture: await composer.compose(scene, new Set(open)), asked, composer };
-}
 
 /** The numbers of an overlay in a picture: where they are written. */
 function measuredRects(picture: Picture): { id: string; x: number; y: number; width: number }[] {
@@ -240,24 +210,6 @@ test('a layout that is no longer wanted is dropped; one that fails is replaced b
 
 // -- opening ----------------------------------------------------------------------------------------------------------
 
-const LAYERS = 6;
-
-/** Six encoder cells of five operators in a fold, in a Block, after an input. */
-function deep(): GraphReply {
-  const boxes = [
-    box('s', { kind: 'session', label: 'onnxruntime 0', operators: 30 }),
-    box('f', { parent: 's', kind: 'fold', label: '0 to 5', class: 'Cell', copies: LAYERS, operators: 30 })
-  ];
-  const nodes = [node('n', { kind: 'input', op: '' })];
-  for (let cell = 0; cell < LAYERS; cell++) {
-    boxes.push(box(`c${cell}`, { parent: 'f', label: String(cell), class: 'Cell', block: `cells.${cell}` }));
-    for (let i = 0; i < 5; i++) {
-      nodes.push(node(`n${cell}_${i}`, { box: `c${cell}`, reads: [nodes.at(-1)!.id] }));
-    }
-  }
-  return graph({ boxes, nodes });
-}
-
 test('small graphs start open, large ones where there is something to choose; a fold opens with one sample', () => {
   assert.deepEqual(ids(firstOpen(new Scene(graph()))), ['b0']);
   const scene = new Scene(deep());
@@ -359,280 +311,4 @@ test('texts are cut to their room; types are written as graphs are printed', () 
     ].map(typeText),
     ['f32[1,?]', 'i64[]', 'bf16']
   );
-});
-
-// -- static copies ----------------------------------------------------------------------------------------------------
-
-test('a static copy has its colours in attributes and passes the sanitizer unchanged', async () => {
-  const { scene, picture } = await pictureOf(graph(), ['b0']);
-  const copy = staticSvg(picture, scene);
-  assert.ok(copy);
-  const text = svgText(copy);
-  assert.doesNotMatch(text, /style=|url\(|data-|var\(/);
-  assert.match(text, /stroke="#/);
-  const clean = safeSvg(text);
-  assert.equal(clean.querySelectorAll('*').length, copy.querySelectorAll('*').length);
-  assert.equal(clean.querySelectorAll('rect[fill], path[stroke]').length > 10, true);
-  assert.equal(staticSvg(picture, scene, 3), null);
-});
-
-// -- the pane ---------------------------------------------------------------------------------------------------------
-
-function pane(layout: Layout = noLayout): { pane: GraphPane; told: string[]; pictures: string[] } {
-  const told: string[] = [];
-  const pictures: string[] = [];
-  const events: GraphPaneEvents = {
-    onNode: item => told.push(item.id),
-    onBox: item => told.push(item.id),
-    onProgram: id => told.push(`program ${id}`),
-    onLocation: place => told.push(place.label),
-    onPicture: svg => pictures.push(svg)
-  };
-  const made = new GraphPane(layout, events);
-  mount(made.element);
-  return { pane: made, told, pictures };
-}
-
-const found = (root: Element, id: string): Element => {
-  const element = root.querySelector(`[data-id="${id}"]`);
-  assert.ok(element, `${id} is drawn`);
-  return element;
-};
-
-/** As a mouse does it. */
-function point(element: Element, at: { x: number; y: number } = { x: 5, y: 5 }): void {
-  for (const [type, target] of [
-    ['pointerdown', element],
-    ['pointerup', window]
-  ] as const) {
-    const event = new MouseEvent(type, { bubbles: true, button: 0, clientX: at.x, clientY: at.y });
-    Object.assign(event, { pointerId: 1, pointerType: 'mouse' });
-    target.dispatchEvent(event);
-  }
-}
-
-test('the pane has one tab stop; nodes and boxes are named buttons; a click selects', async () => {
-  const { pane: view, told } = pane();
-  await view.show(graph());
-  const root = view.element.querySelector('svg.hl-g');
-  assert.ok(root);
-  assert.equal(view.element.querySelectorAll('.hl-canvas [tabindex="0"]').length, 1);
-  assert.equal(found(root, 'n1').getAttribute('aria-label'), 'operator Convolution — float32 (?, 10)');
-  assert.equal(
-    found(root, 'b0').getAttribute('aria-label'),
-    'Block features, HybridSequential, 2 operators, open'
-  );
-  point(found(root, 'n1'));
-  assert.ok(found(root, 'n1').classList.contains('hl-g-selected'));
-  assert.equal(root.getAttribute('aria-activedescendant'), found(root, 'n1').id);
-  assert.deepEqual(told, ['n1']);
-});
-
-test('keys open, enter, walk and close; T traces', async () => {
-  const { pane: view, told } = pane();
-  await view.show(graph());
-  const root = view.element.querySelector('svg.hl-g')!;
-  const key = async (name: string): Promise<void> => {
-    press(root, name);
-    await settle();
-  };
-  await key('ArrowDown');
-  await key('ArrowDown');
-  assert.equal(told.at(-1), 'n1');
-  await key('Escape');
-  assert.equal(told.at(-1), 'b0');
-  assert.equal(root.querySelector('[data-id="n1"]'), null);
-  assert.equal(found(root, 'b0').getAttribute('aria-expanded'), 'false');
-  await key('Enter');
-  assert.equal(found(root, 'b0').getAttribute('aria-expanded'), 'true');
-  await key('Enter');
-  assert.equal(told.at(-1), 'n1');
-  await key('t');
-  assert.ok(
-    found(root, 'n2').classList.contains('hl-g-down') && found(root, 'n0').classList.contains('hl-g-up')
-  );
-  await key('Backspace');
-  assert.ok(found(root, 'b0').classList.contains('hl-g-selected'));
-});
-
-test('a double-click opens what its first click was on, even if that has moved away', async () => {
-  const { pane: view } = pane();
-  await view.show(graph());
-  const root = view.element.querySelector('svg.hl-g')!;
-  point(found(root, 'b0'));
-  point(root); // the page moved under the pointer
-  await settle();
-  assert.equal(found(root, 'b0').getAttribute('aria-expanded'), 'false');
-});
-
-test('a drag moves the picture and selects nothing', async () => {
-  const { pane: view, told } = pane();
-  await view.show(graph());
-  const root = view.element.querySelector('svg.hl-g')!;
-  const place = (): string | null => root.querySelector('g')!.getAttribute('transform');
-  const before = place();
-  const send = (target: EventTarget, type: string, x: number): void => {
-    const event = new MouseEvent(type, { bubbles: true, button: 0, clientX: x, clientY: 5 });
-    target.dispatchEvent(Object.assign(event, { pointerId: 1, pointerType: 'mouse' }));
-  };
-  send(found(root, 'n1'), 'pointerdown', 5);
-  send(window, 'pointermove', 45);
-  send(window, 'pointerup', 45);
-  assert.notEqual(place(), before);
-  assert.deepEqual(told, []);
-});
-
-test('the same program keeps what is open; another Block does not keep the selection', async () => {
-  const { pane: view } = pane();
-  await view.show(graph());
-  const root = view.element.querySelector('svg.hl-g')!;
-  await view.toggle('b0');
-  await view.show(graph({ summary: 'again', text: '' }));
-  assert.equal(found(root, 'b0').getAttribute('aria-expanded'), 'false');
-  await view.select('n3');
-  await view.show(
-    graph({ path: 'other', nodes: graph().nodes.map(item => ({ ...item, id: `x${item.id}` })), boxes: [] })
-  );
-  assert.equal(root.querySelector('.hl-g-selected'), null);
-});
-
-test('search selects the next hit and opens the boxes above it', async () => {
-  const { pane: view, told } = pane();
-  await view.show(deep());
-  const field = view.element.querySelector<HTMLInputElement>('input[type=search]')!;
-  field.value = 'n4_2';
-  press(field, 'Enter');
-  await settle(20);
-  assert.equal(told.at(-1), 'n4_2');
-  assert.ok(found(view.element, 'n4_2').classList.contains('hl-g-selected'));
-  const hits = view.element.querySelector('.hl-hits');
-  assert.equal(hits?.textContent, '1 of 1');
-  await view.show(graph({ path: 'other' }));
-  assert.equal(hits?.textContent, 'nothing found');
-});
-
-test('programs are a list with engine, reason and compile time', async () => {
-  const { pane: view, told } = pane();
-  const programs = [
-    {
-      id: 'p1',
-      label: 'predict (64, 1, 28, 28)',
-      half: 'predict',
-      engine: 'onnxruntime',
-      reason: 'fastest',
-      seconds: 0.21
-    },
-    { id: 'traced', label: 'traced', half: 'traced', engine: '', reason: '', seconds: 0 }
-  ] as GraphReply['programs'];
-  await view.show(graph({ program: 'p1', programs }));
-  const list = view.element.querySelector('select')!;
-  assert.deepEqual(
-    [...list.options].map(option => option.textContent),
-    ['predict (64, 1, 28, 28)', 'traced']
-  );
-  assert.match(
-    view.element.querySelector('.hl-summary')?.textContent ?? '',
-    /4 operators · compiled in 0.21 s/
-  );
-  assert.equal(view.element.querySelector('.hl-reason')?.textContent, 'onnxruntime: fastest');
-  list.value = 'traced';
-  list.dispatchEvent(new Event('change'));
-  assert.deepEqual(told, ['program traced']);
-});
-
-test('a graph that is missing says why; its text does not stay when the next one can be drawn', async () => {
-  const { pane: view } = pane();
-  await view.show(
-    graph({ nodes: [], boxes: [], text: '', missing: 'net is a plain Block: select a child.' })
-  );
-  assert.match(view.element.textContent ?? '', /select a child/);
-  await view.show(graph());
-  const text = view.element.querySelector<HTMLElement>('.hl-graph-text')!;
-  const canvas = view.element.querySelector<HTMLElement>('.hl-canvas')!;
-  assert.deepEqual([text.hidden, canvas.hidden], [true, false]);
-  buttonOf(view.element, 'Text').click();
-  assert.deepEqual([text.hidden, canvas.hidden], [false, true]);
-  await view.show(graph({ path: 'a', text: '' }));
-  assert.deepEqual([text.hidden, canvas.hidden], [true, false]);
-});
-
-test('the partial graph of a failed trace names the line that ended it', async () => {
-  const { pane: view, told } = pane();
-  const place = {
-    file: '',
-    label: 'cell 3, line 12',
-    cell: 3,
-    cell_id: 'c',
-    line: 12,
-    end_line: 12,
-    col: 0,
-    end_col: 4
-  };
-  await view.show(graph({ failed: place }));
-  buttonOf(view.element, 'cell 3, line 12').click();
-  assert.deepEqual(told, ['cell 3, line 12']);
-});
-
-test('only the newest graph is drawn', async () => {
-  const waiting: ((plain: string) => void)[] = [];
-  const { pane: view } = pane(
-    () => new Promise((_, reject) => waiting.push(() => reject(new Error('late'))))
-  );
-  const older = view.show(graph());
-  const newer = view.show(graph({ nodes: [node('n9', { label: 'newer' })], boxes: [] }));
-  await settle();
-  waiting.forEach(answer => answer(''));
-  await Promise.all([older, newer]);
-  assert.match(view.element.querySelector('svg.hl-g')?.textContent ?? '', /newer/);
-  assert.doesNotMatch(view.element.querySelector('svg.hl-g')?.textContent ?? '', /Convolution/);
-});
-
-test('names of the model are text in the picture, never markup', async () => {
-  const { pane: view } = pane();
-  const evil = '<img src=x onerror=alert(1)>';
-  await view.show(graph({ boxes: [], nodes: [node('n0', { label: evil, attributes: { a: evil } })] }));
-  assert.equal(view.element.querySelector('img'), null);
-  assert.match(view.element.textContent ?? '', /<img src=x/);
-});
-
-// -- the model's view ---------------------------------------------------------------------------------------------------
-
-test('details of a kernel have its source, reached from its operators too', async () => {
-  const reply = graph({
-    program: 'p1',
-    boxes: [kernelBox],
-    nodes: graph().nodes.map(item => ({ ...item, box: item.id === 'n1' ? 'g0' : '' }))
-  });
-  const view = new ModelView({ layout: noLayout });
-  mount(view.element);
-  view.showTree({ model: model(), root: network() }, reply);
-  view.connect(new TableKernel({ graph: () => reply }));
-  await settle(5);
-  const root = view.element.querySelector('svg.hl-g')!;
-  const source = (): HTMLElement | null => view.element.querySelector<HTMLElement>('.hl-source');
-  point(found(root, 'g0'));
-  assert.equal(source()?.textContent, kernelBox.text);
-  assert.match(view.element.querySelector('.hl-details')?.textContent ?? '', /4 programs.*1 Convolution/);
-  point(found(root, 'n1'), { x: 50, y: 50 });
-  assert.equal(source(), null);
-  buttonOf(view.element, 'fc1_relu').click();
-  await settle();
-  assert.equal(source()?.textContent, kernelBox.text);
-});
-
-test('while nobody has chosen a Block, the root is selected as soon as it has a graph', async () => {
-  const plain = network();
-  Object.assign(plain, { graphs: 0, state: 'eager' });
-  plain.children[1]!.graphs = 1;
-  const view = new ModelView({ layout: noLayout });
-  mount(view.element);
-  const selected = (): string | undefined =>
-    view.element.querySelector<HTMLElement>('[role=treeitem][aria-selected=true]')?.dataset.path;
-  view.showTree({ model: model(), root: plain });
-  assert.equal(selected(), 'output');
-  view.showTree({ model: model({ revision: 2 }), root: network() });
-  assert.equal(selected(), '');
-  view.select('features');
-  view.showTree({ model: model({ revision: 3 }), root: network() });
-  assert.equal(selected(), 'features');
 });
