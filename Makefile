@@ -48,6 +48,7 @@ help:
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
+	@echo 'make test-onnx-programs  2,000 random programs exported: equal in ONNX Runtime (ARGS=FIRST-LAST)'
 	@echo 'make test-onnx-mutations  100,000 damaged ONNX files, and SINGA's: each is read or refused by a typed error'
 	@echo 'make notebooks   execute every notebook, headless'
 	@echo 'make lint        ruff, mypy, tsc, prettier'
@@ -182,6 +183,10 @@ test-checkpoints: install
 test-onnx: install
 	HYBRID_LAB_ONNX=all $(PY) -m pytest tests/onnx -n $(JOBS) --dist worksteal --timeout 1200
 	$(PY) -m tests.onnx.node_suite $(ARGS)
+
+# Exports random programs and runs the files in ONNX Runtime (ARGS=FIRST-LAST). Some minutes.
+test-onnx-programs: install
+	$(PY) -m tests.onnx.random_export $(or $(ARGS),0-1999)
 
 # Reads damaged ONNX files, and SINGA's (ARGS="--count 1000 --seed 3 --kind onnx --keep folder"). Some 20 minutes.
 test-onnx-mutations: install

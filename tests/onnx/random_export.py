@@ -1,0 +1,147 @@
+"""Random programs exported to ONNX: what each HybridBlock of a program predicts, beside the file in ONNX Runtime.
+
+`python -m tests.onnx.random_export FIRST-LAST` prints a line for each file that differs.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import hybrid_lab as mx
+from hybrid_lab import autograd
+from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.structure import flatten
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.symbol import tracing
+from tests.random_programs.run import run_text
+from tests.random_programs.session import write_program
+
+MOST_CALLS = 3
+"""Calls of a Block that are compared."""
+TOLERANCE = 1e-3
+"""Relative to the largest value: a file has other orders of summation."""
+
+
+class Comparison:
+    """The files of some programs. outcomes : how often what came out; differences : one line for each file"""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outcomes: Counter[str] = Counter()
+        self.differences: list[str] = []
+
+    def program(self, seed: int) -> None:
+        """Run a program eagerly; each prediction of an outermost Block is compared with its file."""
+        calls: Counter[int] = Counter()
+        with self._around_calls(seed, calls), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run_text(write_program(seed))
+
+    @contextmanager
+    def _around_calls(self, seed: int, calls: Counter[int]) -> Iterator[None]:
+        original, inside = HybridBlock.__call__, [False]
+
+        def call(block: Any, *args: Any) -> Any:
+            if inside[0] or tracing.current() is not None or autograd.is_recording() or autograd.is_training():
+                return original(block, *args)
+            inside[0] = True
+            try:
+                result = original(block, *args)
+                calls[id(block)] += 1
+                if calls[id(block)] <= MOST_CALLS:
+                    self._compare(seed, block, args, result)
+                return result
+            finally:
+                inside[0] = False
+
+        HybridBlock.__call__ = call  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            HybridBlock.__call__ = original  # type: ignore[method-assign]
+
+    def _compare(self, seed: int, block: Any, args: Any, result: Any) -> None:
+        try:
+            leaves, _ = flatten(args, "an argument")
+        except HybridLabError:
+            return
+        if not leaves or not all(isinstance(leaf, NDArray) for leaf in leaves):
+            return
+        arrays = [leaf.asnumpy() for leaf in leaves]
+        wanted = [leaf.asnumpy() for leaf in flatten(result, "a result")[0]]
+        outcome = self._outcome(block, arrays, wanted)
+        self.outcomes[outcome.partition(":")[0]] += 1
+        if outcome.startswith("differs"):
+            self.differences.append(f"seed {seed}, {block.name}: {outcome}")
+
+    def _outcome(self, block: Any, arrays: list[np.ndarray], wanted: list[np.ndarray]) -> str:
+        path = self.folder / "m.onnx"
+        try:
+            report = mx.onnx.export(block, path)
+        except HybridLabError as error:
+            return f"refused by {type(error).__name__}"
+        if not all(array.size for array in arrays):
+            return "no elements, for which ONNX' operators have other rules"
+        text = str(onnx.load(path))
+        if 'op_type: "Random' in text or 'op_type: "Bernoulli' in text:
+            return "random numbers"
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime has errors of its own for each reason
+            return "no kernel in ONNX Runtime" if "NOT_IMPLEMENTED" in str(error) else f"differs: {str(error)[-200:]}"
+        read = {item.name for item in session.get_inputs()}
+        names = list(report.exported[0].inputs)
+        feeds = {name: array for name, array in zip(names, arrays, strict=True) if name in read}
+        try:
+            found = session.run(None, feeds)
+        except Exception as error:  # noqa: BLE001
+            return f"differs: {str(error)[-200:]}"
+        for one, two in zip(found, wanted, strict=True):
+            if (one.shape, one.dtype) != (two.shape, two.dtype):
+                return f"differs: {one.dtype}{one.shape}, not {two.dtype}{two.shape}"
+            if not np.isfinite(two.astype(np.float64)).all():
+                return "not finite"
+            scale = max(np.abs(two.astype(np.float64)).max(initial=0), 1e-3)
+            gap = np.abs(one.astype(np.float64) - two).max(initial=0)
+            if gap > TOLERANCE * scale:
+                return f"differs: by {gap:g} of {scale:g}"
+        return "equal"
+
+
+def compare(seeds: range, folder: Path, show: bool = False) -> Comparison:
+    """Compare the files of these programs."""
+    comparison = Comparison(folder)
+    for seed in seeds:
+        known = len(comparison.differences)
+        comparison.program(seed)
+        for line in comparison.differences[known:] if show else ():
+            print(line, flush=True)
+    return comparison
+
+
+def main() -> int:
+    """Compare the programs FIRST to LAST."""
+    first, _, last = sys.argv[1].partition("-")
+    with TemporaryDirectory() as folder:
+        comparison = compare(range(int(first), int(last or first) + 1), Path(folder), show=True)
+    for outcome, number in comparison.outcomes.most_common():
+        print(f"{number:6,} {outcome}")
+    return 1 if comparison.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
