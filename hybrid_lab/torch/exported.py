@@ -63,7 +63,7 @@ def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynami
             f"{type(source).__name__}: torch exports it for prediction only, so training is the same: {error}"
         )
     always = _always_on(predicting)
-    _lift(predicting)
+    _lift(predicting, always)
     if training is None:
         return [_decomposed(predicting)]
     _lift(training, always)
@@ -185,6 +185,13 @@ def _name(node: Any) -> str:
 
 def _always_on(program: Any) -> int:
     """How many dropouts are on in prediction too, as F.dropout(x) without training=self.training is."""
+    for node in program.graph.nodes:
+        p = node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0)
+        if _name(node) == "aten.scaled_dot_product_attention" and p:
+            raise TorchError(
+                f"the attention {node.name!r} drops weights in prediction, too. "
+                "Write dropout_p=p if self.training else 0.0"
+            )
     return sum(_name(node) in ("aten.dropout", "aten.dropout_") and bool(node.args[2]) for node in program.graph.nodes)
 
 

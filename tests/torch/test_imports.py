@@ -212,6 +212,49 @@ def test_code_that_asks_for_the_mode_has_a_graph_for_each(tmp_path):
                 assert apart([trained], [module.train()(x).numpy()]) <= 1e-6
 
 
+class AlwaysDrops(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.5)  # without training=self.training
+
+
+def test_a_dropout_that_is_on_in_prediction_stays_on():
+    net = mx.torch.imports(AlwaysDrops(), torch.ones(4, 100))
+    for _ in range(2):
+        assert set(np.unique(net(nd.ones((4, 100))).asnumpy())) == {0.0, 2.0}
+        net.hybridize()
+
+
+class AttentionDrops(nn.Module):
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1)
+
+
+def test_attention_that_drops_in_prediction_is_refused():
+    with pytest.raises(mx.torch.TorchError, match=r"Write dropout_p=p if self.training"):
+        mx.torch.imports(AttentionDrops(), torch.randn(2, 3, 4))
+
+
+# -- engines and other files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["residual net", "lstm", "gpt"])
+def test_engines_and_onnx_files(name, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    make, inputs = NETWORKS[name]
+    module, example = make().eval(), inputs()
+    with torch.no_grad():
+        theirs = [item.numpy() for item in torch.utils._pytree.tree_leaves(module(*example))]
+    net = mx.torch.imports(module, example)
+    given = [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example]
+    for engine in ("numpy", "torch", "onnxruntime"):
+        net.hybridize(engine=engine)
+        assert apart([item.asnumpy() for item in arrays(net(*given))], theirs) <= 1e-5
+    mx.onnx.export(net, str(tmp_path / "net.onnx"))
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
+    feeds = {item.name: array.numpy() for item, array in zip(session.get_inputs(), example, strict=True)}
+    assert apart(session.run(None, feeds), theirs) <= 1e-5
+
+
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
