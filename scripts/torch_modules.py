@@ -4,7 +4,8 @@
     python scripts/torch_modules.py --only bert    those whose names contain a word
 
 The packages are installed into an environment of their own, .versions/torch, which uses the torch of this one. Fails
-if a module differs by more than 1e-4 (outputs) or 1e-3 (gradients), or does not open in a process without torch.
+if a module differs by more than 1e-4 (outputs) or 1e-3 (gradients), or does not open in a process without torch. Then
+weights of these packages are loaded by name maps.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def main() -> int:
             flush=True,
         )
     print("all agree" if not failures else f"{failures} differ or fail")
-    return bool(failures)
+    import pytest
+
+    weights = [] if options.only else [str(ROOT / "tests" / "gluon" / "test_name_maps_of_libraries.py")]
+    return int(bool(failures) or (bool(weights) and pytest.main([*weights, "-q"]) != 0))
 
 
 if __name__ == "__main__":
