@@ -93,14 +93,17 @@ class Body:
     def value(self, name: str) -> Any:
         return self.spaces[0][name]
 
-    def tensor(self, rank: int | None = None, kind: str = "f", shape: tuple[int, ...] | None = None) -> str:
-        """A variable; recent ones more often. Raises Unwritable where there is none."""
+    def tensor(self, rank: int | None = None, kind: str = "f", like: str | None = None) -> str:
+        """A variable; recent ones more often. like : a variable that it has the shape of, for each batch size
+
+        Raises Unwritable where there is none.
+        """
         fitting = [
             name
             for name in self.tensors
             if (np.dtype(self.value(name).dtype).kind in "fV") == (kind == "f")
             and (rank is None or self.value(name).ndim == rank)
-            and (shape is None or self.value(name).shape == shape)
+            and (like is None or all(space[name].shape == space[like].shape for space in self.spaces))
         ]
         if not fitting:
             raise Unwritable
@@ -136,7 +139,7 @@ class Body:
         if name == "i":
             return self.tensor(kind="i")
         if name == "same":
-            return self.tensor(shape=self.value(filled["x"]).shape)
+            return self.tensor(like=filled["x"])
         if name in ("axis", "size"):
             x = self.value(filled.get("x") or self.tensor())
             if x.ndim < 2 or "x" not in filled:
