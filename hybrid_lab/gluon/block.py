@@ -161,12 +161,14 @@ class Block:
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a child, under `name` (default: its number). A child of that name is replaced, in its place.
 
-        Raises TypeError for what is no Block.
+        Raises TypeError for what is no Block, and ValueError for an empty name.
         """
         if not isinstance(block, Block):
             raise TypeError(f"a child of {self.name} must be a Block, such as nn.Dense(10), not {block!r}")
         if name is None:
             name = str(len(self._children))
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a child of {self.name} needs a name, a text such as 'encoder', not {name!r}")
         before = self._children.get(name)
         self._children[name] = block
         if not any(parent() is self for parent in block._parents):

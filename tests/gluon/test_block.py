@@ -69,6 +69,13 @@ def test_a_child_that_is_no_block_is_refused_and_changes_nothing(item):
     assert len(net) == 0
 
 
+def test_a_child_needs_a_name():
+    net = nn.Sequential()
+    with pytest.raises(ValueError, match="needs a name"):
+        net.register_child(nn.Dense(2), "")
+    assert not net._children
+
+
 def test_a_child_can_be_deleted(net):
     del net.out
     assert list(net._children) == ["hidden"]

@@ -8,11 +8,23 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.symbol import Symbol, tracing
+from hybrid_lab.symbol.trace_types import known_type
 
 from ..hybrid import HybridBlock
 from .activation import Activation
 from .conv import Conv2D, Size, window
 from .registry import layer
+
+
+def _channels_of(x: nd.NDArray | Symbol) -> int:
+    """The channels of a batch. In a trace, `x.shape` would make a graph for this shape alone; but the weight fixes the
+    number of channels anyway, so the graph is for all shapes that the weight fits.
+    """
+    trace = tracing.of_arrays()
+    known = known_type(trace, x.outputs[0]) if trace is not None and isinstance(x, Symbol) else None
+    shape = x.shape if known is None else known[0]
+    return shape[1] if len(shape) > 1 else 1  # Convolution refuses less than four dimensions
 
 
 @layer
@@ -61,7 +73,7 @@ class DepthwiseConv2D(HybridBlock):
     def forward(self, x: nd.NDArray) -> nd.NDArray:
         """With the number of channels of `x`, which `hybrid_forward` could not ask for."""
         known = self.weight.shape[0] if self.weight.shape else 0
-        channels = known or x.shape[1] * self._multiplier
+        channels = known or _channels_of(x) * self._multiplier
         ctx = x.ctx if isinstance(x, nd.NDArray) else None
         parameters = [each.data(ctx) for each in (self.weight, self.bias) if each is not None]
         groups = channels // self._multiplier
