@@ -89,7 +89,7 @@ def test_the_panel_counts_operators(scaled):
 
 def test_explain_counts_reads():
     text = str(Explanation("net", [], {"to_device": 0, "to_host": 0, "reads": 1}, launches={}))
-    assert text.endswith("copies so far: 0 to a device, 0 to the host, 1 read")
+    assert text.endswith("in this process, copies so far: 0 to a device, 0 to the host, 1 read")
 
 
 def test_explain_gives_the_reason_of_the_engine():

@@ -201,9 +201,9 @@ class Explanation(InsightReport):
             indent = "  " * _depth(row) + "      "
             lines += [part for line in _details(row) for part in wrapped(line, indent)]
         lines += [part for text in self.updates for part in wrapped(f"update by {text}", "  ")]
-        lines.append("  copies so far: " + _copies(self.copies))
+        lines.append("  in this process, copies so far: " + _copies(self.copies))
         if any(self.launches.values()):
-            lines.append("  launches so far: " + _launches(self.launches))
+            lines.append("  in this process, launches so far: " + _launches(self.launches))
         if self.error:
             lines += ["", self.error]
         return lines

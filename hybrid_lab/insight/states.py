@@ -107,9 +107,11 @@ def block_state(block: Block, inner: bool = True) -> BlockState:
     if not access.is_active(block):
         return BlockState("eager", "hybridize() was not called")
     if graphs.failure is not None:
-        error = graphs.failure
-        where = f" ({error.location.describe()})" if error.location is not None else ""
-        return BlockState("failed", f"{error.code}: {error.message}{where}")
+        failure = graphs.failure
+        where = f" ({failure.location.describe()})" if failure.location is not None else ""
+        inner_path = failure.path_below(block)
+        start = f"its graph failed in {inner_path}: " if inner_path else ""
+        return BlockState("failed", start + ": ".join(filter(None, (failure.code, failure.message))) + where)
     if graphs.programs:
         return BlockState("active", "")
     if graphs.variants and not inner:

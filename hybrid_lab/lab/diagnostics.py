@@ -12,6 +12,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
+from hybrid_lab.gluon.hybridized.failure import Failure
 from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest, Location
 from hybrid_lab.lab.places import place
 from hybrid_lab.lab.rows import Row
@@ -123,13 +124,15 @@ def lint_rows(rows: Iterable[Row], name: str) -> list[Finding]:
 
 def failures(blocks: list[tuple[str, Block]], name: str) -> list[Finding]:
     """The findings of failed traces of a model's Blocks, with Block paths that start with `name`, as in lint."""
-    findings = []
+    findings: list[Finding] = []
+    seen: list[Failure] = []
     for path, block in blocks:
         failure = access.graphs(block).failure if isinstance(block, HybridBlock) else None
-        if failure is not None:
-            # A trace names the Block by its own name where lint has the path in the model.
-            inside = (failure.block or block.name).removeprefix(block.name)
-            findings.append(replace(failure.finding, block=".".join([name, *([path] if path else [])]) + inside))
+        if failure is not None and failure.finding is not None and failure not in seen:
+            # All Blocks whose code was running have the failure; the first of them is the outermost.
+            seen.append(failure)
+            parts = name, path, failure.path_below(block)
+            findings.append(replace(failure.finding, block=".".join(filter(None, parts))))
     return findings
 
 

@@ -11,6 +11,7 @@ from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, trace_block
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.graph.printer import format_graph
@@ -69,7 +70,8 @@ def programs_of(net: Block, path: str) -> list[Choice] | str:
         return f"{block.name} is a {kind}, not a HybridBlock, and has no graph{hint}."
     graphs, failure, missing = access.graphs(block).graphs(), access.graphs(block).failure, ""
     if failure is not None:
-        missing = f"{block.name} does not hybridize: {str(failure).splitlines()[0]}"
+        where = f" ({failure.location.describe()})" if failure.location is not None else ""
+        missing = f"{block.name} does not hybridize: {failure.text}{where}"
     elif not graphs:
         graphs, failure, missing = _traced_now(block)
     return choices(net, path, graphs, failure, missing) or missing
@@ -117,7 +119,7 @@ def _reply(
     }
 
 
-def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], HybridizeError | None, str]:
+def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None, str]:
     """(graphs, error, why there is none) of a trace from the signature alone, without shapes, which nothing keeps."""
     advice = "Call it once on data and its graph appears here."
     old_style = access.style(block) == "1.x"
@@ -129,7 +131,7 @@ def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], HybridizeError 
         with silent():
             return [trace_block(block, ("tuple", (LEAF,) * count), [(None, None)] * count, False, keep=False)], None, ""
     except HybridLabError as error:
-        failure = error if isinstance(error, HybridizeError) else None
+        failure = failure_of(error, block) if isinstance(error, HybridizeError) else None
         return [], failure, f"{block.name} has no graph yet: {str(error).splitlines()[0]} {advice}"
     except Exception as error:  # the user's code, which may raise anything when it is called on Symbols
         return [], None, f"{block.name} has no graph yet ({type(error).__name__} without data). {advice}"

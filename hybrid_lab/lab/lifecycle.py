@@ -28,7 +28,7 @@ def drop_stale(values: bool = True) -> list[str]:
     Returns notes for the user, one a class.
     """
     recoded: list[GraphCache] = []
-    suspects: list[GraphCache] = []
+    suspects: list[GraphCache] = []  # those of the same code whose values must be compared
     kinds: dict[type, tuple[ClassSource, Reads]] = {}
     for source, members in list(cached_graph.watched.items()):
         caches = list(members)
@@ -41,7 +41,8 @@ def drop_stale(values: bool = True) -> list[str]:
         if now is not source:
             (recoded if now.code != source.code else suspects).extend(caches)
         elif values:
-            # The Block itself tells of another value of an attribute, but not of what it holds, nor of a new attribute.
+            # An assignment to an attribute that the code reads drops the graph by itself. A change inside a list or an
+            # object does not, nor does a new or deleted attribute: the Block then has more or fewer than at the trace.
             suspects += [item for item in caches if item.holds_values or len(vars(item.block)) != item.attributes]
     recoded = [cache for cache in recoded if access.graphs(cache.block) is cache]
     changed: list[tuple[HybridBlock, list[str]]] = []

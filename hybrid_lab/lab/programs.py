@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from hybrid_lab import engines
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.engines.report import Report
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
+from hybrid_lab.gluon.hybridized.failure import Failure
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.program import Program as CompiledProgram
 from hybrid_lab.gluon.hybridized.recompiles import Compilation
@@ -56,7 +56,7 @@ class Choice:
 
 
 def choices(
-    net: Block, path: str, graphs: list[NeutralGraph], failure: HybridizeError | None, missing: str = ""
+    net: Block, path: str, graphs: list[NeutralGraph], failure: Failure | None, missing: str = ""
 ) -> list[Choice]:
     """What can be drawn of the HybridBlock at `path`, whose traced graphs are `graphs`; the compiled in the order of
     their compiles, the update of each Trainer at the end.
@@ -98,14 +98,15 @@ class _Maker:
             label = name if number == 0 else f"traced, variant {number + 1}{neutral.observation.describe()}"
             yield Choice(_entry(name, label, "traced"), lambda neutral=neutral: self._show_traced(neutral))  # type: ignore[misc]
 
-    def failed(self, failure: HybridizeError | None, missing: str) -> Iterator[Choice]:
+    def failed(self, failure: Failure | None, missing: str) -> Iterator[Choice]:
         """What a trace had made when it failed."""
-        if failure is not None and failure.partial is not None:
+        if failure is not None and failure.partial is not None and failure.top is self.block:
             where = f" at {failure.location.describe()}" if failure.location is not None else ""
             entry = _entry(FAILED, f"traced, up to {failure.code}{where}", "traced")
             yield Choice(entry, lambda: self._show_failed(failure, missing))
 
-    def _show_failed(self, failure: HybridizeError, missing: str) -> Shown:
+    def _show_failed(self, failure: Failure, missing: str) -> Shown:
+        assert failure.partial is not None
         shown = self._show_traced(failure.partial)
         assert shown.program is not None
         stopped = [(value, Role("output", "stopped here", inside=True)) for value, _ in shown.program.outputs]

@@ -58,7 +58,7 @@ class Rows:
         self._places: dict[str, int] = {}
         self._is_tree = True
         self._structure = -1
-        self._changes = 0, 0
+        self._blocks_seen = self._arrays_seen = 0  # the numbers of `access.looks_count` at the last look
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
@@ -90,14 +90,15 @@ class Rows:
 
     def look(self, net: Block) -> None:
         """Bring everything up to date."""
-        (seen, arrays), self._changes = self._changes, access.looks_count()
+        blocks_seen, arrays_seen = self._blocks_seen, self._arrays_seen
+        self._blocks_seen, self._arrays_seen = access.looks_count()
         structure, had_copies = access.structure_version(net), self._has_copies
         is_new = structure != self._structure
         if is_new:
             self._find_places(net)
         pairs = [(row, block) for row in self if (block := row.reference()) is not None]
-        changed = [pair for pair in pairs if access.last_change(pair[1]) > seen or pair[0].revision == 0]
-        has_other_types = self._changes[1] != arrays and self._compare_types(pairs)
+        changed = [pair for pair in pairs if access.last_change(pair[1]) > blocks_seen or pair[0].revision == 0]
+        has_other_types = self._arrays_seen != arrays_seen and self._compare_types(pairs)
         for row, block in changed:
             version, types = access.structure_version(block), access.parameter_types(block)
             if version != row.structure:

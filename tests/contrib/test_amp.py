@@ -110,7 +110,7 @@ def test_compiled_calls_are_compiled_anew(caplog):
         amp.init()
         assert net(x).dtype == np.float16
     assert "mixed precision (float16 and float32) is on" in caplog.text
-    assert "1 graph, 1 operator in float16 and float32" in caplog.text
+    assert "1 graph, 1 operator in float16 and float32, " in caplog.text and ", compiled in " in caplog.text
     np.testing.assert_allclose(asks(x).asnumpy(), other.asnumpy() / 2 + 1, atol=2e-3)
     amp.disable()
     assert net(x).dtype == np.float32

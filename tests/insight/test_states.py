@@ -1,5 +1,8 @@
 """The state of every Block, with its reason; the walk over a tree."""
 
+import gc
+import weakref
+
 import pytest
 
 import hybrid_lab as mx
@@ -49,6 +52,79 @@ def test_a_failure_names_rule_and_line():
     assert "test_states.py, line" in state.why
     net.hybridize()
     assert block_state(net).state == "waiting"
+
+
+class Oops(gluon.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.fc = nn.Dense(3)
+
+    def hybrid_forward(self, F, x, y=None):
+        return self.fc(x) + (self.oops if y is None else y)
+
+
+def test_any_exception_of_the_code_is_a_failure_until_a_call_succeeds():
+    net = Oops()
+    net.initialize()
+    net.hybridize()
+    x = mx.nd.ones((2, 4))
+    for known in (False, True):  # the second time a call that has a program follows
+        with pytest.raises(AttributeError, match="oops"):
+            net(x)
+        state = block_state(net)
+        assert (state.state, state.why.partition(":")[0]) == ("failed", "AttributeError")
+        assert "oops" in state.why and "test_states.py, line" in state.why and "Oops.hybrid_forward" in state.why
+        assert block_state(net.fc).state == ("inlined" if known else "waiting")
+        assert "cannot be hybridized" in mx.explain(net).headline
+        net(x, mx.nd.ones((2, 3)))
+        assert block_state(net).state == "active"
+    with pytest.raises(AttributeError):
+        net(x)
+    net.hybridize()
+    assert block_state(net).state == "waiting"
+
+
+class Reading(gluon.HybridBlock):
+    error = True
+
+    def hybrid_forward(self, F, x):
+        if self.error == "ordinary":
+            raise ZeroDivisionError("a\nb")
+        return F.relu(x) * float(x.asscalar()) if self.error else F.relu(x)
+
+
+@pytest.mark.parametrize(("error", "code"), [(True, "HL1"), ("ordinary", "ZeroDivisionError: a (")])
+def test_the_block_whose_code_fails_has_the_failure_and_those_around_it_name_its_path(error, code):
+    net, middle, inner = nn.HybridSequential(), nn.HybridSequential(), Reading()
+    middle.add(nn.Activation("relu"), inner)
+    net.add(middle)
+    net.hybridize()
+    inner.error = error
+    with pytest.raises(Exception, match="."):
+        net(mx.nd.ones((1,)))
+    states = {path: block_state(block, path != "") for path, block in blocks_below(net)}
+    assert {path: state.state for path, state in states.items()} == {
+        "": "failed", "0": "failed", "0.0": "waiting", "0.1": "failed",
+    }  # fmt: skip
+    assert states["0.1"].why.startswith(code) and "test_states.py, line" in states["0.1"].why
+    assert states[""].why == f"its graph failed in 0.1: {states['0.1'].why}"
+    assert states["0"].why == f"its graph failed in 1: {states['0.1'].why}"
+    object.__setattr__(inner, "error", False)  # unnoticed: only the next call tells
+    net(mx.nd.ones((1,)))
+    assert [block_state(block, path != "").state for path, block in blocks_below(net)] == ["active", *["inlined"] * 3]
+
+
+def test_a_failure_keeps_neither_the_net_around_nor_the_arrays_of_its_frames():
+    net, inner = nn.HybridSequential(), Reading()
+    net.add(inner)
+    net.hybridize()
+    x = mx.nd.ones((1,))
+    with pytest.raises(mx.HybridizeError):
+        net(x)
+    around, array = weakref.ref(net), weakref.ref(x)
+    del net, x
+    gc.collect()
+    assert (around(), array()) == (None, None) and block_state(inner).state == "failed"
 
 
 def test_a_plain_block_says_what_it_is():

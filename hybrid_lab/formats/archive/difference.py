@@ -105,8 +105,8 @@ class _Comparing:
                 self._block(path)
         if names:
             old_name, new_name = next(iter(names.items()))
-            prefixes = "1 prefix" if len(names) == 1 else f"{len(names)} prefixes"
-            self.notes.append(f"{prefixes} of names differ, as {old_name or 'none'} and {new_name or 'none'}")
+            prefixes = "1 prefix of names differs" if len(names) == 1 else f"{len(names)} prefixes of names differ"
+            self.notes.append(f"{prefixes}, as {old_name or 'none'} and {new_name or 'none'}")
 
     def _block_changes(self, path: str, old: BlockRecord, new: BlockRecord) -> Iterator[str]:
         live = self.one.is_live or self.two.is_live

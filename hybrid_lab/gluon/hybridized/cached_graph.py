@@ -21,6 +21,7 @@ from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
+from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
 from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.passed import same_objects
@@ -110,7 +111,7 @@ class GraphCache:
         self.values: dict[str, Any] = {}
         self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
         self.attributes = 0  # how many the Block had then
-        self.failure: HybridizeError | None = None
+        self.failure: Failure | None = None
         self._reported = False
         self._warned: set[Any] = set()
 
@@ -146,7 +147,7 @@ class GraphCache:
                 caches.discard(self)
             self.source = None
             self.values = {}
-            self.failure = None
+            self._forget_failure()
             self._reported = False
             self.forget_programs()
 
@@ -330,12 +331,12 @@ class GraphCache:
         try:
             with warning_of_changes(self.block):
                 graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
-        except HybridizeError as error:
-            self.failure = error
-            looks.changed(self.block)
-            hide_own_frames(error)
+        except Exception as error:
+            self._note_failure(failure_of(error, self.block))
+            if isinstance(error, HybridizeError):
+                hide_own_frames(error)
             raise
-        self.failure = None
+        self._forget_failure()
         self.note(graph)
         for what, location in graph.observation.places:
             if (what, location) in self._warned:
@@ -348,6 +349,25 @@ class GraphCache:
                 said = f"the code asks whether calls are recorded{where}; the graph is valid only for this answer"
             logger.warning(f"{self.block.name}: {code}: {said}")
         return graph
+
+    def _note_failure(self, failure: Failure) -> None:
+        """Keep why the trace failed, in the Blocks below too whose code was running."""
+        below = [block._graphs for block in failure.blocks if block is not self.block]
+        for cache in (self, *below) if self.block._graphs is self else (self,):
+            cache.failure = failure
+            cache.compiled.latest = None  # the next call that has a program comes to `program`, which forgets this
+            looks.changed(cache.block)
+
+    def _forget_failure(self) -> None:
+        """Forget why the last trace failed; where it began here, in the Blocks below too."""
+        failure, self.failure = self.failure, None
+        if failure is None:
+            return
+        looks.changed(self.block)
+        if failure.top is self.block:
+            for block in failure.blocks:
+                if block._graphs.failure is failure:
+                    block._graphs._forget_failure()
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -390,7 +410,11 @@ class GraphCache:
             leaves[0].buffer.context if leaves else None,
         )
         program = self.compiled.find(call)
-        return self._compile(call, leaves) if program is None else program
+        if program is None:
+            return self._compile(call, leaves)
+        if self.failure is not None:
+            self._forget_failure()
+        return program
 
     def _tell_of_hooks(self, block: Any) -> None:
         """Warn once of hooks of a Block whose calls are part of this one's graphs."""

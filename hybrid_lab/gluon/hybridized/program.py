@@ -505,4 +505,4 @@ class Program:
         count = len(self.neutral.graph.operators)
         operators = f"{count} operator{'s' if count != 1 else ''}"
         mixed = "" if self.precision is None else f" in {self.precision.target.name} and float32"
-        return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, {seconds:.1f} s"
+        return f"{self.block_name}: 1 graph, {operators}{mixed}, {self.where}, compiled in {seconds:.1f} s"
