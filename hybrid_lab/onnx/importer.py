@@ -16,7 +16,7 @@ from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
 from hybrid_lab.ops.framework.sizes import NeedsNumber
 
-assert ROWS_LOADED
+assert ROWS_LOADED  # imported so that the functions of all operators are in the table
 Environment = dict[str, Any]
 """Name in the file -> Tensor, or a list of them for a sequence."""
 

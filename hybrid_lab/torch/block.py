@@ -10,6 +10,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.onnx.block import ImportedGraph
 from hybrid_lab.torch.composing import compose
+from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.exported import exported
 from hybrid_lab.torch.memory import tensor_on
 
@@ -30,11 +31,19 @@ def imports(
         belong to both: a training step on one side changes the other
     Raises TorchError for a module that cannot be exported, UnsupportedOperatorError naming operator and module.
     """
-    args = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
-    kwargs = {name: _tensor(item) for name, item in (example_kwargs or {}).items()}
-    programs = exported(source, tuple(map(_tensor, args)), kwargs, dynamic_shapes)
-    graphs = [compose(program) for program in programs]
-    modules = source.named_modules() if hasattr(source, "named_modules") else ()
+    import torch
+    from torch.utils import _pytree as pytree
+
+    if not isinstance(source, (torch.nn.Module, torch.export.ExportedProgram)):
+        given = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+        made = "; make a module of the class first" if isinstance(source, type) else ""
+        raise TorchError(
+            f"mx.torch.imports takes a torch.nn.Module or a torch.export.ExportedProgram, not {given}{made}"
+        )
+    args = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    args, kwargs = pytree.tree_map(_tensor, (args, dict(example_kwargs or {})))
+    graphs = [compose(program) for program in exported(source, args, kwargs, dynamic_shapes)]
+    modules = list(source.named_modules()) if isinstance(source, torch.nn.Module) else []
     for graph in graphs:
         if copy:
             graph.buffers.clear()
@@ -43,9 +52,9 @@ def imports(
 
 
 def _tensor(item: Any) -> Any:
-    """An example input as torch has it."""
+    """An example input as torch has it. One that is given twice becomes two tensors: torch would make it one input."""
     if isinstance(item, NDArray):
         return tensor_on(item.asnumpy())
-    if hasattr(item, "__array_interface__") and not hasattr(item, "detach"):
-        return tensor_on(item)
-    return item
+    if hasattr(item, "detach"):
+        return item.detach()
+    return tensor_on(item) if hasattr(item, "__array_interface__") else item

@@ -21,7 +21,7 @@ from hybrid_lab.torch.importers import ROWS_LOADED, table
 from hybrid_lab.torch.importers.functions import Functions, Tensor
 from hybrid_lab.torch.memory import array_of, numpy_dtype, shared_buffer
 
-assert ROWS_LOADED
+assert ROWS_LOADED  # imported so that the functions of all operators are in the table
 _NOWHERE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments that say where and how torch stores a tensor."""
 _CHECKS = (
@@ -120,6 +120,8 @@ class _Composer:
             logger.warning(f"the code of the module needs a size of {expression}, which is fixed so")
             return int(expression)
         if str(expression) not in self.sizes:
+            # torch writes a size as factor * s + rest where the code needs that, such as an odd length: 2*s + 1. Then s
+            # is the open size here too. Any other expression is an open size of its own.
             symbols = list(expression.free_symbols)
             if len(symbols) == 1 and expression != symbols[0]:
                 self.sizes.setdefault(str(symbols[0]), self.F.open_size())

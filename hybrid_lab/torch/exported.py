@@ -7,10 +7,14 @@ batch normalization, one graph with operators for both modes takes their place.
 from __future__ import annotations
 
 import inspect
+import io
+import logging
 import operator
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import cache
 from typing import Any
 
@@ -50,7 +54,7 @@ def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynami
 
     mode_operators()
     if isinstance(source, torch.export.ExportedProgram):
-        _lift(source)
+        _follow_modes(source)
         return [_decomposed(source)]
     with _mode(source, False):
         predicting = _export(source, args, kwargs, dynamic_shapes)
@@ -63,11 +67,11 @@ def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynami
             f"{type(source).__name__}: torch exports it for prediction only, so training is the same: {error}"
         )
     always = _always_on(predicting)
-    _lift(predicting, always)
+    _follow_modes(predicting, always)
     if training is None:
         return [_decomposed(predicting)]
-    _lift(training, always)
-    if _outline(predicting) == _outline(training):
+    _follow_modes(training, always)
+    if _computation(predicting) == _computation(training):
         return [_decomposed(training)]
     return [_decomposed(predicting), _decomposed(training)]
 
@@ -99,9 +103,11 @@ def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
             try:
                 return _call_export(module, *larger, shapes)
             except TorchError as error:
+                program = _call_export(module, args, kwargs, None)
                 logger.warning(
                     f"{type(module).__name__}: the batch is fixed, as torch does not export it open: {error}"
                 )
+                return program
         dynamic_shapes = None
     return _call_export(module, args, kwargs, dynamic_shapes or None)
 
@@ -109,14 +115,43 @@ def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
 def _call_export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any) -> Any:
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
+    try:
+        with _quiet():
             return torch.export.export(module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False)
-        except (KeyboardInterrupt, MemoryError):
-            raise
-        except Exception as error:  # torch raises many types, of private modules too
-            raise TorchError(_explained(module, error)) from error
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:  # torch raises many types, of private modules too
+        raise TorchError(_explained(module, error)) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out torch's warnings, and what it logs and prints about an error before raising it."""
+    thread = threading.get_ident()
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.thread != thread or record.levelno < logging.WARNING  # torch logs less only if it is asked to
+
+    loggers = [
+        each for name, each in list(logging.root.manager.loggerDict.items()) if name.partition(".")[0] == "torch"
+    ]
+    handlers = {handler for each in loggers for handler in getattr(each, "handlers", ())}
+    for handler in handlers:
+        handler.addFilter(passes)
+    printed, graph = io.StringIO(), None
+    try:
+        with warnings.catch_warnings(), redirect_stderr(printed):
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:
+        graph = getattr(error, "partial_fx_graph", None)  # printed by torch.export, once or twice
+        raise
+    finally:
+        for handler in handlers:
+            handler.removeFilter(passes)
+        text = printed.getvalue().replace(f"{graph}\n", "")
+        if text and sys.stderr is not None:
+            sys.stderr.write(text)
 
 
 def _explained(module: Any, error: Exception) -> str:
@@ -150,8 +185,8 @@ def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         return isinstance(item, torch.Tensor) and bool(item.ndim) and item.shape[0] == batch
 
     shapes = [{0: torch.export.Dim.AUTO} if opened(item) else None for item in leaves]
-    if batch == 1:
-        leaves = [torch.cat([item, item]) if opened(item) else item for item in leaves]
+    # New tensors: torch marks those that it exports with an open size.
+    leaves = [(torch.cat([item, item]) if batch == 1 else item.detach()) if opened(item) else item for item in leaves]
     larger_args, larger_kwargs = pytree.tree_unflatten(leaves, structure)
     # None of a tensor means that all its sizes are fixed; a plain value has None, too.
     shape_args, shape_kwargs = pytree.tree_unflatten(shapes, structure)
@@ -168,8 +203,7 @@ def _decomposed(program: Any) -> Any:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():
             decompositions.pop(getattr(packet, overload), None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet():
         return program.run_decompositions(decompositions)
 
 
@@ -183,19 +217,26 @@ def _name(node: Any) -> str:
     return f"{target.namespace}.{short}" if short else ""
 
 
+def _arguments(node: Any) -> dict[str, Any]:
+    """The arguments of a call by name; those that an operator's schema does not name have their position."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else range(len(node.args))
+    return {**dict(zip(map(str, names), node.args, strict=False)), **node.kwargs}
+
+
 def _always_on(program: Any) -> int:
     """How many dropouts are on in prediction too, as F.dropout(x) without training=self.training is."""
     for node in program.graph.nodes:
-        p = node.kwargs.get("dropout_p", node.args[4] if len(node.args) > 4 else 0)
-        if _name(node) == "aten.scaled_dot_product_attention" and p:
+        if _name(node) == "aten.scaled_dot_product_attention" and _arguments(node).get("dropout_p"):
             raise TorchError(
                 f"the attention {node.name!r} drops weights in prediction, too. "
                 "Write dropout_p=p if self.training else 0.0"
             )
-    return sum(_name(node) in ("aten.dropout", "aten.dropout_") and bool(node.args[2]) for node in program.graph.nodes)
+    dropouts = [node for node in program.graph.nodes if _name(node) in ("aten.dropout", "aten.dropout_")]
+    return sum(bool(_arguments(node)["train"]) for node in dropouts)
 
 
-def _lift(program: Any, always_on: int = 0) -> None:
+def _follow_modes(program: Any, always_on: int = 0) -> None:
     """Put operators for both modes in the place of dropout and batch normalization with running statistics.
 
     always_on : dropouts that are on in both modes; then all stay as they are
@@ -206,7 +247,7 @@ def _lift(program: Any, always_on: int = 0) -> None:
         name = _name(node)
         if name in ("aten.dropout", "aten.dropout_") and not always_on and _is_alone(node):
             node.target, node.args = operators.dropout.default, (node.args[0], float(node.args[1]))
-        elif name == "aten.batch_norm" and node.args[3] is not None:
+        elif name == "aten.batch_norm" and _arguments(node)["running_mean"] is not None:
             x, weight, bias, mean, var, _, momentum, eps = node.args[:8]
             node.target = operators.batch_norm.default
             node.args, node.kwargs = (x, weight, bias, mean, var, float(momentum), float(eps)), {}
@@ -224,7 +265,7 @@ def _is_counter(node: Any) -> bool:
     return getattr(node, "op", "") == "placeholder" and node.name.endswith(_COUNTER)
 
 
-def _outline(program: Any) -> list[Any]:
+def _computation(program: Any) -> list[Any]:
     """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out."""
     places: dict[Any, int] = {}
 
@@ -241,14 +282,12 @@ def _outline(program: Any) -> list[Any]:
     for node in program.graph.nodes:
         places[node] = len(places)
         name = _name(node)
-        args, kwargs = list(node.args), dict(node.kwargs)
+        arguments = _arguments(node)
         if name == "aten.scaled_dot_product_attention":
-            args[4:5] = []
-            kwargs.pop("dropout_p", None)
-            args += [None] * (5 - len(args))
+            arguments.pop("dropout_p", None)
         elif name in ("aten.lstm", "aten.gru", "aten.rnn_tanh", "aten.rnn_relu"):
-            args[6 if name == "aten.lstm" or len(args) > 6 else 5] = None
-        found.append((node.op, str(node.target), described(args), described(kwargs)))
+            arguments.pop("train")
+        found.append((node.op, str(node.target), described(arguments)))
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,40 +21,59 @@ from tests.torch.comparing import apart, arrays, difference  # noqa: E402
 from tests.torch.networks import NETWORKS  # noqa: E402
 
 OPEN_WITHOUT_TORCH = """
-import sys
+import pathlib, sys
 sys.modules["torch"] = None  # `import torch` raises ImportError
 import numpy as np
 from hybrid_lab import gluon, nd
-stored = np.load(sys.argv[1] + ".npz")
-net = gluon.load(sys.argv[1] + ".hlab")
-for engine in (None, "numpy"):
-    if engine:
-        net.hybridize(engine=engine)
-    found = net(*[nd.array(stored[name], dtype=stored[name].dtype) for name in stored.files if name[0] == "x"])
-    found = list(found) if isinstance(found, (list, tuple)) else [found]
-    for item, name in zip(found, [name for name in stored.files if name[0] == "y"], strict=True):
-        assert np.abs(item.asnumpy() - stored[name]).max() <= 1e-4 * np.abs(stored[name]).max()
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.hlab")):
+    stored = np.load(path.with_suffix(".npz"))
+    net = gluon.load(path)
+    for engine in (None, "numpy"):
+        if engine:
+            net.hybridize(engine=engine)
+        found = net(*[nd.array(stored[name], dtype=stored[name].dtype) for name in stored.files if name[0] == "x"])
+        found = list(found) if isinstance(found, (list, tuple)) else [found]
+        for item, name in zip(found, [name for name in stored.files if name[0] == "y"], strict=True):
+            assert np.abs(item.asnumpy() - stored[name]).max() <= 1e-4 * np.abs(stored[name]).max(), path
+    print(path.stem)
 """
 
 
+@pytest.fixture(scope="module")
+def imported():
+    """name -> (Block, example inputs as arrays, difference from torch), made when it is first asked for."""
+
+    @cache
+    def of(name):
+        torch.manual_seed(0)
+        make, inputs = NETWORKS[name]
+        example = inputs()
+        net, found = difference(make(), example)
+        return net, [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example], found
+
+    return of
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_compute_what_torch_computes(name, tmp_path):
-    torch.manual_seed(0)
-    make, inputs = NETWORKS[name]
-    module, example = make(), inputs()
-    net, found = difference(module, example)
+def test_networks_compute_what_torch_computes(name, imported):
+    net, given, found = imported(name)
     assert found.forward <= 1e-4
     assert found.gradient <= 1e-3
-    given = [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example]
     larger = [nd.concat(item, item, dim=0) for item in given]
     assert arrays(net(*larger))[0].shape[0] == 2 * len(given[0])
-    path = str(tmp_path / "net")
-    net.save(path)
-    named = {f"x{number}": item.asnumpy() for number, item in enumerate(given)}
-    named |= {f"y{number}": item.asnumpy() for number, item in enumerate(arrays(net(*given)))}
-    np.savez(path, **named)
-    done = subprocess.run([sys.executable, "-c", OPEN_WITHOUT_TORCH, path], capture_output=True, text=True)
+
+
+def test_saved_networks_open_without_torch(imported, tmp_path):
+    for name in NETWORKS:
+        net, given, _ = imported(name)
+        net.save(str(tmp_path / name))
+        named = {f"x{number}": item.asnumpy() for number, item in enumerate(given)}
+        named |= {f"y{number}": item.asnumpy() for number, item in enumerate(arrays(net(*given)))}
+        np.savez(tmp_path / name, **named)
+    command = [sys.executable, "-c", OPEN_WITHOUT_TORCH, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == sorted(NETWORKS)
 
 
 # -- trees -----------------------------------------------------------------------------------------------------------
@@ -121,6 +142,23 @@ def test_structures_of_arguments_and_results():
     np.testing.assert_allclose(found["rest"][1][0].asnumpy(), (((a + b) * scale).flip(0)).numpy(), rtol=1e-6)
 
 
+def test_an_example_that_is_given_twice_is_two_inputs():
+    one = torch.randn(2, 5, 8)
+    query, key, value = (torch.randn(2, 5, 8) for _ in range(3))
+    module = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    net = mx.torch.imports(module, (one, one, one), example_kwargs={"need_weights": False})
+    found = net(*(nd.array(item.numpy()) for item in (query, key, value)), False)[0].asnumpy()
+    with torch.no_grad():
+        assert apart([found], [module(query, key, value, need_weights=False)[0].numpy()]) <= 1e-5
+
+
+@pytest.mark.parametrize("convert", [nd.array, np.asarray, torch.from_numpy])
+def test_examples_of_any_kind_within_structures(convert):
+    a, b = (np.random.rand(3, 2).astype("float32") for _ in range(2))
+    net = mx.torch.imports(Structures(), ({"a": convert(a), "b": convert(b)},))
+    np.testing.assert_array_equal(net({"a": nd.array(a), "b": nd.array(b)})["sum"].asnumpy(), a + b)
+
+
 def test_an_exported_program():
     module = NETWORKS["mlp"][0]().eval()
     x = torch.randn(4, 3, 4)
@@ -156,6 +194,22 @@ def test_open_sizes_besides_the_batch():
         x = torch.randint(0, 20, shape)
         with torch.no_grad():
             assert apart([net(nd.array(x.numpy(), dtype="int64")).asnumpy()], [module(x).numpy()]) <= 1e-5
+
+
+class OddLength(nn.Module):
+    """Takes an odd length alone: torch writes it as 2*s + 1."""
+
+    def forward(self, x):
+        return x[:, 1:].reshape(x.shape[0], -1, 2).sum(2)
+
+
+def test_a_size_that_is_twice_an_open_one_and_one_more():
+    sizes = {"x": {1: 2 * torch.export.Dim("half", min=1, max=20) + 1}}
+    net = mx.torch.imports(OddLength(), torch.randn(2, 7), dynamic_shapes=sizes)
+    net.hybridize()
+    for length in (7, 3, 15):
+        x = torch.randn(2, length)
+        assert apart([net(nd.array(x.numpy())).asnumpy()], [OddLength()(x).numpy()]) <= 1e-6
 
 
 # -- modes -----------------------------------------------------------------------------------------------------------
@@ -287,6 +341,50 @@ def test_copied_parameters_are_their_own():
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (3, "int"),
+        (gluon.nn.Dense(2), "Dense"),
+        (nn.Linear, "the class Linear; make a module"),
+        (abs, "builtin"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_module_is_refused(source, named):
+    with pytest.raises(mx.torch.TorchError, match=rf"takes a torch.nn.Module or .*ExportedProgram, not {named}"):
+        mx.torch.imports(source, nd.ones((2, 3)))
+
+
+class WrongWidth(nn.Module):
+    """Prints on its own, and adds arrays of other sizes."""
+
+    def forward(self, x):
+        print("of the module", file=sys.stderr)
+        return x + torch.ones(7)
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize("module", [nn.Linear(4, 2), WrongWidth(), Branch()])
+def test_a_failed_export_is_the_error_alone(module, capfd, caplog):
+    handlers = [logging.StreamHandler(sys.stderr) for _ in range(2)]
+    for handler, name in zip(handlers, ("torch", "hybrid_lab"), strict=True):
+        logging.getLogger(name).addHandler(handler)
+    try:
+        with pytest.raises(mx.torch.TorchError) as caught:
+            mx.torch.imports(module, nd.ones((3, 5)))
+        logging.getLogger("torch").warning("of the user")
+    finally:
+        for handler, name in zip(handlers, ("torch", "hybrid_lab"), strict=True):
+            logging.getLogger(name).removeHandler(handler)
+    assert type(module).__name__ in str(caught.value)
+    assert set(capfd.readouterr().err.splitlines()) <= {"of the module", "of the user"}
+
+
 class Missing(nn.Module):
     def __init__(self):
         super().__init__()
@@ -305,11 +403,6 @@ def test_operators_that_are_missing_are_named():
     with pytest.raises(mx.torch.UnsupportedOperatorError, match=r"inner \(aten._linalg_eigh.*not supported") as caught:
         mx.torch.imports(Missing(), torch.eye(3)[None])
     assert caught.value.operator == "aten._linalg_eigh"
-
-
-class Branch(nn.Module):
-    def forward(self, x):
-        return x * 2 if x.sum() > 0 else x
 
 
 class Nonzero(nn.Module):

@@ -12,7 +12,7 @@ from typing import Any
 
 from hybrid_lab.onnx.importers import ROWS_LOADED, table
 
-assert ROWS_LOADED
+assert ROWS_LOADED  # imported so that the functions of ONNX's operators are in their table
 Function = Callable[..., Any]
 DOMAIN = "aten"
 MODES = "hybrid_lab"
