@@ -463,3 +463,40 @@ test('graphs are counted as a reader counts them', () => {
   assert.equal(graphWords(['', '']), '2 graphs');
   assert.equal(graphWords([]), '0 graphs');
 });
+
+test('Reload has the name of the model that it reloads, as Save has', () => {
+  const view = bar(new TableKernel({}), models, saving);
+  assert.equal(buttonOf(view.element, 'Reload net').disabled, false);
+  view.setModel(models[1] as Model);
+  assert.equal(buttonOf(view.element, 'Reload big').disabled, false);
+});
+
+test('what came of an action goes when a model is chosen that it does not tell of', async () => {
+  const kernel = new TableKernel({ save: () => saved });
+  const view = bar(kernel, models, saving);
+  const told = (): string => text(view.element.querySelector('.hl-outcome') as Element);
+  await view.save();
+  const message = told();
+  assert.notEqual(message, '');
+  view.setModel(models[0] as Model);
+  assert.equal(told(), message);
+  view.setModel(models[1] as Model);
+  assert.equal(told(), '');
+  await view.save(models.slice(0, 2));
+  view.setModel(models[0] as Model);
+  assert.notEqual(told(), '');
+  view.setModel(models[2] as Model);
+  assert.equal(told(), '');
+});
+
+test('an emptied file name shows the name that is used', async () => {
+  const kernel = new TableKernel({ save: () => saved });
+  const view = bar(kernel, models, saving);
+  const input = view.element.querySelector<HTMLInputElement>('.hl-file input');
+  assert.ok(input);
+  input.value = '';
+  input.dispatchEvent(new Event('input'));
+  assert.equal(input.placeholder, 'net.hlab');
+  await view.save();
+  assert.equal((kernel.asked[0]?.body as { file: string }).file, 'net.hlab');
+});

@@ -368,6 +368,38 @@ test('the panel shows a model: tree, graph and findings', async () => {
   assert.match(view.element.textContent ?? '', /Findings \(1\)/);
 });
 
+test('the panel starts with a model that runs as a graph, and with a loss only while there is nothing else', async () => {
+  const loss = model({ id: 'm1', name: 'loss_of', class: 'L2Loss', hybridized: false, graphs: 0 });
+  const eager = model({ id: 'm2', name: 'eager', hybridized: false, graphs: 1 });
+  const net = model({ id: 'm3', name: 'net' });
+  const kernel = new TableKernel({});
+  const stateOf = (...models: Model[]): KernelState => {
+    const state = panelState(kernel, models);
+    const left_out = 'a loss function';
+    return {
+      ...state,
+      models: state.models && { ...state.models, saving: { m1: { left_out, autosave: null } } }
+    };
+  };
+  const shown = (view: PanelView): string | undefined => view.element.querySelector('select')?.value;
+  const late = panel();
+  late.update(stateOf(loss, eager, net));
+  assert.equal(shown(late), 'm3');
+  const early = panel();
+  early.update(stateOf(loss));
+  assert.equal(shown(early), 'm1');
+  early.update(stateOf(loss, eager));
+  assert.equal(shown(early), 'm2');
+  early.update(stateOf(loss, eager, net)); // a model that is no loss stays
+  assert.equal(shown(early), 'm2');
+  const picker = early.element.querySelector('select');
+  assert.ok(picker);
+  picker.value = 'm1';
+  picker.dispatchEvent(new Event('change'));
+  early.update(stateOf(loss, eager, net));
+  assert.equal(shown(early), 'm1');
+});
+
 test('the panel asks again only when the revision grew', async () => {
   const view = panel();
   const kernel = new TableKernel({});

@@ -129,7 +129,7 @@ def test_save_change_reload_undo(open_cells):
     assert "graphs/body.json" in zipfile.ZipFile(archive).namelist()
 
     notebook.kernel("net.head.weight.set_data(net.head.weight.data() * 0)\nchanged = net(x).asnumpy()")
-    notebook.click("Reload all")
+    notebook.click("Reload net")
     notebook.result("Undo takes them back")
     assert notebook.kernel("print(np.array_equal(net(x).asnumpy(), before))") == "True"
     notebook.click("Undo")

@@ -72,7 +72,7 @@ def test_what_changed_since_the_last_save(open_cells):
     notebook.result("1 parameter restored")
 
     notebook.kernel("net = made('tanh')")
-    notebook.click("Reload all")
+    notebook.click("Reload net")
     confirm = panel.locator(".hl-confirm")
     expect(confirm.locator(".hl-diff-operators")).to_contain_text("act_type: 'relu' became 'tanh'")
     expect(confirm.locator(".hl-mark").first).to_contain_text("changed")

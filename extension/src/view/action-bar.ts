@@ -37,7 +37,7 @@ export class ActionBar {
       oninput: () => {
         if (this.model) {
           this.files.set(this.model.id, this.fileInput.value.trim());
-          this.history.show(this.requester, this.fileInput.value.trim());
+          this.history.show(this.requester, this.fileOf(this.model));
         }
       },
       onfocus: () => void this.listArchives()
@@ -49,7 +49,7 @@ export class ActionBar {
     this.everyButton = button('Save every model', () => void this.saveEvery(), {
       title: 'List all models with their files, then save them'
     });
-    this.reloadButton = button('Reload all', () => void this.reload(), {
+    this.reloadButton = button('Reload', () => void this.reload(), {
       title: 'Load graphs and parameters from the file into this model; Undo reverts it'
     });
     this.compareButton = button('Compare…', () => void this.compare(), {
@@ -59,7 +59,10 @@ export class ActionBar {
     this.results.onBusy = () => this.enable();
     this.opening = new OpenPart(this.results, {
       onArchives: archives => this.fillArchives(archives),
-      onOpened: model => this.options.onChanged(model)
+      onOpened: model => {
+        this.told = [model.id];
+        this.options.onChanged(model);
+      }
     });
     this.history = new HistoryPart({
       onCompare: file => void this.compare(file),
@@ -123,6 +126,10 @@ export class ActionBar {
     }
     if (document.activeElement !== this.fileInput || other) {
       this.fileInput.value = model ? this.fileOf(model) : '';
+    }
+    this.fileInput.placeholder = model?.file ?? '';
+    if (other && model && this.told.length > 0 && !this.told.includes(model.id)) {
+      this.results.clear();
     }
     this.enable();
   }
@@ -266,6 +273,7 @@ export class ActionBar {
     if (results.busy) {
       return;
     }
+    this.told = targets.map(target => target.model.id);
     const lines: Child[] = [];
     const failures: RequestError[] = [];
     for (const target of targets) {
@@ -312,6 +320,7 @@ export class ActionBar {
     const onModel = can && model !== null;
     const wanted = this.models.filter(each => !this.saving[each.id]?.left_out).length;
     this.saveButton.textContent = model ? `Save ${model.name}` : 'Save';
+    this.reloadButton.textContent = model ? `Reload ${model.name}` : 'Reload';
     this.everyButton.textContent = `Save every model (${wanted})`;
     this.everyButton.hidden = this.models.length < 2;
     this.everyButton.disabled = !can;
@@ -377,5 +386,7 @@ export class ActionBar {
   private saving: Readonly<Record<string, Saving>> = {};
   private block = '';
   private blockKey = '';
+  /** Ids of the models that the results tell of. */
+  private told: string[] = [];
   private undoable: Undoable[] = [];
 }

@@ -63,6 +63,7 @@ export class PanelView {
       onchange: () => {
         this.chosenName = null;
         this.chosenId = this.picker.value;
+        this.startId = null;
         this.view.isPicked = true;
         this.showChosen();
         this.remember();
@@ -243,10 +244,15 @@ export class PanelView {
 
   private showModels(): void {
     const { models } = this;
-    const chosen =
+    const found =
       models.find(model => model.id === this.chosenId) ??
-      models.find(model => model.name === this.chosenName) ??
-      models[0];
+      models.find(model => model.name === this.chosenName);
+    // A loss that the panel started with, and that nobody has looked at, gives way to another model.
+    const givesWay = found && found.id === this.startId && !this.view.looked && this.isLoss(found);
+    const chosen = givesWay ? this.start() : (found ?? this.start());
+    if (chosen !== found) {
+      this.startId = chosen?.id ?? null;
+    }
     this.chosenId = chosen?.id ?? null;
     this.chosenName = chosen?.name ?? this.chosenName;
     this.picker.hidden = models.length < 2;
@@ -262,6 +268,16 @@ export class PanelView {
       this.picker.value = chosen.id;
     }
     this.showChosen();
+  }
+
+  /** The model to start with: one that runs as a graph, else one that is no loss. */
+  private start(): Model | undefined {
+    const others = this.models.filter(model => !this.isLoss(model));
+    return others.find(model => model.hybridized && model.graphs > 0) ?? others[0] ?? this.models[0];
+  }
+
+  private isLoss(model: Model): boolean {
+    return this.state?.models?.saving[model.id]?.left_out === 'a loss function';
   }
 
   private showChosen(): void {
@@ -387,6 +403,8 @@ export class PanelView {
   private allNotes: string[] = [];
   private chosenId: string | null = null;
   private chosenName: string | null = null;
+  /** Id of the model that the panel chose by itself. */
+  private startId: string | null = null;
   private pickerKey = '';
   private knownModels: Set<string> | null = null;
   private remembering: ReturnType<typeof setTimeout> | undefined;
