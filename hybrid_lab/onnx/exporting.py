@@ -129,9 +129,8 @@ def export(
 
     net : a HybridBlock. Of another Block each outermost HybridBlock is written, to NAME-<path of the Block>.onnx
     path : `.onnx` is appended where there is no suffix; a file of that name is replaced, atomically
-    inputs : the arguments, as an array or a list of them; in the place of an array its shape, in which a name stands
-        for an open size: ("batch", 3, 224, 224). Default: as in the last
-        call, of a Block that is not hybridized as in its first
+    inputs : an array, a shape, or a list of them. A string in a shape names an open size: ("batch", 3, 224, 224).
+        Default: those of the last call; of a Block that is not hybridized, those of the first
     opset : 13 to the newest that the installed onnx and onnxruntime both know. Default: the newest in which ONNX
         Runtime runs all operators of the network
     flat : without functions. By default the file has a function for each HybridBlock

@@ -57,8 +57,7 @@ class OpenSizes:
         self._asked: set[Place] = set()
         self._named: dict[Place, str] = {}
         by_name: dict[str, list[Place]] = {}
-        single = all(item.sizes[:1] == (1,) for item in inputs if item.sizes)
-        self._bumped = single
+        self._batch_of_one_opens = all(item.sizes[:1] == (1,) for item in inputs if item.sizes)
         for number, item in enumerate(inputs):
             for axis in range(len(item.sizes)):
                 place = number, axis
@@ -76,6 +75,7 @@ class OpenSizes:
 
         infer : the graph for inputs of these shapes
         """
+        # The loop ends: each repetition has fewer open sizes, or is the one that fixes batches of 1.
         while True:
             guards = Guards()
             try:
@@ -94,8 +94,8 @@ class OpenSizes:
                 continue
             if self._settle(guards):
                 continue
-            if self._bumped and self._differs(infer, graph, guards, self._called()):
-                self._bumped = False
+            if self._batch_of_one_opens and self._differs(infer, graph, guards, self._called()):
+                self._batch_of_one_opens = False
                 continue
             self._probe(infer, graph, guards)
             return result
@@ -105,8 +105,9 @@ class OpenSizes:
         for group in self._groups:
             number, axis = group[0]
             size = self.inputs[number].sizes[axis]
-            # A size of 1 would be taken for one that is repeated; a batch of 1 stands for any batch.
-            hints.append(2 if size == 1 and axis == 0 and self._bumped else size)
+            # The network inferred for 1 would hold for 1 alone: operators repeat a size of 1 along others. So a batch
+            # of 1 is inferred as 2, and `solve` checks that the network of the call, with 1, is the same.
+            hints.append(2 if size == 1 and axis == 0 and self._batch_of_one_opens else size)
         return hints
 
     def _called(self) -> list[int]:
@@ -123,8 +124,8 @@ class OpenSizes:
 
     def _relax(self) -> bool:
         """After an error: without batches of 1 that stand for any, then without the sizes that are only tried out."""
-        if self._bumped:
-            self._bumped = False
+        if self._batch_of_one_opens:
+            self._batch_of_one_opens = False
             return True
         tried = [group for group in self._groups if self._asked.isdisjoint(group)]
         self._groups = [group for group in self._groups if group not in tried]
