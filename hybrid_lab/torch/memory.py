@@ -20,27 +20,32 @@ class SharedBuffer(Buffer):
 
     def __init__(self, host: np.ndarray, tensor: Any) -> None:
         self.tensor = tensor
-        self.copied_at = tensor._version
+        self.copied_at = _writes(tensor)
         super().__init__(host)
 
     @property
     def version(self) -> int:
         """How often either side wrote."""
-        version: int = self.own_version + self.tensor._version
-        return version
+        return self.own_version + _writes(self.tensor)
 
     @version.setter
     def version(self, version: int) -> None:
-        self.own_version = version - self.tensor._version
+        self.own_version = version - _writes(self.tensor)
 
     @property
     def device_stale(self) -> bool:
         """Whether a copy on a GPU is out of date."""
-        return self.copy_stale or self.copied_at != self.tensor._version
+        return self.copy_stale or self.copied_at != _writes(self.tensor)
 
     @device_stale.setter
     def device_stale(self, stale: bool) -> None:
-        self.copy_stale, self.copied_at = stale, self.tensor._version
+        self.copy_stale, self.copied_at = stale, _writes(self.tensor)
+
+
+def _writes(tensor: Any) -> int:
+    """How often torch wrote to a tensor's memory."""
+    count: int = tensor._version
+    return count
 
 
 def shared_buffer(array: np.ndarray, tensor: Any) -> SharedBuffer | None:
