@@ -96,11 +96,9 @@ def _entry(item: object, name: str, kind: Any, optional: bool = False) -> Any:
 def _compare(update: Update, trainer: Trainer, parameters: Sequence[Parameter]) -> None:
     """Raise OnnxError where the nodes are not those that the Trainer would be written as; take over the counts."""
     optimizer = trainer.optimizer
-    counts = optimizer._index_update_count
     weights = [
         Weight(
-            parameter.name, parameter.shape or (), np.dtype(parameter.dtype), optimizer._get_lr(number),
-            optimizer._get_wd(number), counts.get(number, optimizer.begin_num_update),
+            parameter.name, parameter.shape or (), np.dtype(parameter.dtype), *optimizer.settings_of(number),
             [np.zeros(parameter.shape or (), parameter.dtype) for _ in optimizer.state_names()],
         )
         for number, parameter in enumerate(parameters)
@@ -168,8 +166,7 @@ def _take_counts(update: Update, known: Sequence[Group], trainer: Trainer, expec
         if not optimizer.begin_num_update <= count < 2**31:
             raise OnnxError(f"initializer {name!r}: {int(own)} is no number of an update")
         for weight in group.weights:
-            optimizer._index_update_count[places[weight.name]] = count
-        optimizer.num_update = max(optimizer.num_update, count)
+            optimizer.set_update_count(places[weight.name], count)
 
 
 def _parameters(trainer: Trainer) -> list[Parameter]:

@@ -342,9 +342,9 @@ class _Writing:
             found = _states_of(arrays, number, len(kinds))
             if found and len(found) != len(kinds):
                 raise HybridLabError(f"{parameter.name}: the optimizer's states are of another kind than its settings")
+            lr, wd, _ = optimizer.settings_of(number)
             weights.append(Weight(
-                name, shape, dtype, optimizer._get_lr(number), optimizer._get_wd(number),
-                data["counts"].get(str(number), optimizer.begin_num_update),
+                name, shape, dtype, lr, wd, data["counts"].get(str(number), optimizer.begin_num_update),
                 found or [np.zeros(shape, dtype) for _ in kinds],
             ))  # fmt: skip
         if not weights:

@@ -157,6 +157,16 @@ class Optimizer:
     def _get_wd(self, index: int) -> float:
         return self.wd * self._multiplier(index, self.wd_mult, "wd_mult")
 
+    def settings_of(self, index: int) -> tuple[float, float, int]:
+        """Learning rate and weight decay of a parameter, with its multipliers, and how often it was updated."""
+        count = self._index_update_count.get(index, self.begin_num_update)
+        return self._get_lr(index), self._get_wd(index), count
+
+    def set_update_count(self, index: int, count: int) -> None:
+        """Say how often a parameter was updated, as in the training that this one goes on with."""
+        self._index_update_count[index] = count
+        self.num_update = max(self.num_update, count)
+
     def _set_current_context(self, device_id: int) -> None:
         """Count updates for this device from here on."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
