@@ -54,7 +54,7 @@ class _Pooled(Operator):
         if len(rois) != 2 or rois[1] not in columns:
             raise ShapeError(f"{self.name}: rois have the shape {rois}; (regions, 5) is needed: image, x1, y1, x2, y2")
         if rois[0] and not data[0] * data[2] * data[3]:
-            raise ShapeError(f"{self.name}: data {data} has no pixels for the regions to lie on")
+            raise ShapeError(f"{self.name}: data {data} has no pixels: nothing to choose from")
 
 
 class ROIPooling(_Pooled, name="ROIPooling"):
