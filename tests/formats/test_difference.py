@@ -93,6 +93,12 @@ def test_equal_models_have_no_difference_whatever_they_are_called(files):
         assert not found and len(found) == 0 and found.summary == "no differences"
     assert "prefix" in mx.diff("a", net).notes[0]
     assert mx.diff("a", "a").notes == []
+    one, two = nn.Dense(2, in_units=2, prefix="a_"), nn.Dense(2, in_units=2, prefix="b_")
+    for each in (one, two):
+        each.initialize()
+        each.hybridize()
+        each(mx.nd.ones((1, 2)))
+    assert mx.diff(one, two).notes == ["1 prefix of names differs, as a_ and b_"]
 
 
 def test_tensors_have_the_size_of_their_change(files):
