@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ import pathlib, sys
 sys.modules["torch"] = None  # `import torch` raises ImportError
 import numpy as np
 from hybrid_lab import gluon, nd
-for path in sorted(pathlib.Path(sys.argv[1]).glob("*.hlab")):
+for path in map(pathlib.Path, map(str.strip, sys.stdin)):
     stored = np.load(path.with_suffix(".npz"))
     net = gluon.load(path)
     for engine in (None, "numpy"):
@@ -35,45 +34,36 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.hlab")):
         found = list(found) if isinstance(found, (list, tuple)) else [found]
         for item, name in zip(found, [name for name in stored.files if name[0] == "y"], strict=True):
             assert np.abs(item.asnumpy() - stored[name]).max() <= 1e-4 * np.abs(stored[name]).max(), path
-    print(path.stem)
+    print(path, flush=True)
 """
 
 
 @pytest.fixture(scope="module")
-def imported():
-    """name -> (Block, example inputs as arrays, difference from torch), made when it is first asked for."""
-
-    @cache
-    def of(name):
-        torch.manual_seed(0)
-        make, inputs = NETWORKS[name]
-        example = inputs()
-        net, found = difference(make(), example)
-        return net, [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example], found
-
-    return of
+def without_torch():
+    """A process that opens the archives whose paths it reads, and prints the path of each that computes the same."""
+    command = [sys.executable, "-c", OPEN_WITHOUT_TORCH]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_compute_what_torch_computes(name, imported):
-    net, given, found = imported(name)
+def test_networks_compute_what_torch_computes(name, tmp_path, without_torch):
+    torch.manual_seed(0)
+    make, inputs = NETWORKS[name]
+    example = inputs()
+    net, found = difference(make(), example)
     assert found.forward <= 1e-4
     assert found.gradient <= 1e-3
+    given = [nd.array(item.numpy(), dtype=item.numpy().dtype) for item in example]
     larger = [nd.concat(item, item, dim=0) for item in given]
     assert arrays(net(*larger))[0].shape[0] == 2 * len(given[0])
-
-
-def test_saved_networks_open_without_torch(imported, tmp_path):
-    for name in NETWORKS:
-        net, given, _ = imported(name)
-        net.save(str(tmp_path / name))
-        named = {f"x{number}": item.asnumpy() for number, item in enumerate(given)}
-        named |= {f"y{number}": item.asnumpy() for number, item in enumerate(arrays(net(*given)))}
-        np.savez(tmp_path / name, **named)
-    command = [sys.executable, "-c", OPEN_WITHOUT_TORCH, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == sorted(NETWORKS)
+    net.save(str(tmp_path / "net"))
+    named = {f"x{number}": item.asnumpy() for number, item in enumerate(given)}
+    named |= {f"y{number}": item.asnumpy() for number, item in enumerate(arrays(net(*given)))}
+    np.savez(tmp_path / "net", **named)
+    print(tmp_path / "net.hlab", file=without_torch.stdin, flush=True)
+    assert without_torch.stdout.readline().strip() == str(tmp_path / "net.hlab")
 
 
 # -- trees -----------------------------------------------------------------------------------------------------------
