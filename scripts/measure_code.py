@@ -27,7 +27,7 @@ PACKAGE = "hybrid_lab"
 ORDER = (
     ("_version", "logger", "progress", "forks", "temporary", "provided"),
     ("diagnostics",),
-    ("base",),
+    ("base", "libinfo"),
     ("_openblas", "ops"),
     ("graph",),
     ("formats",),
@@ -45,6 +45,7 @@ ORDER = (
     ("lint",),
     ("lab",),
     ("cli",),
+    ("compat",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 LONG = 60

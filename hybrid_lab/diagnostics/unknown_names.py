@@ -42,7 +42,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "runtime": "mx.engines has what is usable here",
         "test_utils": "",
         "util": "",
-        "visualization": "use mx.viz",
     },
     "contrib": {
         "ndarray": "use mx.nd.contrib",
