@@ -34,6 +34,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "contrib": "hybrid_lab.contrib",
     "diagnostics": "hybrid_lab.diagnostics",
     "engines": "hybrid_lab.engines",
+    "executor": "hybrid_lab.executor",
     "formats": "hybrid_lab.formats",
     "gluon": "hybrid_lab.gluon",
     "graph": "hybrid_lab.graph",
@@ -86,6 +87,7 @@ __all__ = ["__version__", *_ROOMS]
 _provided.register({
     "archive_arguments": ("hybrid_lab.formats.archive.open", "archive_arguments"),
     "array_html": ("hybrid_lab.insight.facets", "array_html"),
+    "bind_symbol": ("hybrid_lab.executor.binding", "bind"),
     "block_html": ("hybrid_lab.lab.static_html", "block_html"),
     "complete_block": ("hybrid_lab.gluon.completing", "complete"),
     "compile_for": ("hybrid_lab.insight.compiled", "compile_for"),
@@ -104,6 +106,7 @@ _provided.register({
     "load_archive": ("hybrid_lab.formats.archive", "load"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
+    "simple_bind_symbol": ("hybrid_lab.executor.binding", "simple_bind"),
 })  # fmt: skip
 
 

@@ -36,6 +36,7 @@ ORDER = (
     ("symbol",),
     ("initializer", "optimizer", "lr_scheduler", "metric"),
     ("gluon",),
+    ("executor",),
     ("contrib",),
     ("insight", "viz"),
     ("formats.archive",),

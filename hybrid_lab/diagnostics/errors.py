@@ -91,6 +91,10 @@ class RecordError(HybridLabError):
         return type(self), (self.operator, self.member, problem)
 
 
+class BindError(HybridLabError, ValueError, RuntimeError):
+    """Arrays, shapes or gradients that do not fit the Symbol that they are bound to."""
+
+
 class UninitializedError(HybridLabError, RuntimeError):
     """A parameter was used before `initialize()`."""
 

@@ -17,7 +17,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "attribute": "",
         "callback": "",
         "engine": "the engines of this package are mx.engines",
-        "executor": "use a HybridBlock, or gluon.SymbolBlock for a Symbol",
         "image": "use gluon.data.vision.transforms",
         "img": "use gluon.data.vision.transforms",
         "io": "use gluon.data.DataLoader",

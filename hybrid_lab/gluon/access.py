@@ -178,3 +178,12 @@ def settings(block: Block) -> dict[str, Any]:
 def fused_updates(trainer: Trainer) -> list[FusedUpdate]:
     """The fused update of each context of a Trainer."""
     return [updater.fused for updater in trainer._updaters]
+
+
+def parameter_holding(name: str, array: NDArray) -> Parameter:
+    """A Parameter of which `array` is the value: the array itself, with what it has on the tape."""
+    from hybrid_lab.gluon.parameter import Parameter
+
+    parameter = Parameter(name, grad_req="null", shape=array.shape, dtype=array.dtype)
+    parameter._array, parameter._data = array, [array]
+    return parameter

@@ -13,14 +13,19 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import names, tracing
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
 from hybrid_lab.symbol.trace_types import known_type, note_types
+
+bind_symbol: Provided[..., Any] = Provided("bind_symbol")
+simple_bind_symbol: Provided[..., Any] = Provided("simple_bind_symbol")
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
@@ -159,6 +164,41 @@ class Symbol(GraphQuestions, Refusals):
         from hybrid_lab.ops.framework.operator import registered_names
 
         return sorted({*object.__dir__(self), *(name for name in registered_names() if not name.startswith("_"))})
+
+    # -- binding ---------------------------------------------------------------------------------------------------
+
+    def bind(
+        self,
+        ctx: Context,
+        args: Sequence[Any] | Mapping[str, Any],
+        args_grad: Sequence[Any] | Mapping[str, Any] | None = None,
+        grad_req: str | Sequence[str] | Mapping[str, str] = "write",
+        aux_states: Sequence[Any] | Mapping[str, Any] | None = None,
+        group2ctx: Mapping[str, Context] | None = None,
+        shared_exec: Any = None,
+    ) -> Any:
+        """An Executor that runs the graph on these arrays.
+
+        args, aux_states : the arrays in the order of `list_arguments()` and `list_auxiliary_states()`, or by name
+        args_grad : where gradients go; none are computed for arguments without one
+        grad_req : "write", "add" or "null", one for all, one each, or by name
+        group2ctx : accepted if all its contexts are on the device of `ctx`
+        shared_exec : an Executor of this Symbol; compiled graphs are shared
+        Raises BindError, ShapeError or DTypeError.
+        """
+        return bind_symbol(self, ctx, args, args_grad, grad_req, aux_states, group2ctx, shared_exec)
+
+    def simple_bind(
+        self, ctx: Context, grad_req: str | Sequence[str] | Mapping[str, str] = "write", **options: Any
+    ) -> Any:
+        """An Executor with new arrays of zeros for arguments, gradients and states.
+
+        options : the shapes of inputs by name, from which the others follow; `type_dict` (dtypes by name), `group2ctx`,
+            `shared_exec` with `shared_arg_names` (arguments to be taken from another Executor), and `shared_buffer` (a
+            dict of arrays, in whose memory arguments lie)
+        Raises BindError.
+        """
+        return simple_bind_symbol(self, ctx, grad_req, **options)
 
     # -- arithmetic ------------------------------------------------------------------------------------------------
 
