@@ -19,7 +19,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "engine": "the engines of this package are mx.engines",
         "image": "use gluon.data.vision.transforms",
         "img": "use gluon.data.vision.transforms",
-        "io": "use gluon.data.DataLoader",
         "kv": "gluon.Trainer needs none",
         "kvstore": "gluon.Trainer needs none",
         "mod": "use gluon.Block and gluon.Trainer",
@@ -39,7 +38,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "rnn": "use gluon.rnn",
         "rtc": "",
         "runtime": "mx.engines has what is usable here",
-        "test_utils": "",
         "util": "",
     },
     "contrib": {
@@ -93,7 +91,7 @@ def suggest_names(module: str, where: str = "") -> None:
     there = sys.modules[module]
 
     def missing(name: str) -> object:
-        known = getattr(there, "__all__", None) or vars(there)
+        known = vars(there).get("__all__") or vars(there)
         raise unknown_name(where or module.removeprefix("hybrid_lab."), name, known)
 
     vars(there)["__getattr__"] = missing

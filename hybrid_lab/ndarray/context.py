@@ -101,6 +101,11 @@ def current_context() -> Context:
     return _state.stack[-1]
 
 
+def set_default_context(ctx: Context) -> None:
+    """The context that new arrays of this thread get outside of `with mx.cpu(1):`."""
+    _state.stack[0] = ctx
+
+
 def named(text: str) -> Context:
     """The context that a string names: "cpu", "gpu(1)". Raises AttributeSpecError."""
     match = re.fullmatch(r"(\w+)\((\d+)\)", text)

@@ -1,0 +1,156 @@
+"""NDArrayIter: batches of arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from hybrid_lab.diagnostics.words import check_choice
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import array as nd_array
+
+from .batch import DataBatch, DataDesc, DataIter
+
+Arrays: TypeAlias = "NDArray | np.ndarray | Sequence[NDArray | np.ndarray] | Mapping[str, NDArray | np.ndarray]"
+
+
+class NDArrayIter(DataIter):
+    """Batches of arrays of equal length.
+
+    data, label : an array, a list of them, or name -> array; in batches they stand in the order of their names
+    shuffle : take the samples in a new random order after each reset; the order follows from `np.random.seed`
+    last_batch_handle : what becomes of an incomplete last batch: 'pad' fills it with samples from the beginning,
+        'discard' drops it, 'roll_over' keeps it for the beginning of the next epoch
+    data_name, label_name : names of arrays without one; of several in a list "_0_data", "_1_data" ...
+    layout : of each array; its N is the axis of the samples
+    """
+
+    def __init__(
+        self,
+        data: Arrays,
+        label: Arrays | None = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        layout: str = "NCHW",
+    ) -> None:
+        super().__init__(batch_size)
+        check_choice("last_batch_handle", last_batch_handle, ("pad", "discard", "roll_over"))
+        self.data = named_arrays(data, data_name)
+        self.label = named_arrays([] if label is None else label, label_name)
+        if not self.data:
+            raise ValueError("NDArrayIter needs at least one array of data")
+        self._axis = layout.find("N")
+        self.layout, self.shuffle, self.last_batch_handle = layout, shuffle, last_batch_handle
+        self.num_data = self.data[0][1].shape[0]
+        for name, array in [*self.data, *self.label]:
+            if array.shape[self._axis] != self.num_data:
+                raise ValueError(
+                    f"all arrays need the same number of samples: {self.data[0][0]} has {self.num_data}, {name} "
+                    f"{array.shape[self._axis]}"
+                )
+        self.idx = np.arange(self.num_data)
+        self.cursor = -batch_size
+        self._left: np.ndarray | None = None
+        self._now = self.idx[:0]
+        self.reset()
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """The name and shape of each array of data."""
+        return self._describe(self.data)
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """The name and shape of each array of labels."""
+        return self._describe(self.label)
+
+    def _describe(self, arrays: Sequence[tuple[str, NDArray]]) -> list[DataDesc]:
+        axis = self._axis
+        return [
+            DataDesc(
+                name,
+                (*array.shape[:axis], self.batch_size, *array.shape[axis + 1 :]),
+                array.dtype,
+                layout=self.layout,
+            )
+            for name, array in arrays
+        ]
+
+    def hard_reset(self) -> None:
+        """Start again, without the samples that 'roll_over' has kept."""
+        self._left = None
+        self._start()
+
+    def reset(self) -> None:
+        """Start again; with 'roll_over' at the samples that the last epoch left."""
+        if self.last_batch_handle == "roll_over" and self.num_data - self.batch_size < self.cursor < self.num_data:
+            self._left = self._order[self.cursor + self._offset :]
+        else:
+            self._left = None
+        self._start()
+
+    def _start(self) -> None:
+        if self.shuffle:
+            np.random.shuffle(self.idx)
+        left = self.idx[:0] if self._left is None else self._left
+        self._order = np.concatenate([left, self.idx])
+        self.cursor = -self.batch_size - len(left)
+        self._offset = len(left)
+
+    def iter_next(self) -> bool:
+        """Go to the next batch. False after the last, which with 'discard' and 'roll_over' is a complete one."""
+        self.cursor += self.batch_size
+        start = self.cursor + self._offset
+        chosen = self._order[start : start + self.batch_size]
+        if self.cursor >= self.num_data or (len(chosen) < self.batch_size and self.last_batch_handle != "pad"):
+            return False
+        self._now = np.concatenate([chosen, np.resize(self._order, self.batch_size - len(chosen))])
+        return True
+
+    def next(self) -> DataBatch:
+        """The next batch. Raises StopIteration after the last."""
+        if not self.iter_next():
+            raise StopIteration
+        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), None)
+
+    def getdata(self) -> list[NDArray]:
+        """The data of the current batch."""
+        return [self._chosen(array) for _, array in self.data]
+
+    def getlabel(self) -> list[NDArray]:
+        """The labels of the current batch."""
+        return [self._chosen(array) for _, array in self.label]
+
+    def _chosen(self, array: NDArray) -> NDArray:
+        values = np.take(array.raw(), self._now, axis=self._axis)
+        batch: NDArray = nd_array(values, ctx=array.context, dtype=values.dtype)
+        return batch
+
+    def getpad(self) -> int:
+        """How many samples at the end only fill the batch up; with 'roll_over' how many are from the last epoch."""
+        if self.last_batch_handle == "roll_over":
+            return max(0, -self.cursor) if self.cursor > -self.batch_size else 0
+        return max(0, self.cursor + self.batch_size - self.num_data)
+
+
+def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]:
+    """Names and arrays in the order of the names. Raises TypeError for what is no array."""
+    if isinstance(arrays, (np.ndarray, NDArray)):
+        arrays = [arrays]
+    if isinstance(arrays, (list, tuple)):
+        several = len(arrays) > 1
+        arrays = {f"_{number}_{default_name}" if several else default_name: each for number, each in enumerate(arrays)}
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"{default_name} must be an array, a list of arrays or a dict of them, not {arrays!r:.60}")
+    named = []
+    for name, array in sorted(arrays.items()):
+        try:
+            named.append((name, array if isinstance(array, NDArray) else nd_array(array)))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} cannot be an array: {error}") from None
+    return named
