@@ -95,7 +95,7 @@ def compare_optimizer(
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
     """Whether the graphs of two Symbols have the same operators in the same order."""
     first, second = ([node["op"] for node in json.loads(each.tojson())["nodes"]] for each in (sym1, sym2))
-    return all(one == other for one, other in zip(first, second))
+    return bool(first == second)
 
 
 class _Saved(initializer.Initializer):
