@@ -197,7 +197,8 @@ def _projected(sym: Bindable) -> Any:
     """The Symbol times a random array, as a loss whose gradient is one."""
     projection: Any = sym_room.var("__random_proj")
     to_np = getattr(projection, "as_np_ndarray", None)
-    numpy_symbol = type(sym) is not sym_room.Symbol and to_np is not None
+    kind: type = type(sym)
+    numpy_symbol = kind is not sym_room.Symbol and to_np is not None
     product: Any = sym * (to_np() if numpy_symbol and to_np is not None else projection)
     return sym_room.make_loss(product.as_nd_ndarray() if numpy_symbol else product)
 
