@@ -36,7 +36,7 @@ _ABSENT: dict[str, dict[str, str]] = {
         "profiler": "use mx.profile(net, x)",
         "recordio": "use gluon.data.Dataset",
         "rnn": "use gluon.rnn",
-        "rtc": "",
+        "rtc": "use autograd.Function for an operator of your own",
         "runtime": "mx.engines has what is usable here",
         "util": "",
     },
