@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from os import PathLike
 from typing import NamedTuple
 
@@ -152,7 +153,7 @@ class SafetensorsFile:
         if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
             raise self._error(f"{METADATA} must map strings to strings")
         infos = [self._info(name, field) for name, field in fields.items()]
-        infos.sort(key=lambda info: (info.start, info.stop))
+        infos.sort(key=attrgetter("start", "stop"))
         expected = 0
         for info in infos:
             if info.start != expected:
@@ -189,7 +190,8 @@ class SafetensorsFile:
 
 
 def _counts(value: object) -> bool:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    """Whether it is a list of integers from 0 on; a bool is none."""
+    return isinstance(value, list) and set(map(type, value)) <= {int} and min(value, default=0) >= 0
 
 
 def tensor_digest(dtype: np.dtype, shape: tuple[int, ...], raw: memoryview) -> str:

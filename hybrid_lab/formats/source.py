@@ -41,6 +41,15 @@ class _File:
                 )
             buffer, position = buffer[count:], position + count
 
+    def read(self, position: int, size: int) -> bytes:
+        if self._direct:
+            content = os.pread(self._stream.fileno(), size, position)
+            if len(content) == size:
+                return content
+        buffer = bytearray(size)
+        self.read_into(memoryview(buffer), position)
+        return bytes(buffer)
+
     def _read(self, buffer: memoryview, position: int) -> int:
         if self._direct and len(buffer) >= _WORTH_A_CALL:
             return os.preadv(self._stream.fileno(), [buffer], position)
@@ -76,9 +85,7 @@ class Source:
 
     def __getitem__(self, place: slice) -> bytes:
         start, stop, _ = place.indices(self._size)
-        content = bytearray(max(stop - start, 0))
-        self.read_into(memoryview(content), start)
-        return bytes(content)
+        return self._file.read(self._start + start, max(stop - start, 0))
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill a buffer with the bytes from `start` on."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...diagnostics import ArchiveError
 from ..source import Source
@@ -24,6 +24,10 @@ ZIP64 = 0xFFFFFFFF
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
+_SHARED = struct.Struct("<5H3I2H")
+"""Fields that both headers of a member have: "version needed" to "extra length"."""
+_CENTRAL_START, _CENTRAL_REST = struct.Struct("<4sH"), struct.Struct("<3H2I")
+"""Fields of a central header before and behind the shared ones."""
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR = struct.Struct("<4sIQI")
@@ -57,10 +61,12 @@ _UTF8 = 0x800
 _REGULAR_FILE = 0o100644 << 16
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters and surrogates."""
+_PART = r"(?!\.{1,2}(?:/|\Z))[^/\\:\x00-\x1f\x7f\ud800-\udfff]+"
+_PLAIN = re.compile(f"{_PART}(?:/{_PART})*")
+"""Plain relative paths with forward slashes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One member: `offset` of its local header, `start` of its contents."""
 
     name: str
@@ -82,44 +88,52 @@ class Entry:
 
 def check_name(name: str) -> str:
     """The name, if it is a plain relative path with forward slashes; raises ArchiveError."""
-    problem = None
-    parts = name.split("/")
+    if _PLAIN.fullmatch(name) and len(name) <= NAME_LIMIT and len(name.encode("utf-8")) <= NAME_LIMIT:
+        return name
     if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_LIMIT:
         problem = "is empty or too long"
     elif _CONTROL.search(name):
         problem = "has control characters"
     elif "\\" in name or ":" in name:
         problem = "has a backslash or a colon"
-    elif any(part in ("", ".", "..") for part in parts):
+    else:
         problem = "is not a plain relative path"
-    if problem:
-        raise ArchiveError(f"the member name {name[:200]!r} {problem}")
-    return name
+    raise ArchiveError(f"the member name {name[:200]!r} {problem}")
 
 
-def _member(entry: Entry, far: bool) -> tuple[tuple[int, ...], bytes]:
-    """The part that both headers of a member share: fields from "version needed" on, the name and the extra field.
+def _shared(entry: Entry, far: bool = False) -> tuple[int, bytes, bytes]:
+    """The part that both headers of a member have: version needed, shared fields, name with extra field.
 
     far : whether the extra field has the offset, too
     """
-    name = entry.name.encode("utf-8")
-    values = [entry.size] * 2 * (entry.size >= ZIP64) + [entry.offset] * far
-    extra = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
-    version, flags, size = 45 if values else 20, 0 if name.isascii() else _UTF8, min(entry.size, ZIP64)
-    return (version, flags, 0, 0, _DATE, entry.crc, size, size, len(name), len(extra)), name + extra
+    name, size, extra, version = entry.name.encode("utf-8"), entry.size, b"", 20
+    if far or size >= ZIP64:
+        values = [size] * 2 * (size >= ZIP64) + [entry.offset] * far
+        extra, version = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values), 45
+        size = min(size, ZIP64)
+    flags = 0 if len(name) == len(entry.name) else _UTF8
+    fields = _SHARED.pack(version, flags, 0, 0, _DATE, entry.crc, size, size, len(name), len(extra))
+    return version, fields, name + extra
+
+
+def headers(entry: Entry) -> tuple[bytes, bytes]:
+    """The bytes before a member's contents, and its entry in the central directory."""
+    version, fields, tail = _shared(entry)
+    local = b"PK\3\4" + fields + tail
+    if entry.offset >= ZIP64:
+        version, fields, tail = _shared(entry, far=True)
+    start = _CENTRAL_START.pack(b"PK\1\2", 3 << 8 | version)
+    return local, start + fields + _CENTRAL_REST.pack(0, 0, 0, _REGULAR_FILE, min(entry.offset, ZIP64)) + tail
 
 
 def local_header(entry: Entry) -> bytes:
     """The bytes before a member's contents."""
-    fields, tail = _member(entry, far=False)
-    return _LOCAL.pack(b"PK\3\4", *fields) + tail
+    return headers(entry)[0]
 
 
 def central_header(entry: Entry) -> bytes:
     """A member's entry in the central directory."""
-    fields, tail = _member(entry, far=entry.offset >= ZIP64)
-    made_by, offset = 3 << 8 | fields[0], min(entry.offset, ZIP64)
-    return _CENTRAL.pack(b"PK\1\2", made_by, *fields, 0, 0, 0, _REGULAR_FILE, offset) + tail
+    return headers(entry)[1]
 
 
 def end_records(count: int, offset: int, size: int, comment: bytes) -> bytes:
@@ -157,18 +171,18 @@ def _central_entry(directory: bytes, position: int) -> tuple[str, int, int, int,
     if signature != b"PK\1\2":
         raise ArchiveError("the central directory is damaged")
     begin = position + _CENTRAL.size
-    stop = begin + name_size + extra_size + comment_size
-    raw = directory[begin : begin + name_size]
-    if stop > len(directory) or len(raw) != name_size:
+    name_stop = begin + name_size
+    stop = name_stop + extra_size + comment_size
+    if stop > len(directory):
         raise ArchiveError("the central directory is cut off")
+    raw = directory[begin:name_stop]
     try:
         name = check_name(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise ArchiveError(f"the member name {raw[:200]!r} is not UTF-8") from None
-    extra = directory[begin + name_size : begin + name_size + extra_size]
     wanted = 16 * (size == ZIP64) + 8 * (offset == ZIP64)
-    if len(extra) == wanted + 4 and wanted:
-        values = list(struct.unpack(f"<{wanted // 8}Q", extra[4:]))
+    if wanted and extra_size == wanted + 4:
+        values = struct.unpack_from(f"<{wanted // 8}Q", directory, name_stop + 4)
         size = values[0] if size == ZIP64 else size
         offset = values[-1] if offset == ZIP64 else offset
     return name, crc, size, offset, stop
@@ -209,15 +223,18 @@ def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], b
             raise ArchiveError("the member appears twice", member=name)
         seen.add(name)
         entry = Entry(name, crc, size, offset)
-        found, expected = directory[position:stop], central_header(entry)
-        if stated != offset and found[:42] == expected[:42]:
-            kind = "overlaps the one before" if stated < offset else "does not follow the one before"
-            raise ArchiveError(f"the member {kind} (at {stated}, must be at {offset})", member=name)
-        if found != expected:
-            raise ArchiveError(f"central header: {_differing(_CENTRAL_FIELDS, _CENTRAL, found, expected)}", member=name)
-        _check_local(data, entry, directory_at)
+        local, central = headers(entry)
+        if directory[position:stop] != central:
+            raise _central_error(entry, stated, directory[position:stop], central)
+        content_at = offset + len(local)
+        if data[offset:content_at] != local:
+            found = data[offset:content_at]
+            raise ArchiveError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, local)}", member=name)
+        offset = content_at + size
+        if offset > directory_at:
+            raise ArchiveError(f"the member of {size} bytes reaches into the central directory", member=name)
         entries.append(entry)
-        position, offset = stop, entry.stop
+        position = stop
     if position != directory_size or offset != directory_at:
         raise ArchiveError("bytes that belong to no member")
     end = end_records(count, directory_at, directory_size, comment)
@@ -226,18 +243,17 @@ def read_layout(data: bytes | Source, comment_size: int) -> tuple[list[Entry], b
     return entries, comment
 
 
-def _check_local(data: bytes | Source, entry: Entry, limit: int) -> None:
-    expected = local_header(entry)
-    found = data[entry.offset : entry.offset + len(expected)]
-    if found != expected:
-        raise ArchiveError(f"local header: {_differing(_LOCAL_FIELDS, _LOCAL, found, expected)}", member=entry.name)
-    if entry.stop > limit:
-        raise ArchiveError(f"the member of {entry.size} bytes reaches into the central directory", member=entry.name)
+def _central_error(entry: Entry, stated: int, found: bytes, expected: bytes) -> ArchiveError:
+    """What is wrong with the central header `found`; stated : the offset that it gives."""
+    if stated != entry.offset and found[:42] == expected[:42]:
+        kind = "overlaps the one before" if stated < entry.offset else "does not follow the one before"
+        return ArchiveError(f"the member {kind} (at {stated}, must be at {entry.offset})", member=entry.name)
+    return ArchiveError(f"central header: {_differing(_CENTRAL_FIELDS, _CENTRAL, found, expected)}", member=entry.name)
 
 
 def directory(entries: Sequence[Entry], comment: bytes) -> bytes:
     """All bytes that follow the last member's contents."""
     if len(entries) > MEMBER_LIMIT:
         raise ArchiveError(f"{len(entries)} members; an archive holds at most {MEMBER_LIMIT}")
-    headers = b"".join(central_header(entry) for entry in entries)
-    return headers + end_records(len(entries), entries[-1].stop, len(headers), comment)
+    central = b"".join(central_header(entry) for entry in entries)
+    return central + end_records(len(entries), entries[-1].stop, len(central), comment)
