@@ -28,6 +28,7 @@ _CHECKS = (
     "_assert", "sym_constrain_range", "_log_api_usage", "_functional_assert", "_functional_sym_constrain",
 )  # fmt: skip
 """How the names of operators begin that only check something."""
+_WITHOUT = "Import the parts of the module that do without it"
 _BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -76,7 +77,9 @@ class _Composer:
                 return self.stored[id(tensor)]
             made = self.stored[id(tensor)] = self._held(spec, kind, tensor)
             return made
-        raise TorchError(f"the exported program has an input of kind {kind} ({spec.target}), which is not supported")
+        raise TorchError(
+            f"the exported program has an input of kind {kind} ({spec.target}), which is not supported. {_WITHOUT}"
+        )
 
     def _held(self, spec: Any, kind: str, tensor: Any) -> Tensor:
         """A parameter, a state or a constant."""
@@ -99,7 +102,7 @@ class _Composer:
         for tensors in (self.program.state_dict, self.program.constants):
             if spec.target in tensors:
                 return tensors[spec.target]
-        raise TorchError(f"the exported program does not hold {spec.target!r}")
+        raise TorchError(f"the exported program does not hold the tensor {spec.target!r}; export the module again")
 
     def _user_input(self, node: Any, spec: Any) -> Any:
         value = node.meta.get("val")
@@ -144,7 +147,9 @@ class _Composer:
             elif node.op == "output":
                 return self._looked_up(node.args[0])
             elif node.op != "placeholder":
-                raise TorchError(f"the exported graph has a node {node.name!r} of kind {node.op}")
+                raise TorchError(
+                    f"the exported graph has a node {node.name!r} of kind {node.op}, which is not supported. {_WITHOUT}"
+                )
         return ()
 
     def _attribute(self, module: Any, target: str) -> Any:
@@ -194,7 +199,7 @@ class _Composer:
 
     def _enter(self, node: Any, operator: str, target: Any) -> None:
         F = self.F
-        F.node_name, F.operator, F.overload = node.name, operator, getattr(target, "_overloadname", "")
+        F.node, F.node_name, F.operator, F.overload = node, node.name, operator, getattr(target, "_overloadname", "")
         F.result = node.meta.get("val")
         F.used = frozenset(
             user.args[1] for user in node.users if user.users and getattr(user.target, "__name__", "") == "getitem"
@@ -239,7 +244,7 @@ class _Composer:
             for size in x.shape:
                 total = size * total
             return total
-        raise TorchError(f"node {node.name!r}: strides of memory are not supported")
+        raise TorchError(f"node {node.name!r}: strides of memory are not supported. {_WITHOUT}")
 
     def _of_python(self, module: Any, node: Any, name: str, args: Sequence[Any]) -> Any:
         """A function that is no operator: of sizes, or one of torch's that take graphs."""
@@ -301,8 +306,15 @@ class _Composer:
                 own.append(item)
             elif kind == "BUFFER_MUTATION":
                 self._check_update(spec.target, item)
+            elif kind == "USER_INPUT_MUTATION":
+                raise TorchError(
+                    f"the module writes to its input {spec.target!r}; begin with a copy: {spec.target} = "
+                    f"{spec.target}.clone()"
+                )
             else:
-                raise TorchError(f"the exported program has an output of kind {kind}, which is not supported")
+                raise TorchError(
+                    f"the exported program has an output of kind {kind}, which is not supported. {_WITHOUT}"
+                )
         from torch.utils import _pytree as pytree
 
         tree = pytree.tree_unflatten(own, self.program.call_spec.out_spec)

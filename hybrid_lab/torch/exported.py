@@ -6,6 +6,7 @@ batch normalization, one graph with operators for both modes takes their place.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
 import logging
@@ -21,6 +22,7 @@ from typing import Any
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.logger import logger
 from hybrid_lab.torch.errors import TorchError
+from hybrid_lab.torch.failures import decomposition_error, export_error
 from hybrid_lab.torch.importers import table
 
 _COUNTER = "num_batches_tracked"
@@ -54,8 +56,9 @@ def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynami
 
     mode_operators()
     if isinstance(source, torch.export.ExportedProgram):
-        _follow_modes(source)
-        return [_decomposed(source)]
+        with _own_graph(source):
+            _follow_modes(source)
+            return [_decomposed(source)]
     with _mode(source, False):
         predicting = _export(source, args, kwargs, dynamic_shapes)
     training = None
@@ -91,11 +94,24 @@ def _mode(module: Any, training: bool) -> Iterator[None]:
             each.training = own
 
 
+@contextmanager
+def _own_graph(program: Any) -> Iterator[None]:
+    """Let the body change the program's graph; the program has its own again afterwards."""
+    module = program.graph_module
+    own = module.graph
+    module.graph = copy.deepcopy(own)
+    try:
+        yield
+    finally:
+        module.graph = own
+
+
 # -- torch.export --------------------------------------------------------------------------------------------------
 
 
 def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> Any:
     """The module exported in its mode, with an open batch where it can be."""
+    _bound(module, args, kwargs)
     if isinstance(dynamic_shapes, str):
         check_choice("dynamic_shapes", dynamic_shapes, ("batch",))
         larger, shapes = _open_batch(module, args, kwargs)
@@ -118,10 +134,10 @@ def _call_export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], sh
     try:
         with _quiet():
             return torch.export.export(module, tuple(args), dict(kwargs), dynamic_shapes=shapes, strict=False)
-    except (KeyboardInterrupt, MemoryError):
+    except MemoryError:
         raise
-    except Exception as error:  # torch raises many types, of private modules too
-        raise TorchError(_explained(module, error)) from error
+    except Exception as error:  # torch raises many types, of private modules too; the code is the user's
+        raise export_error(module, error) from error
 
 
 @contextmanager
@@ -154,19 +170,6 @@ def _quiet() -> Iterator[None]:
             sys.stderr.write(text)
 
 
-def _explained(module: Any, error: Exception) -> str:
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else type(error).__name__
-    name = type(module).__name__
-    data = ("data-dependent", "DataDependent", "unbacked", "GuardOnDataDependent")
-    if any(word in text or word in type(error).__name__ for word in data):
-        return (
-            f"{name}: its code branches on the data, which no graph holds ({first}). Compute with torch.where, or "
-            "import the parts before and behind the branch by themselves"
-        )
-    return f"{name}: torch.export cannot trace it ({type(error).__name__}: {first})"
-
-
 def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, Any], Any]:
     """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as these are equal.
 
@@ -190,8 +193,19 @@ def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     larger_args, larger_kwargs = pytree.tree_unflatten(leaves, structure)
     # None of a tensor means that all its sizes are fixed; a plain value has None, too.
     shape_args, shape_kwargs = pytree.tree_unflatten(shapes, structure)
-    named = inspect.signature(module.forward).bind(*shape_args, **shape_kwargs).arguments
-    return (larger_args, larger_kwargs), dict(named)
+    return (larger_args, larger_kwargs), dict(_bound(module, shape_args, shape_kwargs))
+
+
+def _bound(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a module by the names of its forward. Raises TorchError if they do not fit."""
+    signature = inspect.signature(module.forward)
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise TorchError(
+            f"{type(module).__name__}: the example inputs do not fit forward{signature} ({error}). Give a tensor, or a "
+            "tuple of the arguments by position, and example_kwargs for those by name"
+        ) from None
 
 
 def _decomposed(program: Any) -> Any:
@@ -203,8 +217,13 @@ def _decomposed(program: Any) -> Any:
         packet = getattr(torch.ops.aten, name, None)
         for overload in packet.overloads() if packet is not None else ():
             decompositions.pop(getattr(packet, overload), None)
-    with _quiet():
-        return program.run_decompositions(decompositions)
+    try:
+        with _quiet():
+            return program.run_decompositions(decompositions)
+    except MemoryError:
+        raise
+    except Exception as error:  # as of torch.export; decompositions may be the user's
+        raise decomposition_error(program, error) from error
 
 
 # -- one graph for both modes --------------------------------------------------------------------------------------

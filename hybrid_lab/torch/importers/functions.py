@@ -12,6 +12,7 @@ from hybrid_lab.onnx.importers import functions
 from hybrid_lab.onnx.importers.functions import Tensor as Tensor
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.errors import UnsupportedOperatorError
+from hybrid_lab.torch.failures import line_of
 from hybrid_lab.torch.memory import numpy_dtype
 
 
@@ -31,6 +32,7 @@ class Functions(functions.Functions):
         self.used: frozenset[int] = frozenset()
         self.path = ""
         self.overload = ""
+        self.node: Any = None
 
     # -- what torch's export says ------------------------------------------------------------------------------------
 
@@ -68,8 +70,8 @@ class Functions(functions.Functions):
         return UnsupportedOperatorError(f"{self.located()}: {message}", self.operator)
 
     def located(self) -> str:
-        """`layer1.0.conv1 (aten.convolution, node 'convolution_3')`."""
-        return f"{self.path or 'the module'} ({self.operator}, node {self.node_name!r})"
+        """`layer1.0.conv1 (aten.convolution, node 'convolution_3', net.py, line 21: self.conv1(x))`."""
+        return f"{self.path or 'the module'} ({self.operator}, node {self.node_name!r}{line_of(self.node)})"
 
     def known(self, tensor: Tensor, what: str) -> np.ndarray:
         """The elements of a tensor that decides a shape or the like. Raises UnsupportedOperatorError."""
