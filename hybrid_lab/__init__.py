@@ -53,6 +53,7 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "ops": "hybrid_lab.ops",
     "optimizer": "hybrid_lab.optimizer",
     "random": "hybrid_lab.random",
+    "recordio": "hybrid_lab.recordio",
     "sym": "hybrid_lab.symbol",
     "symbol": "hybrid_lab.symbol",
     "test_utils": "hybrid_lab.test_utils",

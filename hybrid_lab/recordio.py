@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hybrid_lab import image_files
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
@@ -249,7 +250,7 @@ class IRHeader(NamedTuple):
 
 def pack(header: IRHeader | tuple[int, Label, int, int], s: bytes) -> bytes:
     """An image record: header, label and the bytes `s`."""
-    flag, label, number, high = header
+    _, label, number, high = header
     if isinstance(label, (int, float, np.number)):
         return _HEADER.pack(0, label, number, high) + s
     values = np.asarray(label, "<f4")
@@ -273,23 +274,23 @@ def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
 
     iscolor : 1 for color, 0 for gray (height, width), -1 for what the image is
     """
-    from hybrid_lab.image import decoding
-
     header, data = unpack(s)
-    return header, decoding.decode_bgr(data, iscolor)
+    if iscolor < 0:
+        iscolor = image_files.channels(data) != 1
+    image = image_files.decode(data, bool(iscolor))
+    return header, np.ascontiguousarray(image[:, :, ::-1]) if iscolor else image[:, :, 0]
 
 
 def pack_img(
     header: IRHeader | tuple[int, Label, int, int], img: np.ndarray, quality: int = 95, img_fmt: str = ".jpg"
 ) -> bytes:
-    """An image record of an image in the order blue, green, red.
+    """An image record of an image in the order blue, green, red, or in gray.
 
-    quality : of a JPEG, 1 to 100; of a PNG its compression, 1 to 9
+    quality : of a JPEG, 1 to 100; of a PNG its compression, 0 to 9
     img_fmt : '.jpg' or '.png'
     """
-    from hybrid_lab.image import decoding
-
-    return pack(header, decoding.encode_bgr(img, quality, img_fmt))
+    image = img[:, :, ::-1] if img.ndim == 3 and img.shape[2] == 3 else img
+    return pack(header, image_files.encode(image, quality, img_fmt))
 
 
 _suggest_names(__name__)

@@ -34,7 +34,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "onnx": "",
         "operator": "use autograd.Function for an operator of your own",
         "profiler": "use mx.profile(net, x)",
-        "recordio": "use gluon.data.Dataset",
         "rnn": "use gluon.rnn",
         "rtc": "use autograd.Function for an operator of your own",
         "runtime": "mx.engines has what is usable here",
