@@ -38,6 +38,8 @@ _ROOMS: dict[str, str | tuple[str, str]] = {
     "formats": "hybrid_lab.formats",
     "gluon": "hybrid_lab.gluon",
     "graph": "hybrid_lab.graph",
+    "image": "hybrid_lab.image",
+    "img": "hybrid_lab.image",
     "init": "hybrid_lab.initializer",
     "initializer": "hybrid_lab.initializer",
     "insight": "hybrid_lab.insight",

@@ -27,6 +27,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "gluon.parameter": ("gluon.parameter_dict",),
     "gluon.rnn.rnn_cell": ("gluon.rnn", "gluon.rnn.cell", "gluon.rnn.modifier", "gluon.rnn.stack"),
     "gluon.rnn.rnn_layer": ("gluon.rnn.layer",),
+    "image.image": ("image",),
     "io.io": ("io",),
     "io.utils": ("io",),
     "ndarray._internal": ("ndarray:_internal",),

@@ -17,8 +17,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "attribute": "",
         "callback": "",
         "engine": "the engines of this package are mx.engines",
-        "image": "use gluon.data.vision.transforms",
-        "img": "use gluon.data.vision.transforms",
         "kv": "gluon.Trainer needs none",
         "kvstore": "gluon.Trainer needs none",
         "mod": "use gluon.Block and gluon.Trainer",
@@ -49,11 +47,6 @@ _ABSENT: dict[str, dict[str, str]] = {
     },
     "contrib.amp": {"convert_bucketing_module": "use amp.convert_hybrid_block"},
     "gluon.contrib": {"estimator": "write the loop with autograd.record() and gluon.Trainer"},
-    "gluon.data": {"RecordFileDataset": "write a gluon.data.Dataset"},
-    "gluon.data.vision": dict.fromkeys(
-        ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolderDataset", "ImageRecordDataset"),
-        "load the images yourself and use gluon.data.ArrayDataset(images, labels)",
-    ),
     "nd.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
     "sym.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
 }

@@ -1,0 +1,79 @@
+"""Changes of the colors of images (height, width, 3), as MXNet's operators `image.random_*` compute them (saturation: as documented)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_GRAY = np.array([0.299, 0.587, 0.114], "float32")
+#: Eigenvectors times eigenvalues of the colors of ImageNet, a column for each; from the AlexNet paper's method.
+_PRINCIPAL = np.array(
+    [
+        [55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009],
+        [55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140],
+        [55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203],
+    ],
+    "float32",
+)
+
+
+def saturated(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Values in the dtype of an image: of uint8 cut off at 0 and 255, without rounding."""
+    return np.clip(values, 0, 255).astype("uint8") if dtype == np.uint8 else values.astype(dtype)
+
+
+def brighten(image: np.ndarray, factor: float) -> np.ndarray:
+    """Every value times a factor."""
+    return saturated(image.astype("float32") * np.float32(factor), image.dtype)
+
+
+def change_contrast(image: np.ndarray, factor: float) -> np.ndarray:
+    """The distance of every value from the mean brightness, times a factor."""
+    values = image.astype("float32")
+    mean = np.float32((values @ _GRAY if image.shape[2] > 1 else values).mean(dtype="float64"))
+    return saturated(values * np.float32(factor) + np.float32(1 - factor) * mean, image.dtype)
+
+
+def saturate(image: np.ndarray, factor: float) -> np.ndarray:
+    """The distance of every color from its brightness, times a factor."""
+    if image.shape[2] == 1:
+        return image.copy()
+    values = image.astype("float32")
+    gray = (values @ _GRAY)[:, :, None]
+    return saturated(values * np.float32(factor) + gray * np.float32(1 - factor), image.dtype)
+
+
+def turn_hue(image: np.ndarray, turn: float) -> np.ndarray:
+    """Every hue turned on the circle of colors; lightness and saturation stay.
+
+    turn : in turns, 0.5 for the opposite color
+    """
+    if image.shape[2] == 1:
+        return image.copy()
+    values = image.astype("float32").astype("float64") / 255
+    high, low = values.max(2), values.min(2)
+    difference = high - low
+    lightness = (high + low) / 2
+    gray = difference < np.finfo("float32").eps
+    span = np.where(gray, 1, difference)
+    red, green, blue = np.moveaxis(values, 2, 0)
+    hue = np.where(
+        high == red, (green - blue) / span, np.where(high == green, 2 + (blue - red) / span, 4 + (red - green) / span)
+    )
+    width = np.where(lightness < 0.5, high + low, 2 - high - low)
+    saturation = np.where(gray, 0, difference / np.where(gray, 1, width))
+    hue = (hue + 6 * turn) % 6
+    top = np.where(lightness <= 0.5, lightness * (1 + saturation), lightness + saturation - lightness * saturation)
+    bottom = 2 * lightness - top
+    channels = []
+    for shift in (2, 0, -2):
+        place = (hue + shift) % 6
+        level = np.where(place < 1, place, np.where(place < 3, 1, np.where(place < 4, 4 - place, 0)))
+        channels.append(bottom + (top - bottom) * level)
+    return saturated(np.stack(channels, 2).astype("float32") * np.float32(255), image.dtype)
+
+
+def light(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """A color added to every pixel: the principal colors of photographs, weighted by `alpha`."""
+    if image.shape[2] == 1:
+        return image.copy()
+    return saturated(image.astype("float32") + _PRINCIPAL @ alpha.astype("float32"), image.dtype)

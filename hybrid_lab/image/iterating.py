@@ -1,0 +1,208 @@
+"""ImageIter: batches of augmented images from a file of records, or from image files and a list of labels."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab import recordio
+from hybrid_lab.image_files import ImageError
+from hybrid_lab.io import DataBatch, DataIter
+from hybrid_lab.ndarray import NDArray
+
+from .augmenting import Augmenter, CreateAugmenter
+from .cropping import imdecode
+
+_LAST = ("pad", "discard", "roll_over")
+
+
+class ImageIter(DataIter):
+    """Batches of images (batch, 3, height, width) and their labels.
+
+    path_imgrec : a file of image records; path_imgidx : its index, which shuffling and parts need
+    path_imglist : a file with lines "number TAB labels TAB path"; imglist : a list of [label, path]
+    path_root : the folder of the paths
+    label_width : labels of one image; dtype : of the labels
+    part_index, num_parts : read one of equal parts
+    aug_list : augmenters; without it those of `CreateAugmenter(data_shape, **kwargs)`
+    last_batch_handle : 'pad' fills the last batch with the first images, 'discard' leaves it out, 'roll_over' keeps
+        its images for the next pass
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: tuple[int, int, int],
+        label_width: int = 1,
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Sequence[Augmenter] | None = None,
+        imglist: list[Any] | None = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: str = "float32",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size)
+        if not path_imgrec and not path_imglist and not isinstance(imglist, list):
+            raise ValueError("an ImageIter needs path_imgrec, path_imglist or imglist")
+        if last_batch_handle not in _LAST:
+            raise ValueError(f"last_batch_handle is one of {', '.join(_LAST)}, not {last_batch_handle!r}")
+        self.check_data_shape(data_shape)
+        self.data_shape, self.label_width, self.shuffle = tuple(data_shape), label_width, shuffle
+        self.path_root, self.last_batch_handle = path_root or "", last_batch_handle
+        self.provide_data = [(data_name, (batch_size, *data_shape))]
+        self.provide_label = [(label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))]
+        self.imglist = _read_list(path_imglist, dtype) if path_imglist else _as_table(imglist, dtype)
+        self.imgrec: recordio.MXRecordIO | None = None
+        self.seq: list[Any] | None = None if self.imglist is None else list(self.imglist)
+        if path_imgrec and path_imgidx:
+            self.imgrec = recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r")
+            self.seq = list(self.imgrec.keys)
+        elif path_imgrec:
+            self.imgrec, self.seq = recordio.MXRecordIO(path_imgrec, "r"), None
+            if shuffle or num_parts > 1:
+                raise ValueError("shuffle and num_parts need path_imgidx, the index of the file of records")
+        if self.seq is not None and num_parts > 1:
+            if not 0 <= part_index < num_parts:
+                raise ValueError(f"part_index {part_index} is not one of 0 to {num_parts - 1}")
+            size = len(self.seq) // num_parts
+            self.seq = self.seq[part_index * size : (part_index + 1) * size]
+        self.num_image = None if self.seq is None else len(self.seq)
+        self.auglist = list(CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
+        self.cur = 0
+        self._ended = False
+        self._kept: tuple[list[np.ndarray], list[Any]] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again at the first image, in a new order if shuffled; images kept by 'roll_over' stay."""
+        if self.seq is not None and self.shuffle:
+            random.shuffle(self.seq)
+        if self.imgrec is not None:
+            self.imgrec.reset()
+        self.cur, self._ended = 0, False
+
+    def hard_reset(self) -> None:
+        """Start again, without the images kept by 'roll_over'."""
+        self._kept = None
+        self.reset()
+
+    def next_sample(self) -> tuple[Any, bytes]:
+        """The label and the bytes of the next image. Raises StopIteration after the last."""
+        if self.seq is None:
+            assert self.imgrec is not None
+            record = self.imgrec.read()
+            if record is None:
+                raise StopIteration
+            header, data = recordio.unpack(record)
+            self.cur += 1
+            return header.label, data
+        if self.cur >= len(self.seq):
+            raise StopIteration
+        key = self.seq[self.cur]
+        self.cur += 1
+        if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
+            header, data = recordio.unpack(self.imgrec.read_idx(key) or b"")
+            return (header.label if self.imglist is None else self.imglist[key][0]), data
+        assert self.imglist is not None
+        label, name = self.imglist[key]
+        return label, self.read_image(name)
+
+    def next(self) -> DataBatch:
+        """The next batch."""
+        if self._ended:
+            raise StopIteration
+        images, labels = self._kept or ([], [])
+        self._kept = None
+        self._read(images, labels)
+        pad = self.batch_size - len(images)
+        if not images or (pad and self.last_batch_handle == "discard"):
+            self._ended = True
+            raise StopIteration
+        if pad:
+            self._ended = True
+            if self.last_batch_handle == "roll_over":
+                self._kept = images, labels
+                raise StopIteration
+            while len(images) < self.batch_size:
+                if self.imgrec is not None:
+                    self.imgrec.reset()
+                self.cur = 0
+                self._read(images, labels)
+        shape = self.provide_label[0][1]
+        label = np.stack([np.asarray(each, "float32").reshape(shape[1:]) for each in labels])
+        return DataBatch([nd.array(np.stack(images))], [nd.array(label)], pad=pad)
+
+    def _read(self, images: list[np.ndarray], labels: list[Any]) -> None:
+        """Add images and labels up to a batch, or to the end of the data."""
+        while len(images) < self.batch_size:
+            try:
+                label, data = self.next_sample()
+            except StopIteration:
+                return
+            image = self.augmentation_transform(self.imdecode(data))
+            images.append(self.postprocess_data(image).asnumpy())
+            labels.append(label)
+
+    def check_data_shape(self, data_shape: Sequence[int]) -> None:
+        """Raises ValueError for another shape than (3, height, width)."""
+        if len(data_shape) != 3 or data_shape[0] != 3:
+            raise ValueError(f"data_shape is (3, height, width), not {tuple(data_shape)}")
+
+    def imdecode(self, s: bytes) -> NDArray:
+        """The image in bytes. Raises ImageError that names the image."""
+        try:
+            return imdecode(s)
+        except ImageError as error:
+            key = self.cur - 1 if self.seq is None else self.seq[self.cur - 1]
+            name = key if self.imglist is None else self.imglist[key][1]
+            raise ImageError(f"image {name}: {error}") from None
+
+    def read_image(self, fname: str) -> bytes:
+        """The bytes of an image file in `path_root`."""
+        with open(os.path.join(self.path_root, fname), "rb") as stream:
+            return stream.read()
+
+    def augmentation_transform(self, data: NDArray) -> NDArray:
+        """The augmented image."""
+        for each in self.auglist:
+            data = each(data)
+        return data
+
+    def postprocess_data(self, datum: NDArray) -> NDArray:
+        """(height, width, channels) as (channels, height, width)."""
+        return nd.transpose(datum, axes=(2, 0, 1))
+
+
+def _read_list(path: str, dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
+    table: dict[Any, tuple[np.ndarray, str]] = {}
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            parts = line.strip().split("\t")
+            try:
+                table[int(parts[0])] = np.array([float(each) for each in parts[1:-1]], dtype), parts[-1]
+            except ValueError:
+                raise ValueError(f"{path}, line {number} is not a number, labels and a path") from None
+    return table
+
+
+def _as_table(entries: list[Any] | None, dtype: str) -> dict[Any, tuple[np.ndarray, str]] | None:
+    if entries is None:
+        return None
+    table: dict[Any, tuple[np.ndarray, str]] = {}
+    for number, (*labels, path) in enumerate(entries, 1):
+        values = labels[0] if len(labels) == 1 else labels
+        table[str(number)] = np.asarray(values, dtype).reshape(-1), path
+    return table
