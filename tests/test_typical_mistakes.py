@@ -107,8 +107,8 @@ def test_a_pass_that_is_not_there_is_said_once(monkeypatch, capsys):
         ("mod", "see Limits in the README; use gluon.Block and gluon.Trainer"),
         ("kv", "see Limits in the README; gluon.Trainer needs none"),
         ("np", "see Limits in the README; use mx.nd"),
-        ("gluon.data.vision.MNIST", "gluon.data.vision has no 'MNIST'; only MXNet has it, see Limits"),
-        ("gluon.data.vision.transforms.RandomResizedCrop", "has no 'RandomResizedCrop'; see Limits in the README"),
+        ("gluon.data.vision.MNISt", "gluon.data.vision has no 'MNISt'; did you mean MNIST"),
+        ("gluon.data.vision.transforms.RandomResizeCrop", "did you mean RandomResizedCrop"),
     ],
 )
 def test_an_unknown_name_says_which_is_near(name, message):

@@ -1,4 +1,4 @@
-"""Changes of the colors of images (height, width, 3), as MXNet's operators `image.random_*` compute them (saturation: as documented)."""
+"""Changes of the colors of images (height, width, 3), as the documentation of MXNet's operators says."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ class ImageIter(DataIter):
         self.path_root, self.last_batch_handle = path_root or "", last_batch_handle
         self.provide_data = [(data_name, (batch_size, *data_shape))]
         self.provide_label = [(label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))]
-        self.imglist = _read_list(path_imglist, dtype) if path_imglist else _as_table(imglist, dtype)
+        self.imglist = (
+            read_list(path_imglist, dtype) if path_imglist else None if imglist is None else as_table(imglist, dtype)
+        )
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None if self.imglist is None else list(self.imglist)
         if path_imgrec and path_imgidx:
@@ -186,7 +188,8 @@ class ImageIter(DataIter):
         return nd.transpose(datum, axes=(2, 0, 1))
 
 
-def _read_list(path: str, dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
+def read_list(path: str, dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
+    """The labels and paths of a file with lines "number TAB labels TAB path", by number."""
     table: dict[Any, tuple[np.ndarray, str]] = {}
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -198,9 +201,8 @@ def _read_list(path: str, dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
     return table
 
 
-def _as_table(entries: list[Any] | None, dtype: str) -> dict[Any, tuple[np.ndarray, str]] | None:
-    if entries is None:
-        return None
+def as_table(entries: Sequence[Sequence[Any]], dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
+    """The labels and paths of a list of [label, ..., path], by number as text."""
     table: dict[Any, tuple[np.ndarray, str]] = {}
     for number, (*labels, path) in enumerate(entries, 1):
         values = labels[0] if len(labels) == 1 else labels

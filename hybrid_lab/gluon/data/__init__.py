@@ -5,7 +5,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from . import vision
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .dataloader import DataLoader
-from .dataset import ArrayDataset, Dataset, SimpleDataset
+from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
 from .sampler import BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "FilterSampler",
     "IntervalSampler",
     "RandomSampler",
+    "RecordFileDataset",
     "Sampler",
     "SequentialSampler",
     "SimpleDataset",

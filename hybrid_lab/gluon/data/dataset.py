@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
 
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.recordio import MXIndexedRecordIO
 
 
 class Samples(Protocol):
@@ -106,6 +109,22 @@ class ArrayDataset(Dataset):
             return None
         chosen = np.asarray(indices)
         return [(data._data if isinstance(data, NDArray) else data)[chosen] for data in self._data]
+
+
+class RecordFileDataset(Dataset):
+    """The records of a file with an index beside it, which has the ending .idx; a sample is bytes."""
+
+    def __init__(self, filename: str | PathLike[str]) -> None:
+        self.filename = os.fspath(filename)
+        self.idx_file = os.path.splitext(self.filename)[0] + ".idx"
+        self._record = MXIndexedRecordIO(self.idx_file, self.filename, "r")
+
+    def __getitem__(self, index: int) -> Any:
+        """The bytes of a record."""
+        return self._record.read_idx(self._record.keys[index])
+
+    def __len__(self) -> int:
+        return len(self._record.keys)
 
 
 class _Chosen(Dataset):
