@@ -14,17 +14,15 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import hybrid_lab.compat
-
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ROOT / "tests" / "golden" / "coverage" / "names.json"
 PAGE = ROOT / "docs" / "coverage.md"
 
 HEAD = """# MXNet's names
 
-Which public names of MXNet 1.9.1 are here, module by module, as `import hybrid_lab.compat` gives them. A name that is here has MXNet's
-meaning; [differences.md](differences.md) lists where its behaviour differs on purpose. A name that is absent raises an error with the
-nearest names. `python scripts/write_coverage_doc.py` writes this page.
+Which public names of MXNet 1.9.1 are here, module by module, as `import hybrid_lab.compat` gives them. A name that is
+here has MXNet's meaning; [differences.md](differences.md) lists where its behaviour differs on purpose. A name that is
+absent raises an error with the nearest names. `python scripts/write_coverage_doc.py` writes this page.
 
 """
 #: Module, or start of a module's name -> why names are absent in it.
