@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from hybrid_lab import compat
+
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ROOT / "tests" / "golden" / "coverage" / "names.json"
 PAGE = ROOT / "docs" / "coverage.md"
@@ -75,6 +77,7 @@ def reason(module: str, name: str) -> str:
 
 def page() -> str:
     """The text of the page."""
+    compat.install()
     names: dict[str, list[str]] = json.loads(NAMES.read_text(encoding="utf-8"))
     rows, sections, here_in_all, all_names = [], [], 0, 0
     for module, known in names.items():
