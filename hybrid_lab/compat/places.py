@@ -13,7 +13,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "gluon.contrib.rnn.conv_rnn_cell": ("gluon.contrib.rnn",),
     "gluon.contrib.rnn.rnn_cell": ("gluon.contrib.rnn",),
     "gluon.contrib.data.sampler": ("gluon.contrib.data",),
-    "gluon.data.dataloader": ("gluon.data.batchify", "gluon.data.sampler"),
+    "gluon.data.dataloader": ("gluon.data.batchify", "gluon.data.sampler", "gluon.data.worker_iter"),
     "gluon.nn.activations": ("gluon.nn.activation",),
     "gluon.nn.basic_layers": (
         "gluon.nn.container",

@@ -34,6 +34,7 @@ from hybrid_lab.ndarray.storage import load, load_frombuffer, save
 contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
 contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
 contrib.boolean_mask = composed.boolean_mask
+contrib.SyncBatchNorm = composed.sync_batch_norm
 linalg = OperatorNamespace("nd.linalg", "_linalg_", "linalg_")
 image = OperatorNamespace("nd.image", "_image_", "image_")
 op = OperatorNamespace("nd.op", "")

@@ -59,6 +59,24 @@ def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
         array[:] = 0
 
 
+def sync_batch_norm(
+    data: object,
+    gamma: object,
+    beta: object,
+    moving_mean: object,
+    moving_var: object,
+    key: str = "",
+    ndev: int = 1,
+    **attributes: Any,
+) -> Any:
+    """BatchNorm whose statistics several devices would share. One process computes here, so that it is BatchNorm.
+
+    key, ndev : accepted and ignored; attributes : of BatchNorm
+    """
+    out, name = attributes.pop("out", None), attributes.pop("name", None)
+    return invoke(get("BatchNorm").bind(**attributes), (data, gamma, beta, moving_mean, moving_var), out, name)
+
+
 def boolean_mask(data: object, index: object, axis: int = 0) -> Any:
     """The entries of `data` along `axis` where `index`, a vector, is not 0. Eager: how many there are depends on
     numbers, so that a graph refuses it.

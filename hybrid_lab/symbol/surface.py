@@ -78,6 +78,14 @@ def histogram(a: Symbol, bins: object = 10, range: object = None, name: str | No
     return compose(get("_histogram").bind(bin_cnt=bins, range=range), [a], name)
 
 
+def sync_batch_norm(data: Symbol, *inputs: Symbol, key: str = "", ndev: int = 1, **attributes: Any) -> Symbol:
+    """BatchNorm; see nd.contrib.SyncBatchNorm. Inputs that are not given become variables."""
+    batch_norm = find_function("BatchNorm")
+    assert batch_norm is not None
+    made: Symbol = batch_norm(data, *inputs, **attributes)
+    return made
+
+
 def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
     """Refused, HybridizeError HL133: how many entries there are depends on numbers."""
     raise tracing.refuse(
@@ -89,6 +97,7 @@ def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
 
 
 contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
+contrib.SyncBatchNorm = sync_batch_norm  # type: ignore[attr-defined]
 
 
 def zeros(
