@@ -34,7 +34,7 @@ ORDER = (
     ("engines",),
     ("context", "ndarray", "autograd", "random"),
     ("symbol",),
-    ("initializer", "optimizer", "lr_scheduler", "metric"),
+    ("initializer", "optimizer", "lr_scheduler", "metric", "operator"),
     ("image_files",),
     ("io", "recordio"),
     ("image",),

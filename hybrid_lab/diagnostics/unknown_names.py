@@ -30,7 +30,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "numpy": "use mx.nd for arrays, numpy for arrays outside of models",
         "numpy_extension": "use mx.nd",
         "onnx": "",
-        "operator": "use autograd.Function for an operator of your own",
         "profiler": "use mx.profile(net, x)",
         "rnn": "use gluon.rnn",
         "rtc": "use autograd.Function for an operator of your own",

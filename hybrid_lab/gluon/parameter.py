@@ -32,6 +32,10 @@ Shape = tuple[int, ...]
 parameter_html: Provided[[Any], str | None] = Provided("parameter_html")
 
 
+class NothingToMoveError(UninitializedError, ValueError):
+    """`reset_ctx` of a parameter before `initialize()`, in MXNet a ValueError."""
+
+
 class DeferredInit(NamedTuple):
     """What `initialize()` decided, kept until the shape is known."""
 
@@ -285,7 +289,7 @@ class Parameter:
         self._deferred_init = None
 
     def reset_ctx(self, ctx: Context | Sequence[Context] | None) -> None:
-        """Move to other contexts. Raises UninitializedError before `initialize()`."""
+        """Move to other contexts. Raises NothingToMoveError before `initialize()`."""
         where = _contexts(ctx)
         if self._data is not None:
             with tape.Mode(False, False):
@@ -293,7 +297,7 @@ class Parameter:
         elif self._deferred_init is not None:
             self._deferred_init = self._deferred_init._replace(ctx=where)
         else:
-            raise self._uninitialized()
+            raise NothingToMoveError(str(self._uninitialized()))
 
     # -- values ------------------------------------------------------------------------------------------------
 

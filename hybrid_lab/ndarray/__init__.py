@@ -9,7 +9,7 @@ from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random
-from hybrid_lab.ndarray.composed import histogram, reset_arrays, split_v2
+from hybrid_lab.ndarray.composed import Custom, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
     arange,
@@ -42,6 +42,7 @@ _internal = OperatorNamespace("nd._internal", "", "_")
 
 __all__ = [
     "Context",
+    "Custom",
     "NDArray",
     "arange",
     "array",

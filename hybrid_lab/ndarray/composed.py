@@ -59,6 +59,14 @@ def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
         array[:] = 0
 
 
+custom_operator: Provided[..., Any] = Provided("custom_operator")
+
+
+def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:
+    """An operator written in Python, registered under the name `op_type`; see `mx.operator`. Eager."""
+    return custom_operator(*data, op_type=op_type, **kwargs)
+
+
 def sync_batch_norm(
     data: object,
     gamma: object,
