@@ -34,7 +34,7 @@ model zoo import, and 245 of its 332 models build. The other 87:
 | models | why |
 |---|---|
 | 27 | GluonCV uses `np.float` and `np.int`, which NumPy removed; with `np.float = float; np.int = int` they build |
-| 18 | download weights even with `pretrained=False` |
+| 18 | download weights even with `pretrained=False` and `pretrained_base=False` |
 | 22 | int8 networks: the operator `_contrib_quantize_v2` is not here |
 | 12 | call `reset_ctx` before `initialize`, which MXNet refuses too |
 | 8 | `gluon.contrib.cnn` is not here |

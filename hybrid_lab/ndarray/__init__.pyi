@@ -11,6 +11,7 @@ from hybrid_lab.ndarray import creation as creation
 from hybrid_lab.ndarray import functions as functions
 from hybrid_lab.ndarray import ndarray as ndarray
 from hybrid_lab.ndarray import random as random
+from hybrid_lab.ndarray.composed import Custom as Custom
 from hybrid_lab.ndarray.composed import histogram as histogram
 from hybrid_lab.ndarray.composed import reset_arrays as reset_arrays
 from hybrid_lab.ndarray.composed import split_v2 as split_v2
