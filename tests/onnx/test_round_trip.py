@@ -78,6 +78,19 @@ def test_frozen_parameters_stay_frozen_and_can_be_trained(tmp_path):
     assert found["0.bias"].grad_req == "write"
 
 
+def test_a_batch_norm_keeps_its_momentum(tmp_path):
+    """ONNX counts momentum as Gluon does: running = running * momentum + batch * (1 - momentum)."""
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(momentum=0.7))
+    again = there_and_back(net, tmp_path, [[floats(4, 3)], [floats(5, 3)]])
+    x = nd.array(floats(6, 3))
+    for model in (net, again):
+        with mx.autograd.record():
+            model(x)
+    states = [model.collect_params(".*running_var").values() for model in (net, again)]
+    np.testing.assert_array_equal(*(parameter.data().asnumpy() for (parameter,) in states))
+
+
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])
 @pytest.mark.parametrize("layer", [rnn.LSTM, rnn.GRU, rnn.RNN])
 def test_recurrent_layers(layer, layout, tmp_path):

@@ -201,7 +201,7 @@ class BatchNorm(Operator, name="BatchNorm"):
         if self.in_parts(len(shape)):
             return emit_lowering(self, g, *inputs)
         gamma = g.const(np.ones(shape[1]), g.dtype(beta)) if self.fix_gamma else gamma
-        y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps)
+        y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps, momentum=self.momentum)
         return y, g.Identity(mean), g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
 
 
