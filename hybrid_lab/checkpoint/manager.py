@@ -15,6 +15,7 @@ import numpy as np
 
 from hybrid_lab import temporary
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
+from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive, read_values
@@ -129,13 +130,14 @@ class Manager:
 
         metric : a number by which `keep_best` compares
         aux : values of your own, as in `mx.save_cached_graphs`
-        An older checkpoint of the same step is replaced. Raises HybridLabError for what cannot be saved, OSError; the
+        An older checkpoint of the same step is replaced. Raises HybridLabError for what cannot be saved, FileError; the
         checkpoints that are there stay then.
         """
         step = _whole(step)
         if self._every is not None and step % self._every:
             return None
-        os.makedirs(self.folder, exist_ok=True)
+        with writing(self.folder):
+            os.makedirs(self.folder, exist_ok=True)
         temporary.remove_stale(self.folder)
         with boundary.lock:
             path = save_checkpoint(

@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _plain(error: Exception) -> str:
-    """The message; of the system's errors without their number: `net.hlab: Permission denied`."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+    """The message; of the system's own errors without their number: `net.hlab: Permission denied`."""
+    own = isinstance(error, HybridLabError)
+    if not own and isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

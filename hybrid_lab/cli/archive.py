@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..diagnostics.words import count
-from .command import CommandError, Commands, archive_file
+from .command import Commands, archive_file
 
 if TYPE_CHECKING:
     from ..formats.archive.container import Container
@@ -107,7 +107,7 @@ def _block(path: str, block: BlockRecord, shared: bool) -> str:
 
 def run_verify(arguments: Namespace) -> int:
     """Check archives completely; all of them are reported. Status 1 if any is damaged, 2 if there is no such file."""
-    from ..diagnostics import ArchiveError
+    from ..diagnostics import ArchiveError, FileError
     from ..formats.archive.container import Container
 
     status = 0
@@ -119,7 +119,7 @@ def run_verify(arguments: Namespace) -> int:
         except ArchiveError as error:
             print(printable(f"{path}: {error}"))
             status = max(status, 1)
-        except CommandError as error:
+        except FileError as error:
             print(printable(str(error)))
             status = 2
     return status

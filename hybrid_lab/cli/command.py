@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,21 +24,10 @@ class CommandError(Exception):
 
 
 def archive_file(path: Path) -> Path:
-    """The archive that a user means by `path`; `.hlab` may be left out. Raises CommandError where there is no file."""
-    from ..formats.archive.layout import SUFFIX, archive_path, shorten
+    """The archive that a user means by `path`; `.hlab` may be left out. Raises FileError where there is no file."""
+    from ..formats.archive.layout import existing_path
 
-    if path.is_dir():
-        archives = sorted(item.name for item in path.glob(f"*{SUFFIX}"))
-        inside = f"name an archive in it: {shorten(archives)}" if archives else f"no {SUFFIX} archive is in it"
-        raise CommandError(f"{path} is a folder; {inside}")
-    if path.is_file():
-        return path
-    other = Path(archive_path(path, ""))
-    if other.is_file():
-        return other
-    near = get_close_matches(path.stem, [item.stem for item in path.parent.glob(f"*{SUFFIX}")], n=1, cutoff=0.75)
-    meant = f"; did you mean {path.with_name(near[0] + SUFFIX)}?" if near else ""
-    raise CommandError(f"there is no file {path}{meant}")
+    return Path(existing_path(path))
 
 
 def block_in(archive: Path, root: Block, path: str) -> Block:

@@ -23,6 +23,7 @@ from .errors import (
     UnknownNameError,
     Unmappable,
 )
+from .file_errors import FileError
 from .finding import Edit, Finding, Fix, Severity
 from .hybridize_error import (
     HybridizeAttributeError,
@@ -44,6 +45,7 @@ __all__ = [
     "Edit",
     "EngineError",
     "EngineUnavailable",
+    "FileError",
     "Finding",
     "Fix",
     "HybridLabError",

@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.kinds import check_path, is_safetensors
 from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
@@ -40,11 +42,12 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
 
 
 def _read_parts(path: str) -> Arrays:
-    """The arrays that an index lists, from the safetensors files in its folder. Raises ArchiveError, OSError."""
-    if os.path.getsize(path) > _INDEX_LIMIT:
+    """The arrays that an index lists, from the safetensors files in its folder. Raises ArchiveError, FileError."""
+    with reading(path):
+        content = Path(path).read_bytes() if os.path.getsize(path) <= _INDEX_LIMIT else None
+    if content is None:
         raise ArchiveError(f"not an index of safetensors files: it is larger than {_INDEX_LIMIT} bytes", path=path)
-    with open(path, "rb") as file:
-        index = strict_json.parse(file.read(), path=path)
+    index = strict_json.parse(content, path=path)
     parts = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
         raise ArchiveError("not an index of safetensors files: it has no weight_map of names", path=path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from hybrid_lab import temporary
+from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.progress import Progress
 
 LARGE = 64 << 20
@@ -39,18 +41,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     The bytes go to a temporary file in the same folder, are forced to disk, and then renamed over `path`; the folder
     is forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link
     keeps pointing where it did: its target is replaced. Temporary files of `path` that killed processes left are
-    removed at the end; those of live ones are not. An OSError, such as that of a full disk, names the file.
+    removed at the end; those of live ones are not. Errors of the system are raised as FileErrors.
     """
-    target = os.path.realpath(os.fspath(path))
-    try:
+    with writing(path):
+        target = os.path.realpath(os.fspath(path))
+        if os.path.isdir(target):  # before anything is computed for it
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         with temporary.replacement(target, _create) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = target
-        raise
     directory = os.path.dirname(target)
     _sync_directory(directory)
     temporary.remove_stale(directory, target)

@@ -20,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..diagnostics import ArchiveError
+from ..diagnostics.file_errors import reading
 from . import strict_json
 from .atomic import atomic_write
 
@@ -44,7 +45,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 def is_singa(path: str | PathLike[str]) -> bool:
     """Whether a file begins as a zip whose first member is one of the two that SINGA writes."""
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         head = file.read(64)
     return head.startswith(b"PK\3\4") and head[30:].startswith((TENSORS.encode(), ATTRIBUTES.encode()))
 
@@ -87,10 +88,10 @@ def _entry(name: str) -> zipfile.ZipInfo:
 def read_states(path: str | PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The states of the model, and the user's own arrays, of a file that `write_states` or SINGA wrote.
 
-    Raises ArchiveError naming the member for anything else, OSError.
+    Raises ArchiveError naming the member for anything else, FileError.
     """
     reader = _Reader(fspath(path))
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         size = file.seek(0, io.SEEK_END)
         reader.room = _RATIO * size + _ROOM
         members = reader.members(file, None)

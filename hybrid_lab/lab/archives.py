@@ -19,7 +19,7 @@ from hybrid_lab.lab.variables import why_no_variable
 def graphs_in(path: Path) -> list[SavedGraph]:
     """The graphs of an archive as the reply of `save` has them: path of the Block, number of operators.
 
-    Raises ArchiveError for a damaged file, OSError.
+    Raises ArchiveError for a damaged file, FileError.
     """
     archive = Container.open(path)
     saved: list[SavedGraph] = []

@@ -90,8 +90,6 @@ class Autosave:
                 raise HybridLabError(f"{self.path} is not an archive any more ({reason})")
             with boundary.lock, boundary.interrupts, quiet(), history.replacing(Path(self.path)):
                 save_cached_graphs(net, self.path, trainer=self._trainer)
-        except OSError as error:
-            self.problem = f"{error.strerror or error}: {error.filename or self.path}"
         except Exception as error:  # whatever a Block's own code may raise while it is traced
             self.problem = first_line(error)
         else:

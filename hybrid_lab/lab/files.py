@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
-from hybrid_lab.formats.archive import why_no_archive
+from hybrid_lab.formats.archive import layout, why_no_archive
 from hybrid_lab.lab import history
 from hybrid_lab.lab.errors import RequestError
 
@@ -23,17 +24,13 @@ def folder() -> Path:
 
 
 def checked(name: str) -> Path:
-    """The absolute path of an archive named `name` in the folder; `.hlab` is appended where there is no suffix.
+    """The absolute path that an archive named `name` is saved to: in the folder, with `.hlab` unless the name ends so.
 
     Raises RequestError `bad-file-name` for separators, `..`, absolute paths, drives, control and invisible characters,
     leading dots, links, and what is no plain file.
     """
 
-    def refuse(why: str) -> RequestError:
-        return RequestError(
-            "bad-file-name", f"{name!r} is not usable as a file name: {why}", "Give a plain name such as net.hlab."
-        )
-
+    refuse = _refusal(name)
     if not name.strip() or name in (".", ".."):
         raise refuse("it names a folder" if name.strip() else "it is empty")
     if any(unicodedata.category(character) in _HIDDEN for character in name):
@@ -44,7 +41,20 @@ def checked(name: str) -> Path:
         raise refuse("it starts with a dot")
     if name != name.strip() or name.endswith("."):
         raise refuse("it starts or ends with a space, or ends with a dot")
-    path = folder() / (name if "." in name else f"{name}.hlab")
+    return _regular(Path(layout.archive_path(folder() / name, "")), refuse)
+
+
+def _refusal(name: str) -> Callable[[str], RequestError]:
+    def refuse(why: str) -> RequestError:
+        return RequestError(
+            "bad-file-name", f"{name!r} is not usable as a file name: {why}", "Give a plain name such as net.hlab."
+        )
+
+    return refuse
+
+
+def _regular(path: Path, refuse: Callable[[str], RequestError]) -> Path:
+    """The same path, where a regular file is or none."""
     if len(path.name.encode()) > LONGEST:
         raise refuse("it is too long")
     if path.is_symlink():
@@ -55,10 +65,14 @@ def checked(name: str) -> Path:
 
 
 def checked_for_reading(name: str) -> Path:
-    """The same for a file that is only read, which may be an earlier save: `.hybrid_lab_history/NAME`."""
+    """The same for a file that is only read: it may have another ending, if none of that name ends with `.hlab`, and
+    may be an earlier save, `.hybrid_lab_history/NAME`.
+    """
     folder_name, slash, rest = name.partition("/")
     if folder_name != history.FOLDER or not slash:
-        return checked(name)
+        path = checked(name)
+        other = path.with_name(name)
+        return path if path.exists() or not os.path.lexists(other) else _regular(other, _refusal(name))
     path = checked(rest)
     inner = path.parent / history.FOLDER
     if inner.is_symlink():

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hybrid_lab.diagnostics.file_errors import NotFolderError, writing
+
 FOLDER = ".hybrid_lab_history"
 """Beside the archive, as Jupyter's own `.ipynb_checkpoints`."""
 KEPT = 5
@@ -34,11 +36,12 @@ def version(path: Path) -> str:
 def replacing(path: Path) -> Iterator[Path | None]:
     """Save to `path` in the block: the file that was there is kept; gives where, or None if there was none.
 
-    An error in the block leaves file and history as they were. Raises OSError, before the block, where nothing can be
+    An error in the block leaves file and history as they were. Raises FileError, before the block, where nothing can be
     kept: then nothing is replaced either.
     """
     path = Path(os.path.realpath(path))  # a save through a link replaces what the link leads to
-    entry, is_new = _keep(path)
+    with writing(path.parent / FOLDER):
+        entry, is_new = _keep(path)
     try:
         yield entry
     except BaseException:
@@ -72,7 +75,8 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
         return None, False
     folder = path.parent / FOLDER
     if folder.is_symlink():
-        raise NotADirectoryError(errno.ENOTDIR, "earlier saves cannot be kept in a link", str(folder))
+        text = "earlier saves cannot be kept in a link"
+        raise NotFolderError(errno.ENOTDIR, text, str(folder), f"{text}: remove or rename {str(folder)!r}")
     if not folder.is_dir():
         folder.mkdir()
         with contextlib.suppress(OSError):

@@ -68,11 +68,11 @@ class Session:
             return reply
         except RequestError:
             raise
-        except HybridLabError as error:
-            raise RequestError("failed", str(error)) from error
-        except OSError as error:
+        except OSError as error:  # a FileError too: its next step is for who names files by paths
             message = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
             raise RequestError("failed", message, files.what_to_do(error)) from error
+        except HybridLabError as error:
+            raise RequestError("failed", str(error)) from error
 
     def note(self, notes: list[str]) -> None:
         """Keep sentences for the user until the next `models`."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.formats.kinds import other_kind
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
@@ -221,14 +222,11 @@ def _parsed(onnx: Any, path: str) -> Any:
     """The ModelProto in a file."""
     from google.protobuf.message import DecodeError
 
-    try:
+    with reading(path), open(path, "rb") as stream:
         size = os.path.getsize(path)
         if size > _LARGEST:
             raise OnnxError(f"{path!r} has {size} bytes; files of up to 2 GB are read, with larger arrays beside them")
-        with open(path, "rb") as stream:
-            data = stream.read(size)
-    except OSError as error:
-        raise OnnxError(f"cannot be read: {error.strerror}", path=path) from None
+        data = stream.read(size)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)

@@ -69,15 +69,19 @@ def test_verify_finds_one_flipped_byte(model, tmp_path, capsys):
 def test_a_folder_and_a_missing_file_are_told_and_the_others_verified(model, tmp_path, capsys):
     assert main(["verify", ".", "nothing.hlab", "model.hlab"]) == 2
     out = capsys.readouterr().out
-    assert ". is a folder; name an archive in it: model.hlab" in out and "there is no file nothing.hlab" in out
+    assert "'.' is a folder; give the path of a file in it: 'model.hlab'" in out
+    assert "there is no file 'nothing.hlab'" in out
     assert "model.hlab: intact" in out
     assert main(["inspect", "nothing"]) == 2
-    assert "there is no file nothing" in capsys.readouterr().err
+    assert "there is no file 'nothing.hlab'" in capsys.readouterr().err
 
 
 def test_an_error_of_the_system_is_told_without_its_number(model, tmp_path, capsys):
     assert main(["convert", "model.hlab", "nowhere/net.params"]) == 2
-    assert capsys.readouterr().err.strip().endswith("No such file or directory")
+    assert capsys.readouterr().err == (
+        "hybrid-lab convert: there is no folder 'nowhere' to write 'nowhere/net.params' into; "
+        "create it, or give another path\n"
+    )
 
 
 def test_diff_of_equal_and_changed_weights(model, capsys):

@@ -382,10 +382,10 @@ def test_bad_commands_say_what_to_do(archive, capsys, options, message):
 @pytest.mark.parametrize(
     "file, message",
     [
-        (".", ". is a folder; name an archive in it: model.hlab"),
-        ("empty", "empty is a folder; no .hlab archive is in it"),
-        ("modle.hlab", "there is no file modle.hlab; did you mean model.hlab?"),
-        ("other.hlab", "there is no file other.hlab\n"),
+        (".", "'.' is a folder; give the path of a file in it: 'model.hlab'"),
+        ("empty", "'empty' is a folder; give the path of a file\n"),
+        ("modle.hlab", "there is no file 'modle.hlab'; did you mean 'model.hlab'?"),
+        ("other.hlab", "; the folder has 'model.hlab'\n"),
         ("plain", "plain.hlab has no HybridBlock"),
     ],
 )

@@ -60,8 +60,10 @@ def test_an_existing_file_is_asked_about(page, namespace):
 def test_what_is_no_archive_is_never_overwritten(page, namespace, tmp_path):
     namespace["net"] = make_net()
     (tmp_path / "notes.ipynb").write_text("{}")
-    assert page.error("save", model="m1", file="notes.ipynb", overwrite=True)["code"] == "bad-file-name"
-    assert (tmp_path / "notes.ipynb").read_text() == "{}"
+    (tmp_path / "notes.hlab").write_text("{}")
+    assert page.error("save", model="m1", file="notes", overwrite=True)["code"] == "bad-file-name"
+    assert page.ok("save", model="m1", file="notes.ipynb", overwrite=True)["file"] == "notes.ipynb.hlab"
+    assert (tmp_path / "notes.ipynb").read_text() == (tmp_path / "notes.hlab").read_text() == "{}"
 
 
 def foreign_files(folder):
@@ -87,11 +89,9 @@ def test_only_intact_archives_are_overwritten(page, namespace, tmp_path):
     files = foreign_files(tmp_path)
     assert len(files) == 12
     for name in files:
-        if "." in name:  # the panel appends .hlab where there is no suffix
+        if name.endswith(".hlab"):  # else the panel appends it
             error = page.error("save", model="m1", file=name, overwrite=True)
             assert error["code"] == "bad-file-name" and error["next"], name
-    shutil.copy(tmp_path / "good.hlab", tmp_path / "good.bin")
-    page.ok("save", model="m1", file="good.bin", overwrite=True)
     assert {name: (tmp_path / name).read_bytes() for name in files} == files
 
 

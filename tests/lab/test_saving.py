@@ -209,10 +209,10 @@ def test_a_file_that_somebody_else_replaced_is_asked_about_again(page, namespace
 def test_targets_say_what_is_there_and_what_cannot_be_written(page, namespace, tmp_path):
     namespace["net"] = make_net()
     saved(page)
-    (tmp_path / "notes.ipynb").write_text("{}")
+    (tmp_path / "notes.hlab").write_text("{}")
     (tmp_path / "folder.hlab").mkdir()
-    rows = page.ok("targets", files=["net", "new", "notes.ipynb", "../x", "folder.hlab"])["targets"]
-    assert [row["file"] for row in rows] == ["net.hlab", "new.hlab", "notes.ipynb", "../x", "folder.hlab"]
+    rows = page.ok("targets", files=["net", "m.v2", "notes.hlab", "../x", "folder.hlab"])["targets"]
+    assert [row["file"] for row in rows] == ["net.hlab", "m.v2.hlab", "notes.hlab", "../x", "folder.hlab"]
     assert [bool(row["version"]) for row in rows] == [True, False, False, False, False]
     assert [bool(row["problem"]) for row in rows] == [False, False, True, True, True]
 
@@ -444,7 +444,7 @@ def test_an_autosave_that_fails_does_not_stop_the_training(page, namespace, tmp_
         patch.setattr(os, "fsync", fail)
         train(net, 2)
     state = page.ok("models")["saving"]["m1"]["autosave"]
-    assert state["problem"] == "No space left on device: net.autosave.hlab" and state["saves"] == 1
+    assert "net.autosave.hlab' cannot be written: No space left on device" in state["problem"] and state["saves"] == 1
     assert {name: content for name, content in files_in(tmp_path).items() if not name.endswith("ignore")} == files
     train(net, 2)
     assert page.ok("models")["saving"]["m1"]["autosave"]["problem"] == ""

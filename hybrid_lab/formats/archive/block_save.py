@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -36,7 +37,7 @@ def prefix_of(path: str | PathLike[str] | None) -> str | None:
     if path is None:
         return None
     prefix = fspath(path).removesuffix(TREE).removesuffix(PARAMETERS)
-    if os.path.isfile(layout.archive_path(prefix, "")) or not os.path.isfile(prefix + TREE):
+    if layout.has_file(prefix) or not os.path.isfile(prefix + TREE):
         return None
     return prefix
 
@@ -48,7 +49,7 @@ def load_pair(net: Block, prefix: str, strict: bool, from_file: bool) -> LoadRep
     Raises ArchiveError for a damaged file, LoadMismatchError listing what does not fit; nothing has changed then.
     """
     path = prefix + TREE
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         content = file.read()
     data = strict_json.parse(content, path=path)
     if not isinstance(data, dict) or len(data) != 1 or not all(isinstance(entry, dict) for entry in data.values()):

@@ -48,7 +48,7 @@ def diff(first: object, second: object) -> ModelDifference:
         ~ tensor fc1.weight: differs by up to 0.0312 (largest value 0.1), 4,000 of 4,000 values
         ~ tensor fc1.bias: differs by up to 0.01 (largest value 0), 40 of 40 values
 
-    Raises ArchiveError for a damaged file, OSError, HybridLabError for what cannot be compared.
+    Raises ArchiveError for a damaged file, FileError, HybridLabError for what cannot be compared.
     """
     with boundary.lock:
         return diff_sides(side_of(first), side_of(second))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import TypeVar
 
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics.file_errors import read_error, reading
 
 TREE = "tree.json"
 WEIGHTS = "weights.safetensors"
@@ -64,15 +67,48 @@ def graph_member(path: str, number: int) -> str:
 
 
 def archive_path(path: str | PathLike[str] | None, name: str) -> str:
-    """The file to use: `path`, with `.hlab` appended where it has no suffix; by default `<block name>.hlab`.
+    """The file to write: `path`, with `.hlab` appended unless it ends so; by default `<block name>.hlab`.
 
     Raises SettingError for what names no file.
     """
     text = fspath(path) if path is not None else name or "model"
-    last = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""
-    if not last.strip("."):
+    if not _names_file(text):
         raise SettingError(f"{path!r} names no file; give a name such as 'model'")
-    return text if "." in last.strip(".") else text + SUFFIX
+    last = _last(text).lower()
+    return text if last.endswith(SUFFIX) and last != SUFFIX else text + SUFFIX
+
+
+def existing_path(path: str | PathLike[str] | None, name: str = "") -> str:
+    """The file to read: the one that a save to `path` writes; if only a file named `path` itself exists, that file.
+
+    Raises SettingError for what names no file, FileError where neither exists.
+    """
+    if path is not None and not _names_file(path) and os.path.isdir(path):
+        raise read_error(errno.EISDIR, path)
+    file = archive_path(path, name)
+    if path is None or os.path.lexists(file):
+        return file
+    if os.path.isdir(path):
+        raise read_error(errno.EISDIR, path)
+    if not os.path.lexists(path):
+        with reading(file):
+            os.stat(file)
+    return fspath(path)
+
+
+def _names_file(path: str | PathLike[str]) -> bool:
+    """Whether the last part of a path is a name, not "", "." or "..", of which the last two are folders."""
+    return isinstance(path, (str, PathLike)) and bool(_last(path).strip("."))
+
+
+def _last(path: str | PathLike[str]) -> str:
+    text = fspath(path)
+    return re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""
+
+
+def has_file(path: str | PathLike[str]) -> bool:
+    """Whether `existing_path` finds a file."""
+    return os.path.isfile(archive_path(path, "")) or os.path.isfile(path)
 
 
 def shorten(items: Sequence[str], count: int = 6) -> str:

@@ -77,7 +77,7 @@ def load_cached_graphs(
             if map or subtree or trainer:
                 raise HybridLabError("MXNet's files are loaded as a whole: map=, subtree= and trainer= need an archive")
             return load_pair(net, pair, strict, graphs == "file")
-        file = layout.archive_path(path, net.name)
+        file = layout.existing_path(path, net.name)
         return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer).run()
 
 

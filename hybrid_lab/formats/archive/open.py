@@ -115,7 +115,7 @@ def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = No
     ctx : where the parameters go, the CPU by default. Raises ArchiveError for a damaged file.
     """
     with without_collecting():
-        return _build(Archive(layout.archive_path(path, "")), ctx)
+        return _build(Archive(layout.existing_path(path)), ctx)
 
 
 def _build(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
@@ -149,7 +149,7 @@ def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, A
 
     Raises HybridLabError where the Block is of another class than `class_name`, ArchiveError for a damaged file.
     """
-    file = layout.archive_path(path, "")
+    file = layout.existing_path(path)
     if is_singa(file):
         return {}
     record = Archive(file, values=False).tree.blocks[0]

@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab import _version
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError
 from hybrid_lab.diagnostics.errors import SettingError, Unmappable
+from hybrid_lab.diagnostics.file_errors import writing
 from hybrid_lab.diagnostics.words import check_choice, count
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import access
@@ -49,7 +50,7 @@ def save_cached_graphs(
     """Write the whole model to one `.hlab` archive, atomically; returns the file's absolute path.
 
     net : any Block; every HybridBlock below it that was called brings its graphs
-    path : `.hlab` is appended where there is no suffix; a file of that name is replaced, whatever it is. By default
+    path : `.hlab` is appended unless it ends so; a file of that name is replaced, whatever it is. By default
         `<block name>.hlab`, where only an archive is replaced
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
         HybridBlock it reaches has a graph
@@ -59,8 +60,8 @@ def save_cached_graphs(
     format : "mxnet" takes `path` for a folder and writes MXNet's two files for each HybridBlock that has a graph:
         `features.0-symbol.json` and `features.0-0000.params`; the outermost one is `__root__`
 
-    Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, OSError;
-    then an older file of that name stays as it was.
+    Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, FileError
+    where the file cannot be written; then an older file of that name stays as it was.
     """
     check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
     if format == "mxnet":
@@ -95,7 +96,8 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
             logger.warning(f"no symbol file was written of {problem}")
         if not files:
             raise HybridLabError("no HybridBlock has a graph that MXNet can read; call the model once, or pass inputs=")
-        os.makedirs(folder, exist_ok=True)
+        with writing(folder):
+            os.makedirs(folder, exist_ok=True)
         for name, (text, arrays) in files.items():
             write_model(os.path.join(folder, name), 0, text, arrays)
     return os.path.abspath(folder)

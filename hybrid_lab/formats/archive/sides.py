@@ -251,6 +251,6 @@ def side_of(item: object, label: str = "") -> Side:
     if named:
         return GraphsSide(named, label or type(item).__name__)
     if isinstance(item, (str, bytes)) or hasattr(item, "__fspath__"):
-        path = layout.archive_path(item, "")
+        path = layout.existing_path(item)
         return FileSide(Container.open(path), label or path)
     raise HybridLabError(f"diff compares Blocks, archives and graphs, not {type(item).__name__}")

@@ -14,9 +14,9 @@ def inspect(path: str | PathLike[str]) -> dict[str, Any]:
 
     Returns class (of the root), schema, writer, blocks, hybrid (HybridBlocks), graphs, without_graph (paths of
     HybridBlocks that were never called), parameters, bytes (of the weights), trainer and aux (whether there are some).
-    Raises ArchiveError, OSError.
+    Raises ArchiveError, FileError.
     """
-    container = Container.open(path)
+    container = Container.open(layout.existing_path(path))
     found = tree.from_json(container.read_json(layout.TREE), container.path)
     hybrid = [block for block in found.blocks if block.kind != "plain"]
     record = container.manifest["members"].get(layout.WEIGHTS, {})
@@ -36,5 +36,5 @@ def inspect(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def verify(path: str | PathLike[str]) -> None:
-    """Check every byte of an archive against its digests. Raises ArchiveError naming the first damage, OSError."""
-    Container.open(path).verify()
+    """Check every byte of an archive against its digests. Raises ArchiveError naming the first damage, FileError."""
+    Container.open(layout.existing_path(path)).verify()

@@ -43,9 +43,10 @@ def write_model(
 ) -> tuple[str, str]:
     """Write what `encode_model` gave to two files; returns their names."""
     symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
-    write_params(params_file, arrays)
     with atomic_write(symbol_file) as file:
         file.write(text)
+        file.flush()
+        write_params(params_file, arrays)  # in the block: where either file cannot be written both stay as they were
     return symbol_file, params_file
 
 

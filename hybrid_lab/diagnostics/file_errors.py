@@ -1,0 +1,189 @@
+"""Errors of the system about files, in the user's words and with the next step."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from os import PathLike
+
+from .errors import HybridLabError
+
+_SHOWN = 6
+"""Names of files that a message lists."""
+_LONGEST = 120
+"""Characters of a path that a message shows."""
+
+
+class FileError(HybridLabError, OSError):
+    """A file that cannot be read or written. errno, strerror, filename: as of the system's error."""
+
+    def __init__(self, number: int, text: str, path: str, message: str) -> None:
+        super().__init__(number, text, path)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.errno, self.strerror, self.filename, self.message)
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file, or no such folder to write a file into."""
+
+
+class IsFolderError(FileError, IsADirectoryError):
+    """A folder was given where a file is needed."""
+
+
+class NotFolderError(FileError, NotADirectoryError):
+    """A path goes through a file as if it were a folder."""
+
+
+class RefusedFileError(FileError, PermissionError):
+    """The system does not let this user read or write a file."""
+
+
+_KINDS: dict[int, type[FileError]] = {
+    errno.ENOENT: MissingFileError,
+    errno.EISDIR: IsFolderError,
+    errno.ENOTDIR: NotFolderError,
+    errno.EACCES: RefusedFileError,
+    errno.EPERM: RefusedFileError,
+}
+
+
+@contextlib.contextmanager
+def reading(path: str | PathLike[str]) -> Iterator[None]:
+    """Raise the errors of the system in the block, which opens or reads the file at `path`, as FileErrors."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        number = _number(error, path)
+        if number is None:
+            raise
+        raise read_error(number, path) from None
+
+
+@contextlib.contextmanager
+def writing(path: str | PathLike[str]) -> Iterator[None]:
+    """Raise the errors of the system in the block, which writes the file or makes the folder at `path`, as FileErrors.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        number = _number(error, path)
+        if number is None:
+            raise
+        raise write_error(number, path) from None
+
+
+def read_error(number: int, path: str | PathLike[str]) -> FileError:
+    """The error of this number (`errno`) while the file at `path` is read."""
+    name = os.fsdecode(path)
+    folder = os.path.dirname(name) or os.curdir
+    if not name:
+        message = _NO_NAME
+    elif number == errno.ENOENT and os.path.isdir(folder):
+        message = f"there is no file {_shown(name)}{_instead(name, folder)}"
+    elif number == errno.ENOENT:
+        message = f"there is no folder {_shown(folder)}, so there is no file {_shown(name)}; give the path of a file"
+    elif number == errno.EISDIR:
+        message = f"{_shown(name)} is a folder; give the path of a file{_inside(name)}"
+    elif number in (errno.EACCES, errno.EPERM):
+        message = f"{_shown(name)} cannot be read: {os.strerror(number)}; let this user read it, or give another file"
+    else:
+        message = _other(number, name) or f"{_shown(name)} cannot be read: {os.strerror(number)}; try again"
+    return _error(number, name, message)
+
+
+def write_error(number: int, path: str | PathLike[str]) -> FileError:
+    """The error of this number (`errno`) while the file at `path` is written, or the folder made."""
+    name = os.fsdecode(path)
+    folder = os.path.dirname(name) or os.curdir
+    if not name:
+        message = _NO_NAME
+    elif number == errno.ENOENT:
+        message = f"there is no folder {_shown(folder)} to write {_shown(name)} into; create it, or give another path"
+    elif number == errno.EISDIR:
+        message = f"{_shown(name)} is a folder; give the name of a file in it, or another name"
+    elif number == errno.EEXIST:
+        message = f"{_shown(name)} is a file where a folder is needed; give another name, or remove the file"
+    else:
+        step = _STEPS.get(number, "try again, or give another path")
+        message = _other(number, name) or f"{_shown(name)} cannot be written: {os.strerror(number)}; {step}"
+    return _error(number, name, message)
+
+
+_NO_NAME = "'' names no file; give a name such as 'model'"
+_STEPS = {
+    errno.EACCES: "let this user write there, or give another path",
+    errno.EPERM: "the system does not allow it there: give another path",
+    errno.EROFS: "give a path on a disk that can be written",
+    errno.ENOSPC: "delete something, or give a path on another disk",
+    errno.EDQUOT: "delete something, or give a path on another disk",
+}
+"""Number of an error -> the next step where a file cannot be written."""
+
+
+def _number(error: OSError | ValueError, path: str | PathLike[str]) -> int | None:
+    """The number of an error of the system; None for other errors and for those that are typed already."""
+    if isinstance(error, HybridLabError):
+        return None
+    if isinstance(error, OSError):
+        return error.errno
+    return errno.EINVAL if "\0" in os.fsdecode(path) else None
+
+
+def _error(number: int, name: str, message: str) -> FileError:
+    return _KINDS.get(number, FileError)(number, os.strerror(number), name, message)
+
+
+def _other(number: int, name: str) -> str:
+    """The words where reading and writing fail alike; "" for other errors."""
+    if "\0" in name:
+        return f"{_shown(name)} has a NUL character, which no path may have; give another name"
+    if number == errno.ENAMETOOLONG:
+        return f"the name {_shown(os.path.basename(name))} is too long; file systems take up to 255 bytes"
+    if number == errno.ENOTDIR:
+        file = os.path.dirname(name)
+        while file and not os.path.lexists(file):
+            file = os.path.dirname(file)
+        return f"{_shown(file)} is a file, not a folder, so {_shown(name)} cannot be in it; give another path"
+    return ""
+
+
+def _instead(name: str, folder: str) -> str:
+    """What to read in place of a file that is not there."""
+    there = _files(folder, os.path.splitext(name)[1])
+    stems = {os.path.splitext(each)[0]: each for each in there}
+    near = get_close_matches(os.path.splitext(os.path.basename(name))[0], stems, n=1, cutoff=0.75)
+    if near:
+        return f"; did you mean {_shown(os.path.join(os.path.dirname(name), stems[near[0]]))}?"
+    absolute = "" if os.path.isabs(name) else f" in {_shown(os.path.abspath(folder))}"
+    return f"{absolute}; {'the folder has ' + _list(there) if there else 'give the path of a file'}"
+
+
+def _inside(folder: str) -> str:
+    archives = _files(folder, ".hlab")
+    return f" in it: {_list(archives)}" if archives else ""
+
+
+def _files(folder: str, ending: str) -> list[str]:
+    """The files of a folder whose names end so; none where the ending is empty or the folder cannot be read."""
+    with contextlib.suppress(OSError):
+        found = [each.name for each in os.scandir(folder) if ending and each.name.endswith(ending) and each.is_file()]
+        return sorted(name for name in found if name[0] != ".")
+    return []
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(_shown, names[:_SHOWN])) + more
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…")
