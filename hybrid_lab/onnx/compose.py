@@ -16,9 +16,9 @@ from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, count_leaves, from
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value, input_node
 from hybrid_lab.ndarray.buffer import Buffer
-from hybrid_lab.onnx import element_types
+from hybrid_lab.onnx import element_types, own_graph
 from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperatorError
-from hybrid_lab.onnx.importer import GraphImporter
+from hybrid_lab.onnx.importer import GraphImporter, block_classes
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
 
@@ -61,6 +61,7 @@ class Composed:
 def compose(
     source: str | PathLike[str] | Any, shapes: Mapping[str, Sequence[int | None]] | None = None,
     values: Mapping[str, Any] | None = None, last_layers: int | None = None, training: bool = False,
+    by_nodes: bool = False,
 ) -> Composed:  # fmt: skip
     """The graph of an ONNX file in this package's operators. See `imports`.
 
@@ -68,10 +69,16 @@ def compose(
     values : name of an input -> its value; for an optional input None, for a sequence a list of arrays of which the
         shapes are read
     training : the graph is that of training: its operators get both modes
+    by_nodes : whether the nodes are imported in any case. By default a file of this package gives the operators that it
+        was written from, if all of it is asked for and nobody has changed it
     """
     path = os.fspath(source) if isinstance(source, (str, PathLike)) else None
     try:
         file = source if isinstance(source, OnnxFile) else OnnxFile(source)
+        if not (shapes or values or last_layers or training or by_nodes):
+            composed = _restored(file)
+            if composed is not None:
+                return composed
         composer = _Composer(file, shapes or {}, values or {})
         composer.F.training = training
         return composer.compose(last_layers)
@@ -79,6 +86,31 @@ def compose(
         if path is not None:
             name_file(error, path)
         raise
+
+
+def _restored(file: OnnxFile) -> Composed | None:
+    """The graph in the operators that a file of this package was written from; None for other files."""
+    graph = file.model.graph
+    inputs, outputs = [item.name for item in graph.input], [item.name for item in graph.output]
+    own = own_metadata(file.model)
+    structure = own_structure(own, inputs, outputs)
+    found = None if structure is None else own_graph.restored(file, inputs, outputs)
+    if structure is None or found is None:
+        return None
+    tensors = {item.name: item for item in graph.initializer}
+    arrays = {name: file.array(tensors[name], f"initializer {name!r}")[0] for name in found.parameters}
+    states = {value.node.name for value in found.graph.states}
+    return Composed(
+        Graph(found.graph.inputs, found.graph.outputs, draws=found.graph.draws, name=graph.name), inputs,
+        structure[0], structure[1], arrays, states & arrays.keys(), found.tensors, outputs, block_classes(file),
+        frozen=_frozen(own),
+    )  # fmt: skip
+
+
+def _frozen(own: Mapping[str, Any]) -> frozenset[str]:
+    """The parameters that the model's owner did not train."""
+    names = own.get("states")
+    return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
 
 
 METADATA = "hybrid_lab"
@@ -155,9 +187,7 @@ class _Composer:
             self.F, self.data, self.names, structure[0], results, structure[1], outputs, tensors, self.importer.names,
             self.importer.classes, graph.name,
         )  # fmt: skip
-        frozen = own.get("states")
-        if isinstance(frozen, list):
-            composed.frozen = frozenset(name for name in frozen if isinstance(name, str))
+        composed.frozen = _frozen(own)
         return composed
 
     def _result(self, item: Any, results: list[Value]) -> Spec:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -33,15 +33,14 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.symbol import tracing
 
-from . import file, opsets
+from . import file, opsets, own_graph, tree
 from .asked import Asked, asked_of
 from .compose import METADATA
 from .network import Network, Writer, unused
 from .nodes import reads
-from .open_sizes import Described, OpenSizes
+from .open_sizes import Described, OpenSizes, dimension_text
 from .training_export import Settings, settings_of, training_of
 
 TRAINING_METADATA = "hybrid_lab.training"
@@ -229,10 +228,12 @@ def _contents(
     inputs, notes = _named(neutral, asked)
     paths = parameter_paths(net)
     names = [paths.get(id(each), each.name) for each in neutral.parameters]
-    arrays = {name: _values(each) for name, each in zip(names, neutral.parameters, strict=True)}
-    outputs = _output_names(neutral.out_spec)
     data_names = [item.name for item in inputs]
-    outputs = [unused(name, {*data_names, *names}) for name in outputs]
+    form = own_graph.normal_form(neutral, [*data_names, *names])
+    if form is not None:
+        neutral, names = form.neutral, form.names[len(inputs) :]
+    arrays = {name: _values(each) for name, each in zip(names, neutral.parameters, strict=True)}
+    outputs = [unused(name, {*data_names, *names}) for name in _output_names(neutral.out_spec)]
 
     def infer(shapes: list[tuple[Any, ...]]) -> Graph:
         dtypes = [*(item.dtype for item in inputs), *(array.dtype for array in arrays.values())]
@@ -252,11 +253,6 @@ def _contents(
     network = sizes.solve(infer, write)
     dimensions = sizes.names(_roles(network.graph))
 
-    def dimension(size: Any) -> int | str:
-        if not isinstance(size, SymbolicSize):
-            return int(size)
-        return re.sub(r"\bs(\d+)\b", lambda found: dimensions[int(found[1])], repr(size))
-
     graph = network.graph
     contents = file.Contents(
         _class_name(net).rpartition(".")[2],
@@ -266,8 +262,10 @@ def _contents(
         {name: array for name, array in arrays.items() if name in _read(network)},
         {path: _class_name(block) for path, block in blocks_below(net)},
         {METADATA: _metadata(net, neutral, data_names, outputs, names, _read(network))},
-        dimension,
+        functools.partial(dimension_text, names=dimensions),
     )
+    if form is not None and form.is_told_by(network, contents.arrays):
+        contents.metadata = {**contents.metadata, own_graph.METADATA: form.text}
     if settings is not None:
         contents.training = training_of(settings, net, neutral, network, data_names, names, outputs)
         contents.arrays = arrays  # the algorithm may read what prediction does not
@@ -338,6 +336,8 @@ def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
 
 def _class_name(block: Block) -> str:
     archived = getattr(block, "archived_class", None)
+    if archived in (tree.FUNCTION, tree.HOLDER):
+        return ""
     kind = type(block)
     return archived or f"{kind.__module__}.{kind.__qualname__}"
 

@@ -75,12 +75,9 @@ class GraphImporter:
         """The scope of a node as torch's exporter says it: "path: class" for each Block, `layer1: Sequential/layer1.0:
         Block/conv2d`; the last part is the operator.
         """
-        text = next((item.value for item in node.metadata_props if item.key == "namespace"), "")
+        text = _namespace_text(node)
         scope = self.root
-        for part in text.split("/")[:MOST_BLOCKS]:
-            path, colon, kind = part.rpartition(": ")
-            if colon:
-                self.classes.setdefault(path.strip(), kind)
+        _note_classes(text, self.classes)
         if self.running:
             return self.F.scope
         for part in text.split("/")[:-1][:MOST_BLOCKS]:
@@ -303,6 +300,26 @@ class GraphImporter:
                 if isinstance(size, (int, np.integer)):
                     dimension.dim_value = int(size)
         return found
+
+
+def _namespace_text(node: Any) -> str:
+    return str(next((item.value for item in node.metadata_props if item.key == "namespace"), ""))
+
+
+def _note_classes(text: str, classes: dict[str, str]) -> None:
+    for part in text.split("/")[:MOST_BLOCKS]:
+        path, colon, kind = part.rpartition(": ")
+        if colon:
+            classes.setdefault(path.strip(), kind)
+
+
+def block_classes(file: OnnxFile) -> dict[str, str]:
+    """Path of a Block -> name of its class, as the nodes of a file say."""
+    classes: dict[str, str] = {}
+    for nodes in (file.model.graph.node, *(function.node for function in file.model.functions)):
+        for node in nodes:
+            _note_classes(_namespace_text(node), classes)
+    return classes
 
 
 def _count(row: table.Row) -> str:

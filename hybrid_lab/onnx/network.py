@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,10 +79,16 @@ class Writer:
 
     names : of the graph's inputs; parameters have the paths below the Block that the file is of
     num_data : how many of the inputs are data
+    emitter : makes the emitter of each body: (opset, names that are taken)
+    root_names : the names of values in the file's graph, once it is written
     """
 
-    def __init__(self, graph: Graph, names: Sequence[str], num_data: int, opset: int):
-        self.graph, self.opset = graph, opset
+    def __init__(
+        self, graph: Graph, names: Sequence[str], num_data: int, opset: int,
+        emitter: Callable[[int, Sequence[str]], FileEmitter] = FileEmitter,
+    ) -> None:  # fmt: skip
+        self.graph, self.opset, self.emitter = graph, opset, emitter
+        self.root_names: dict[Value, str] = {}
         self.names = dict(zip(graph.inputs, names, strict=True))
         self.parameters = set(graph.inputs[num_data:])
         self.functions: dict[str, Body] = {}
@@ -96,7 +102,7 @@ class Writer:
 
     def _body(self, call: Call, outputs: Sequence[str] = ()) -> Body:
         inputs = self._input_names(call) if call.path else self.names
-        emitter = FileEmitter(self.opset, [*inputs.values(), *outputs])
+        emitter = self.emitter(self.opset, [*inputs.values(), *outputs])
         names = dict(inputs)
         for value, name in inputs.items():
             emitter.declare(name, value.shape, value.dtype)
@@ -107,7 +113,9 @@ class Writer:
                 self.emit_node(emitter, item, names)
         results = self._results(emitter, call, names, outputs)
         body = pruned(call.path, tuple(inputs.values()), results, emitter)
-        if call.path:  # what an operator takes and does not read, such as the gamma of a BatchNorm without a scale
+        if not call.path:
+            self.root_names = names | dict(zip(call.outputs, results, strict=True))
+        else:  # what an operator takes and does not read, such as the gamma of a BatchNorm without a scale
             read = {name for node in body.nodes for name in reads(node)}
             call.inputs = [value for value in inputs if value not in self.parameters or inputs[value] in read]
             body.inputs = (*(inputs[value] for value in call.inputs), *body.sizes)
@@ -140,7 +148,7 @@ class Writer:
     def _reason(self, node: Node, error: Unmappable) -> str:
         """Why the node has no form in this opset, and the lowest opset that has one."""
         for opset in range(self.opset + 1, opsets.newest() + 1):
-            emitter = FileEmitter(opset)
+            emitter = self.emitter(opset, ())
             inner: dict[Value, str] = {}
             try:
                 for index, value in enumerate(node.values_in):

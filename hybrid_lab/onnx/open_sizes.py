@@ -10,6 +10,7 @@ input (batch and time, in either layout). The network is inferred and written wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -210,6 +211,13 @@ class OpenSizes:
                 name = f"{name}_{number}"
             names.append(name)
         return names
+
+
+def dimension_text(size: Any, names: Sequence[str]) -> int | str:
+    """A size as files have it: a number, or a formula of the names of open sizes."""
+    if not isinstance(size, SymbolicSize):
+        return int(size)
+    return re.sub(r"\bs(\d+)\b", lambda found: names[int(found[1])], repr(size))
 
 
 def _equal_pair(symbols: Sequence[int], guards: Guards) -> tuple[int, int] | None:

@@ -199,7 +199,7 @@ class _Reader:
             if unknown:
                 raise OnnxError(f"the algorithm does not compute {unknown[0]!r}")
             return ImportedGraph(compose(self.file, self.shapes, self.values), self.ctx)
-        predicting = compose(self.file, self.shapes, self.values)
+        predicting = compose(self.file, self.shapes, self.values, by_nodes=True)
         self.graph.node.extend(forward)
         for item, name in zip(self.graph.output, predictions, strict=True):
             item.name = name

@@ -16,6 +16,8 @@ from hybrid_lab.graph.graph import extract
 from hybrid_lab.graph.node import Value
 from hybrid_lab.onnx.calls import Call, calls_of
 
+FUNCTION, HOLDER = "ONNX function", "Blocks"
+"""Classes of Blocks of which the file says none: one with nodes, one that only holds others."""
 MOST_GRAPHS = 2000
 """Calls of Blocks in a graph for which each Block gets a graph of its own."""
 
@@ -41,7 +43,7 @@ def add_children(root: HybridBlock, graphs: Sequence[NeutralGraph], classes: Map
             seen.add(call.path)
             block = blocks.get(call.path)
             if block is None:
-                block = ArchivedBlock(f"{call.path.replace('.', '_')}_", classes.get(call.path, "") or "ONNX function")
+                block = ArchivedBlock(f"{call.path.replace('.', '_')}_", classes.get(call.path, "") or FUNCTION)
                 _add(block, call.path, blocks, classes)
             if isinstance(block, ArchivedBlock):
                 pinned.setdefault(block, []).append(neutral)
@@ -54,7 +56,7 @@ def _add(block: Block, path: str, blocks: dict[str, Block], classes: Mapping[str
     """Add a Block under its path; Blocks that only hold others, such as lists of them, are made on the way."""
     parent, _, name = path.rpartition(".")
     if parent not in blocks:
-        holder = ArchivedBlock(f"{parent.replace('.', '_')}_", classes.get(parent, "") or "Blocks")
+        holder = ArchivedBlock(f"{parent.replace('.', '_')}_", classes.get(parent, "") or HOLDER)
         _add(holder, parent, blocks, classes)
     blocks[parent].register_child(block, name)
     _set(blocks[parent], name, block)

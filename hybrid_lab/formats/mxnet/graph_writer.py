@@ -39,12 +39,17 @@ class GraphWriter:
     names, and nodes keep their block path in hidden attributes; so they do their draw number, which portable files have
     only where it is not the next one
     constants : where arrays inside the graph go, by name; None writes their numbers into the JSON
+    in_program_order : number the nodes as the program runs, and not depth-first from the outputs as MXNet does
     """
 
-    def __init__(self, graph: Graph, portable: bool = True, constants: dict[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, portable: bool = True, constants: dict[str, np.ndarray] | None = None,
+        in_program_order: bool = False,
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.portable = portable
         self.constants = constants
+        self.in_program_order = in_program_order
         self.nodes: list[dict[str, Any]] = []
         self.counts: list[int] = []
         self._places: dict[Node, int] = {}
@@ -58,7 +63,7 @@ class GraphWriter:
 
     def document(self) -> dict[str, Any]:
         """The whole file as JSON data."""
-        for node in in_order_of_use(self.graph):
+        for node in self.graph.nodes if self.in_program_order else in_order_of_use(self.graph):
             self._places[node] = len(self.nodes)
             written = self._variable(node) if isinstance(node.op, (Input, Constant)) else self._operator(node)
             self.nodes.append(written)

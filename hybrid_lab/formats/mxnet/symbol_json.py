@@ -26,15 +26,17 @@ def dumps(
     portable: bool = True,
     constants: dict[str, np.ndarray] | None = None,
     attrs: Mapping[str, Any] | None = None,
+    in_program_order: bool = False,
 ) -> str:
     """The graph as symbol JSON that MXNet 1.9 loads.
 
     portable=False keeps what MXNet lacks (our own operators, draw numbers, block paths).
     constants: a dict that takes the arrays inside the graph, which `loads(..., constants=)` puts back; without it they
     are written as numbers. attrs: further attributes of the graph, in MXNet's form {key: ["str", text]}.
+    in_program_order: the nodes stand as the program runs, not depth-first from the outputs as MXNet has them.
     Raises Unmappable naming the operator, its block and line.
     """
-    document = GraphWriter(graph, portable, constants).document()
+    document = GraphWriter(graph, portable, constants, in_program_order).document()
     document["attrs"] |= attrs or {}
     nodes = ",\n".join("    " + _line(node) for node in document.pop("nodes"))
     rest = "".join(f',\n  "{key}": {_line(value)}' for key, value in document.items())

@@ -30,7 +30,7 @@ ROOM = 7 << 20
 take much memory."""
 _SMALL = 1 << 10
 """Arrays of so many elements take no room: they may be shapes, which must be known."""
-_FIRST_HINT, _BETWEEN_HINTS = 1009, 62
+FIRST_HINT, HINT_STEP = 1009, 62
 """Sizes assumed for open dimensions where a rule compares them: all different, and larger than a window."""
 Shape = tuple[Any, ...]
 
@@ -137,7 +137,7 @@ class Functions(Namespace):
         self.node_name = ""
         self.operator = ""
         self.version = 0
-        self._hints = itertools.count(_FIRST_HINT, _BETWEEN_HINTS)
+        self._hints = itertools.count(FIRST_HINT, HINT_STEP)
         self._dimensions: dict[Any, tuple[Value, int]] = {}
         self.made: list[Node] = []
 

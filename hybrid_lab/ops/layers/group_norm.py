@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import (
     Element,
     Operator,
@@ -119,6 +119,10 @@ class _Grouped(Operator):
         variance = g.ReduceMean(g.Mul(centred, centred), axes=[2], keepdims=0)
         deviation = g.Sqrt(g.Add(variance, g.const(self.eps, dtype)))
         return y, g.Squeeze(mean, [2]), deviation
+
+
+#: In ONNX a product with a square of so many rows adds up windows over channels.
+MOST_CHANNELS = 4096
 
 
 class GroupNorm(_Grouped, name="GroupNorm"):
@@ -243,6 +247,8 @@ def window_sum(data: np.ndarray, nsize: int, out: np.ndarray) -> np.ndarray:
 
 def _emit_window_sum(g: OnnxGraph, data: str, shape: Shape, dtype: np.dtype, nsize: int) -> str:
     """The same in ONNX: a product with a band of ones over the channels."""
+    if shape[1] > MOST_CHANNELS:
+        raise Unmappable(f"a window over {shape[1]} channels: the band that adds them would be too large")
     line = np.arange(shape[1])
     band = np.abs(line[:, None] - line) <= nsize // 2
     rows = g.Reshape(data, [0, shape[1], -1])

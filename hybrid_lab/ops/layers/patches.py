@@ -18,6 +18,8 @@ from hybrid_lab.ops.layers.conv import LAYOUTS, check_axes, geometry_of, left_ov
 
 #: In ONNX a convolution picks the places of a window, with a weight of this many numbers squared for each channel.
 MOST_PLACES = 256
+#: Numbers in the largest such weight, over all channels.
+LARGEST_WEIGHT = 1 << 24
 
 
 class _Patches(Operator):
@@ -119,7 +121,7 @@ class _Patches(Operator):
     def emit_selector(self, g: OnnxGraph, channels: int, dtype: np.dtype) -> tuple[str, dict[str, Any]]:
         """A convolution's weight that picks every place of the window of every channel, and its ONNX attributes."""
         geometry, places = self.geometry, prod(self.kernel)
-        if places > MOST_PLACES:
+        if places > MOST_PLACES or channels * places**2 > LARGEST_WEIGHT:
             raise Unmappable(f"a window of {places} places: the weight that picks each would be too large")
         weight = np.tile(np.eye(places).reshape(places, 1, *self.kernel), (channels, *(1,) * (len(self.kernel) + 1)))
         return g.const(weight, dtype), onnx_attributes(geometry._replace(groups=channels))
