@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError, MissingGraphError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.structure import Spec, flatten
+from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, flatten
 from hybrid_lab.ndarray import NDArray, array
 from hybrid_lab.ops.framework.dtypes import dtype_of
 
@@ -80,6 +80,9 @@ def _given(inputs: object, calls: Sequence[tuple[Spec, Types]]) -> Asked:
     shapes: dict[int, tuple[Any, ...]] = {}
     leaves, spec = flatten(_replaced(tuple(inputs), shapes), "inputs=")
     known = next((types for other, types in reversed(calls) if other == spec and len(types) == len(leaves)), None)
+    if known is None and spec == ("tuple", (LEAF,) * len(leaves)):
+        # A plain list for arguments with structure, such as the states of a cell: that of the last such call.
+        spec, known = next((call for call in reversed(calls) if len(call[1]) == len(leaves)), (spec, None))
     values: dict[str, int] = {}
     described = []
     for index, leaf in enumerate(leaves):

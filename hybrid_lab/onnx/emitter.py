@@ -50,6 +50,7 @@ class FileEmitter(OnnxEmitter):
         self._vectors: dict[Any, str] = {}
         self._lists: dict[str, list[Any]] = {}
         self._node: Node | None = None
+        self._widened: dict[str, str] = {}
 
     # -- names and types -----------------------------------------------------------------------------------------
 
@@ -75,7 +76,13 @@ class FileEmitter(OnnxEmitter):
         operands = [self.const(item, "int64") if _has_symbols(item) else item for item in inputs]
         for value in attributes.values():
             _refuse_symbols(value)
+        narrow = self._narrow(operands[0]) if op_type == "Cast" else None
+        if narrow is not None and DATA_TYPES[self.dtype(narrow).name] == attributes["to"]:
+            # Also because ONNX Runtime 1.32 loses the second of two such Casts where a branch reads its result.
+            op_type, operands, attributes = "Identity", [narrow], {}
         result = super()._add(op_type, operands, outputs, attributes)
+        if op_type == "Cast" and operands[0] in self._known:
+            self._widened[result] = operands[0]
         node = self.nodes[-1]
         given, attributes = translated(node.op_type, node.inputs, node.attributes, self.opset, self._whole)
         types = [self._types.get(name) for name in given]
@@ -84,6 +91,14 @@ class FileEmitter(OnnxEmitter):
         self._types.update(zip(node.outputs, found, strict=True))
         self.operators.append(self._node)
         return result
+
+    def _narrow(self, value: str) -> str | None:
+        """What was cast to give a value, where that lost nothing."""
+        source = self._widened.get(value)
+        if source is None or value not in self._known:
+            return None
+        one, two = self.dtype(source), self.dtype(value)
+        return source if one.kind == two.kind and one.itemsize <= two.itemsize else None
 
     def _whole(self, numbers: Sequence[int]) -> str:
         return self.const(list(numbers), "int64")

@@ -31,6 +31,7 @@ from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Constant, Node, Value, constant_node, input_node
 from hybrid_lab.graph.scope import ReadScopes, Scope
 from hybrid_lab.logger import logger
+from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer as infer_operator
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
@@ -142,7 +143,7 @@ def _plain_graph(
 
     for value, name in zip(graph.inputs, names, strict=True):
         if value not in arrays:
-            new[value] = input_node(name, attrs=value.node.attrs)
+            new[value] = input_node(name)
     inputs = list(new.values())
     for node in graph.nodes:
         if node.outputs[0] in new:
@@ -277,10 +278,10 @@ def _types(described: Mapping[str, Any], tensors: Sequence[Any]) -> tuple[list[A
     shapes: list[Any] = [tuple(map(size, item.shape.dim)) for item in described.values()]
     kinds = [item.elem_type for item in described.values()] + [item.data_type for item in tensors]
     shapes += [tuple(item.dims) for item in tensors]
-    dtypes = [element_types.dtype_for(element_types.type_name(kind)) for kind in kinds]
-    if None in dtypes or not all(element_types.type_name(kind) in element_types.OWN for kind in kinds):
+    names = [element_types.type_name(kind) for kind in kinds]
+    if not {*names} <= element_types.OWN.keys():
         raise HybridLabError("an element type that arrays do not have")
-    return shapes, [dtype for dtype in dtypes if dtype is not None], [*sizes]
+    return shapes, [dtype_of(element_types.OWN[name]) for name in names], [*sizes]
 
 
 def _check_equal(network: Network, model: Any, dimensions: Sequence[str]) -> None:

@@ -22,11 +22,11 @@ from hybrid_lab.diagnostics.errors import (
     UninitializedError,
     Unmappable,
 )
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import nn, rnn
 from hybrid_lab.onnx import exporting, file, opsets
 from hybrid_lab.ops.framework.onnx_emit import OPSET
 
-from .networks import Mixed, SeveralOutputs, assert_equal, call, floats, run
+from .networks import Mixed, SeveralOutputs, assert_equal, call, flat, floats, run
 
 
 def hybrid(function, *children):
@@ -222,6 +222,42 @@ def test_sizes_in_which_calls_differ_are_open(tmp_path):
     report = mx.onnx.export(net, tmp_path / "net.onnx")
     assert shapes(report) == {"data": ("batch", 3, "data_2", 8)}
     assert_equal(report.path, net, [floats(3, 3, 20, 8)])
+
+
+@pytest.mark.parametrize("batch", [3, 1])
+@pytest.mark.parametrize("cell", [rnn.LSTMCell, rnn.GRUCell, rnn.RNNCell])
+def test_a_recurrent_cell_has_an_open_batch(cell, batch, tmp_path):
+    """Its states are a list of arrays; inputs= may also be a plain list."""
+    net = cell(6, input_size=4)
+    net.initialize()
+    net.hybridize()
+    states = net.begin_state(batch_size=batch)
+    net(nd.ones((batch, 4)), states)
+    for inputs in (None, [("n", 4), *[("n", 6)] * len(states)]):
+        report = mx.onnx.export(net, tmp_path / "net.onnx", inputs=inputs)
+        assert {shape[0] for shape in shapes(report).values()} == {"n" if inputs else "batch"}
+        for size in (1, 2, 5):
+            arrays = [floats(size, 4), *(floats(size, 6) for _ in states)]
+            found = run(report.path, arrays)
+            expected = flat(net(nd.array(arrays[0]), list(map(nd.array, arrays[1:]))))
+            for one, two in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_a_widened_value_in_a_branch(tmp_path):
+    """ONNX Runtime 1.32 loses the second of two Casts that give the first value again, where a branch reads it."""
+
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            y = F.cast(F.cast(x, "float64"), "float32")
+            return F.contrib.cond(F.sum(y) > 0, lambda: y + 1, lambda: y * 2)
+
+    net = Net()
+    net.hybridize()
+    net(nd.ones((2, 3)))
+    report = mx.onnx.export(net, tmp_path / "net.onnx")
+    for x in (floats(2, 3), -floats(2, 3)):
+        assert_equal(report.path, net, [x])
 
 
 def test_names_make_sizes_open_and_numbers_beside_them_fix(tmp_path):
