@@ -1,4 +1,4 @@
-"""Write extension/src/protocol/messages.ts, the front end's types and checks, from hybrid_lab/lab/messages.py."""
+"""Write extension/src/protocol/messages.ts, the front end's types and checks, from hybrid_lab/lab/messages/."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from hybrid_lab.insight.states import STATES
-from hybrid_lab.lab import messages
+from hybrid_lab.lab.messages import common, connection, findings, requests
 
 TARGET = Path(__file__).resolve().parent.parent / "extension" / "src" / "protocol" / "messages.ts"
 
 HEAD = """\
-// Written by scripts/write_protocol.py from hybrid_lab/lab/messages.py; a test compares. docs/protocol.md explains it.
+// Written by scripts/write_protocol.py from hybrid_lab/lab/messages/; a test compares. docs/protocol.md explains it.
 
 import {{
   Checked,
@@ -45,7 +45,7 @@ def check(kind: object) -> str:
     if origin is NotRequired:
         return f"optional({check(inner[0])}, {fallback(inner[0])})"
     if origin is Annotated:
-        return "nodeId" if kind == messages.NodeId else check(inner[0])
+        return "nodeId" if kind == common.NodeId else check(inner[0])
     if origin is Literal:
         quoted = [f"'{item}'" for item in inner]
         line = f"oneOf({', '.join(quoted)})"
@@ -141,15 +141,15 @@ def _indented(text: str) -> str:
 def page() -> str:
     """The text of messages.ts."""
     found: dict[type, None] = {}
-    for _, reply in (messages.REQUESTS | messages.DOCUMENT_REQUESTS).values():
+    for _, reply in (requests.REQUESTS | requests.DOCUMENT_REQUESTS).values():
         records(reply, found)
-    for kind in (messages.ErrorBody, messages.Progress, messages.Envelope):
+    for kind in (connection.ErrorBody, connection.Progress, connection.Envelope):
         records(kind, found)
     parts = [
-        f"export const PROTOCOL = {messages.PROTOCOL};\nexport const TARGET = '{messages.TARGET}';\n",
+        f"export const PROTOCOL = {connection.PROTOCOL};\nexport const TARGET = '{connection.TARGET}';\n",
         *(declaration(kind) for kind in found),
         "/** The checks of the replies, by type of request. */\nexport const REPLIES = {\n"
-        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in messages.REQUESTS.items())
+        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in requests.REQUESTS.items())
         + "\n} as const;\n",
         "/** How the states of Blocks are called, and what they mean. */\n"
         "export const STATES: Record<BlockNode['state'], { word: string; meaning: string }> = {\n"
@@ -162,21 +162,21 @@ def page() -> str:
         "export type Reply<T extends RequestType> = Checked<(typeof REPLIES)[T]>;\n",
         "/** The same for requests about a model file, which the Jupyter server answers. */\n"
         "export const DOCUMENT_REPLIES = {\n"
-        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in messages.DOCUMENT_REQUESTS.items())
+        + _lines(f"{name}: {name_of(reply)}" for name, (_, reply) in requests.DOCUMENT_REQUESTS.items())
         + "\n} as const;\n",
         "export type DocumentRequestType = keyof typeof DOCUMENT_REPLIES;\n"
         "export type DocumentAnswer<T extends DocumentRequestType> = Checked<(typeof DOCUMENT_REPLIES)[T]>;\n",
-        f"export interface CellSource {request(messages.CellSource)}\n",
+        f"export interface CellSource {request(findings.CellSource)}\n",
         "/** The bodies of the requests. */\nexport interface Requests {\n"
         + "\n".join(
             _indented(f"{name}: {request(body) or 'Record<string, never>'};")
-            for name, (body, _) in messages.REQUESTS.items()
+            for name, (body, _) in requests.REQUESTS.items()
         )
         + "\n}\n",
         "/** The bodies of the requests about a model file. */\nexport interface DocumentRequests {\n"
         + "\n".join(
             _indented(f"{name}: {request(body) or 'Record<string, never>'};")
-            for name, (body, _) in messages.DOCUMENT_REQUESTS.items()
+            for name, (body, _) in requests.DOCUMENT_REQUESTS.items()
         )
         + "\n}\n",
     ]

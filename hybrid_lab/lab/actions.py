@@ -21,15 +21,8 @@ from hybrid_lab.insight.states import block_at, blocks_below, hybrid_blocks
 from hybrid_lab.lab import archives, files, history
 from hybrid_lab.lab.autosaves import autosave, autosave_of
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import (
-    AutosaveUnit,
-    CompareReply,
-    Difference,
-    GraphSource,
-    ReloadReply,
-    SaveReply,
-    UndoReply,
-)
+from hybrid_lab.lab.messages.differences import CompareReply, Difference
+from hybrid_lab.lab.messages.saving import AutosaveUnit, GraphSource, ReloadReply, SaveReply, UndoReply
 from hybrid_lab.lab.quiet import quiet
 from hybrid_lab.lab.registry import LiveModel
 from hybrid_lab.lab.snapshot import Snapshot

@@ -12,7 +12,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.formats.archive import Container, graphs, inspect, layout, tree
 from hybrid_lab.lab import files, history
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import Archive, HistoryReply, SavedGraph, Target
+from hybrid_lab.lab.messages.saving import Archive, HistoryReply, SavedGraph, Target
 from hybrid_lab.lab.variables import why_no_variable
 
 

@@ -16,7 +16,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.lab import history
-from hybrid_lab.lab.messages import AutosaveState
+from hybrid_lab.lab.messages.models import AutosaveState
 from hybrid_lab.lab.quiet import quiet
 
 if TYPE_CHECKING:

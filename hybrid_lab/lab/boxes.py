@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from hybrid_lab.lab.messages import BoxKind, GraphNode
+from hybrid_lab.lab.messages.graphs import BoxKind, GraphNode
 
 LARGEST = 150
 """Members of one layer; one with more is cut into parts, since a picture is laid out layer by layer."""

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from hybrid_lab.lab.messages import Curve
+from hybrid_lab.lab.messages.training import Curve
 from hybrid_lab.lab.training_words import short
 
 COLORS = ("#2f7ed8", "#c76b15", "#2e9b57", "#a259d9")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import PROTOCOL, JsonObject
+from hybrid_lab.lab.messages.common import JsonObject
+from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.run import Run
 from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.schema import check_envelope, readable_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from hybrid_lab.lab.messages import Curve, TrainingRun
-from hybrid_lab.lab.messages import Loop as LoopRow
+from hybrid_lab.lab.messages.training import Curve, TrainingRun
+from hybrid_lab.lab.messages.training import Loop as LoopRow
 from hybrid_lab.lab.run import Loop, Run
 from hybrid_lab.lab.series import Series
 from hybrid_lab.lab.training_words import described, how_it_ended, latest, loop_text

@@ -13,7 +13,8 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.code import code_of
 from hybrid_lab.gluon.hybridized.failure import Failure
-from hybrid_lab.lab.messages import Diagnostic, Edit, LintRequest, Location
+from hybrid_lab.lab.messages.common import Location
+from hybrid_lab.lab.messages.findings import Diagnostic, Edit, LintRequest
 from hybrid_lab.lab.places import place
 from hybrid_lab.lab.rows import Row
 from hybrid_lab.lint.report import help_text

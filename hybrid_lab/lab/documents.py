@@ -18,9 +18,20 @@ from hybrid_lab.formats.safetensors import SafetensorsFile, digest_of, tag_of
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.symbol_block import SymbolBlock, data_inputs
 from hybrid_lab.insight.difference import ModelDifference, diff_tensors
-from hybrid_lab.lab import messages
 from hybrid_lab.lab.actions import host
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages.common import EmptyRequest
+from hybrid_lab.lab.messages.documents import (
+    ContentsReply,
+    ContentsRequest,
+    DifferenceLine,
+    DifferenceReply,
+    DifferenceRequest,
+    DocumentKind,
+    DocumentReply,
+    FilePart,
+)
+from hybrid_lab.lab.messages.requests import DOCUMENT_REQUESTS, REQUESTS
 from hybrid_lab.lab.onnx_document import OnnxFile
 from hybrid_lab.lab.schema import check_fields
 from hybrid_lab.lab.session import Session
@@ -32,11 +43,11 @@ BUDGET = 2.0
 LINES = 500
 """Differences that are listed; the rest is counted."""
 
-Part = Callable[[], messages.FilePart]
+Part = Callable[[], FilePart]
 
 
 class Document:
-    """One model file, open. Each request of `messages.DOCUMENT_REQUESTS` and of ABOUT_MODEL is answered.
+    """One model file, open. Each request of `DOCUMENT_REQUESTS` and of ABOUT_MODEL is answered.
 
     path : absolute; the file must not change while it is open
     """
@@ -49,11 +60,11 @@ class Document:
         """The reply's body. Raises RequestError, `corrupt` for a damaged file."""
         try:
             if kind in ABOUT_MODEL and isinstance(self._reader, _Onnx):
-                _checked(messages.REQUESTS, kind, body)
+                _checked(REQUESTS, kind, body)
                 return self._reader.file.answer(kind)
             if kind in ABOUT_MODEL:
-                return self._session.answer(kind, _checked(messages.REQUESTS, kind, body), lambda *_: None)
-            body = _checked(messages.DOCUMENT_REQUESTS, kind, body)
+                return self._session.answer(kind, _checked(REQUESTS, kind, body), lambda *_: None)
+            body = _checked(DOCUMENT_REQUESTS, kind, body)
             answer: Mapping[str, object] = getattr(self, f"_on_{kind}")(body)
             return answer
         except RequestError:
@@ -75,9 +86,9 @@ class Document:
         name = stem if stem.isidentifier() and not stem.startswith("_") else "net"
         return Session(lambda: {name: net})
 
-    def _on_document(self, body: messages.EmptyRequest) -> messages.DocumentReply:
+    def _on_document(self, body: EmptyRequest) -> DocumentReply:
         state = self.path.stat()
-        reply: messages.DocumentReply = {
+        reply: DocumentReply = {
             "file": self.path.name,
             "host": host(),
             "kind": self.kind,
@@ -109,7 +120,7 @@ class Document:
     def _parts(self) -> list[Part]:
         return list(self._reader.parts())
 
-    def _on_contents(self, body: messages.ContentsRequest) -> messages.ContentsReply:
+    def _on_contents(self, body: ContentsRequest) -> ContentsReply:
         start = max(body["start"], 0)
         until, parts = time.monotonic() + BUDGET, []
         for part in self._parts[start:]:
@@ -119,7 +130,7 @@ class Document:
         following = start + len(parts)
         return {"parts": parts, "next": following if parts and following < len(self._parts) else -1}
 
-    def _on_difference(self, body: messages.DifferenceRequest) -> messages.DifferenceReply:
+    def _on_difference(self, body: DifferenceRequest) -> DifferenceReply:
         other = Document(body["other"])
         if (self.kind, other.kind) == ("archive", "archive"):
             found = diff(str(self.path), str(other.path))
@@ -142,7 +153,7 @@ def _checked(requests: dict[str, tuple[type, type]], kind: str, body: dict[str, 
 class _Unknown:
     """A file of none of the kinds; the base of the others.
 
-    code, beside : see `messages.DocumentReply`
+    code, beside : see `DocumentReply`
     """
 
     has_model = False
@@ -207,12 +218,12 @@ class _Archive(_Unknown):
             else:
                 yield lambda name=name: self._member(name)  # type: ignore[misc]
 
-    def _member(self, name: str) -> messages.FilePart:
+    def _member(self, name: str) -> FilePart:
         record = self.container.manifest["members"][name]
         part = _part(name, "member", int(record["size"]), str(record["sha256"]))
         return _attempt(part, lambda: self.container.read(name))
 
-    def _tensor(self, member: str, name: str) -> messages.FilePart:
+    def _tensor(self, member: str, name: str) -> FilePart:
         record = self.container.manifest["members"][member]
         shown = name if member == layout.WEIGHTS else f"{member}:{name}"
         part = _part(shown, "tensor", 0, str(record["tensors"][name]))
@@ -352,7 +363,7 @@ def _is_params_of(stem: str, name: str) -> bool:
     return name == f"{stem}.params" or (name == f"{stem}-{number}.params" and number.isdigit() and len(number) == 4)
 
 
-_READERS: dict[str, tuple[messages.DocumentKind, type[_Unknown]]] = {
+_READERS: dict[str, tuple[DocumentKind, type[_Unknown]]] = {
     ".hlab": ("archive", _Archive),
     "-symbol.json": ("symbol", _SymbolFile),
     ".params": ("arrays", _Arrays),
@@ -362,7 +373,7 @@ _READERS: dict[str, tuple[messages.DocumentKind, type[_Unknown]]] = {
 """End of a file's name -> its kind and reader."""
 
 
-def _reader(path: Path) -> tuple[messages.DocumentKind, _Unknown]:
+def _reader(path: Path) -> tuple[DocumentKind, _Unknown]:
     for end, (kind, reader) in _READERS.items():
         if path.name.lower().endswith(end):
             return kind, reader(path)
@@ -372,7 +383,7 @@ def _reader(path: Path) -> tuple[messages.DocumentKind, _Unknown]:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _part(name: str, kind: str, size: int, digest: str = "") -> messages.FilePart:
+def _part(name: str, kind: str, size: int, digest: str = "") -> FilePart:
     return {
         "name": name,
         "kind": kind,  # type: ignore[typeddict-item]
@@ -390,7 +401,7 @@ def _part(name: str, kind: str, size: int, digest: str = "") -> messages.FilePar
     }
 
 
-def _attempt(part: messages.FilePart, read: Callable[[], np.ndarray | bytes]) -> messages.FilePart:
+def _attempt(part: FilePart, read: Callable[[], np.ndarray | bytes]) -> FilePart:
     """The part after it was read; a part that cannot be read says why, and the others are read all the same."""
     try:
         content = read()
@@ -425,7 +436,7 @@ def figures(array: np.ndarray) -> dict[str, float | int | None]:
 # -- differences -------------------------------------------------------------------------------------------------------
 
 
-def _lines(found: ModelDifference) -> Iterator[messages.DifferenceLine]:
+def _lines(found: ModelDifference) -> Iterator[DifferenceLine]:
     """The differences of two archives, Block by Block."""
     for block in found.blocks:
         name = block.path or "the top"
@@ -445,7 +456,7 @@ def _lines(found: ModelDifference) -> Iterator[messages.DifferenceLine]:
 
 def _tensor_lines(
     first: Mapping[str, Callable[[], np.ndarray]], second: Mapping[str, Callable[[], np.ndarray]]
-) -> Iterator[messages.DifferenceLine]:
+) -> Iterator[DifferenceLine]:
     """The differences of two files' tensors by name."""
     for name in dict.fromkeys([*first, *second]):
         one, two = (None if name not in tensors else tensors[name]() for tensors in (first, second))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hybrid_lab.lab.messages import GraphBox, GraphNode
+from hybrid_lab.lab.messages.graphs import GraphBox, GraphNode
 from hybrid_lab.lab.picture import Picture
 
 _SHAPES = {"output": "plain", "input": "ellipse", "parameter": "ellipse", "aux": "ellipse"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.lab.messages import ErrorBody, ErrorCode
+from hybrid_lab.lab.messages.connection import ErrorBody, ErrorCode
 
 
 class RequestError(HybridLabError):

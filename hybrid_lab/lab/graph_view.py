@@ -18,7 +18,7 @@ from hybrid_lab.graph.printer import format_graph
 from hybrid_lab.insight.silent import silent
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.dot import dot
-from hybrid_lab.lab.messages import GraphReply
+from hybrid_lab.lab.messages.graphs import GraphReply
 from hybrid_lab.lab.picture import Picture, Program
 from hybrid_lab.lab.places import location_data
 from hybrid_lab.lab.programs import FAILED, Choice, Shown, choices

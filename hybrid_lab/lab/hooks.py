@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.location import register_cell
-from hybrid_lab.lab.messages import TARGET
+from hybrid_lab.lab.messages.connection import TARGET
 from hybrid_lab.lab.numpy_warnings import UserLines
 from hybrid_lab.lab.places import cell_ids, running_cell
 

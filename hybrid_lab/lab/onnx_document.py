@@ -12,7 +12,9 @@ from hybrid_lab.diagnostics.errors import ArchiveError
 from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.lab.boxes import LARGEST
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import Badge, BlockNode, GraphBox, GraphNode, GraphReply, Model, NodeKind, Tensor
+from hybrid_lab.lab.messages.common import Tensor
+from hybrid_lab.lab.messages.graphs import Badge, GraphBox, GraphNode, GraphReply, NodeKind
+from hybrid_lab.lab.messages.models import BlockNode, Model
 
 _NOTHING: Tensor = {"shape": None, "dtype": ""}
 

@@ -33,7 +33,8 @@ from hybrid_lab.insight.timing import eager_times, measure_steps
 from hybrid_lab.insight.values import look_at_values
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import chosen, programs_of
-from hybrid_lab.lab.messages import GraphProgram, Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
+from hybrid_lab.lab.messages.graphs import GraphProgram
+from hybrid_lab.lab.messages.measured import Moment, OverlayItem, OverlayKind, OverlayReply, StepMoment
 from hybrid_lab.lab.picture import Picture
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.interpret import interpret

@@ -14,8 +14,9 @@ from hybrid_lab.graph.printer import format_graph, format_type
 from hybrid_lab.graph.scope import Scope
 from hybrid_lab.insight.states import block_at, class_name
 from hybrid_lab.lab.boxes import Box, Item, arrange, common_box, cut, fold
-from hybrid_lab.lab.messages import Badge, BadgeKind, GraphBox, GraphNode, NodeKind, Tensor
-from hybrid_lab.lab.messages import Location as LocationData
+from hybrid_lab.lab.messages.common import Location as LocationData
+from hybrid_lab.lab.messages.common import Tensor
+from hybrid_lab.lab.messages.graphs import Badge, BadgeKind, GraphBox, GraphNode, NodeKind
 from hybrid_lab.lab.places import located
 from hybrid_lab.lab.tree import tensor
 from hybrid_lab.lab.units import Unit, Units

@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.location import cell_number, display_file
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from hybrid_lab.lab.messages import Location
+    from hybrid_lab.lab.messages.common import Location
 
 #: file name of a notebook cell -> the notebook's id of that cell; kept by the hooks.
 cell_ids: dict[str, str] = {}

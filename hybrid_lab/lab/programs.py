@@ -25,7 +25,7 @@ from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Value
 from hybrid_lab.insight.explain import engine_choice
 from hybrid_lab.insight.states import block_at, blocks_below
-from hybrid_lab.lab.messages import GraphProgram, Half
+from hybrid_lab.lab.messages.graphs import GraphProgram, Half
 from hybrid_lab.lab.picture import Program, Role
 from hybrid_lab.lab.units import Unit, Units, units_of
 from hybrid_lab.ops.framework.dtypes import dtype_of

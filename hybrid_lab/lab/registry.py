@@ -19,7 +19,8 @@ from hybrid_lab.insight.states import blocks_below, class_name
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.diagnostics import LintKey, failures, kinds_of
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import Diagnostic, Model, Saving
+from hybrid_lab.lab.messages.findings import Diagnostic
+from hybrid_lab.lab.messages.models import Model, Saving
 from hybrid_lab.lab.rows import Rows
 
 

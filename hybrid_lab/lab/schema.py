@@ -7,7 +7,9 @@ import json
 from typing import Any, Literal, NotRequired, cast, get_args, get_origin, get_type_hints
 
 from hybrid_lab.lab.errors import RequestError
-from hybrid_lab.lab.messages import PROTOCOL, REQUESTS, HelloRequest, LongText
+from hybrid_lab.lab.messages.common import LongText
+from hybrid_lab.lab.messages.connection import PROTOCOL, HelloRequest
+from hybrid_lab.lab.messages.requests import REQUESTS
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT = 1024

@@ -20,7 +20,7 @@ from hybrid_lab.lab.errors import RequestError
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
-    from hybrid_lab.lab.messages import LintReply
+    from hybrid_lab.lab.messages.findings import LintReply
 
 STATUS = {"too-large": 413, "failed": 500, "not-found": 404}
 """HTTP status by the protocol's error code; 400 for all others."""
@@ -58,7 +58,7 @@ class LintHandler(_Handler):
 class DocumentHandler(_Handler):
     """`POST hybrid-lab/document`: a request about a file, `{"file": path on the server, "type": ..., "body": ...}`.
 
-    The types are those of `messages.DOCUMENT_REQUESTS`, and the protocol's requests about one model.
+    The types are those of `messages.requests.DOCUMENT_REQUESTS`, and the protocol's requests about one model.
     """
 
     @web.authenticated
@@ -122,7 +122,7 @@ def lint(request: bytes) -> LintReply:
     """The reply to the bytes of a request. Raises RequestError for what is not the protocol's `lint`."""
     # Imported here because the linter loads the heavier half of the package.
     from hybrid_lab.lab.diagnostics import lint_cells
-    from hybrid_lab.lab.messages import LintRequest
+    from hybrid_lab.lab.messages.findings import LintRequest
     from hybrid_lab.lab.schema import check_fields
 
     checked = cast(LintRequest, check_fields(LintRequest, parsed(request)))

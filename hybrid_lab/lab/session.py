@@ -14,12 +14,54 @@ from typing import TYPE_CHECKING
 from hybrid_lab._version import __version__
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.words import count
-from hybrid_lab.lab import actions, archives, files, messages
+from hybrid_lab.lab import actions, archives, files
 from hybrid_lab.lab.autosaves import autosave_data
 from hybrid_lab.lab.curves import run_data
 from hybrid_lab.lab.diagnostics import findings_by_path, lint_cells, lint_key, lint_rows, merged
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
+from hybrid_lab.lab.messages.common import EmptyRequest, JsonObject, ModelRequest
+from hybrid_lab.lab.messages.connection import (
+    PROTOCOL,
+    AssetReply,
+    AssetRequest,
+    HelloReply,
+    HelloRequest,
+    StaticReply,
+    StaticRequest,
+    WatchReply,
+    WatchRequest,
+)
+from hybrid_lab.lab.messages.differences import CompareReply, CompareRequest
+from hybrid_lab.lab.messages.findings import Diagnostic, FindingsReply, LintReply, LintRequest
+from hybrid_lab.lab.messages.graphs import GraphReply, GraphRequest
+from hybrid_lab.lab.messages.measured import (
+    OverlayReply,
+    OverlayRequest,
+    ValuesReply,
+    ValuesRequest,
+    WatchNanReply,
+    WatchNanRequest,
+)
+from hybrid_lab.lab.messages.models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
+from hybrid_lab.lab.messages.saving import (
+    ArchivesReply,
+    AutosaveReply,
+    AutosaveRequest,
+    HistoryReply,
+    HistoryRequest,
+    OpenReply,
+    OpenRequest,
+    ReloadReply,
+    ReloadRequest,
+    SaveReply,
+    SaveRequest,
+    TargetsReply,
+    TargetsRequest,
+    UndoReply,
+    UndoRequest,
+)
+from hybrid_lab.lab.messages.training import CurvesReply
 from hybrid_lab.lab.overlays import overlay
 from hybrid_lab.lab.registry import LiveModel, Registry, model_data, saving_data
 from hybrid_lab.lab.runs import runs
@@ -59,7 +101,7 @@ class Session:
         self._lock = threading.Lock()
         self._namespace, self._changed, self._subshells, self._busy = namespace, changed, subshells, busy
 
-    def answer(self, kind: str, body: messages.JsonObject, progress: Progress) -> Mapping[str, object]:
+    def answer(self, kind: str, body: JsonObject, progress: Progress) -> Mapping[str, object]:
         """The reply's body. Raises RequestError, with code `failed` for errors in the user's or the system's terms."""
         try:
             if kind in _SLOW:
@@ -81,13 +123,13 @@ class Session:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _on_hello(self, body: messages.HelloRequest) -> messages.HelloReply:
+    def _on_hello(self, body: HelloRequest) -> HelloReply:
         from hybrid_lab import engines
 
         default = engines.default()
         return {
             "kernel": __version__,
-            "protocol": messages.PROTOCOL,
+            "protocol": PROTOCOL,
             "python": platform.python_version(),
             "host": actions.host(),
             "folder": str(files.folder()),
@@ -95,7 +137,7 @@ class Session:
             "subshells": self._subshells,
         }
 
-    def models(self) -> messages.ModelsReply:
+    def models(self) -> ModelsReply:
         """The body of `models`, reply and push."""
         with self._lock:
             notes, self._notes = self._notes, []
@@ -104,10 +146,10 @@ class Session:
         saving = {entry.id: saving_data(entry) for entry in entries}
         return {"models": rows, "busy": self._busy(), "notes": notes, "saving": saving}
 
-    def _on_models(self, body: messages.EmptyRequest) -> messages.ModelsReply:
+    def _on_models(self, body: EmptyRequest) -> ModelsReply:
         return self.models()
 
-    def findings(self, entry: LiveModel) -> list[messages.Diagnostic]:
+    def findings(self, entry: LiveModel) -> list[Diagnostic]:
         """Findings of a model. Its classes are checked again only when they or the tree changed."""
         with self.registry.lock:
             key = lint_key(entry.facts.kinds, entry.block, entry.name)
@@ -122,16 +164,16 @@ class Session:
                 entry.findings = findings
             return findings
 
-    def _on_tree(self, body: messages.ModelRequest) -> messages.TreeReply:
+    def _on_tree(self, body: ModelRequest) -> TreeReply:
         return self.tree(self.registry.get(body["model"]))
 
-    def tree(self, entry: LiveModel) -> messages.TreeReply:
+    def tree(self, entry: LiveModel) -> TreeReply:
         """The body of `tree`."""
         findings = self.findings(entry)
         model = model_data(entry, len(findings))  # first: the tree may be newer than the revision, not older
         return {"model": model, "root": block_tree(entry.block, entry.name, findings_by_path(findings, entry.name))}
 
-    def _on_changes(self, body: messages.ChangesRequest) -> messages.ChangesReply:
+    def _on_changes(self, body: ChangesRequest) -> ChangesReply:
         entry = self.registry.get(body["model"])
         findings = self.findings(entry)
         model = model_data(entry, len(findings))
@@ -141,23 +183,23 @@ class Session:
         counts = findings_by_path(findings, entry.name)
         return {"model": model, "whole": False, "blocks": changed_blocks(rows, entry.rows, entry.name, counts)}
 
-    def _on_graph(self, body: messages.GraphRequest) -> messages.GraphReply:
+    def _on_graph(self, body: GraphRequest) -> GraphReply:
         entry = self.registry.get(body["model"])
         with self._known(entry, body["path"]):
             return graph_view(entry.block, body["path"], body["program"])
 
-    def _on_overlay(self, body: messages.OverlayRequest) -> messages.OverlayReply:
+    def _on_overlay(self, body: OverlayRequest) -> OverlayReply:
         entry = self.registry.get(body["model"])
         path, kind = body["path"], body["kind"]
         with self._known(entry, path):
             return overlay(entry.block, path, body["program"], kind, body["data"], self._namespace(), self._busy())
 
-    def _on_values(self, body: messages.ValuesRequest) -> messages.ValuesReply:
+    def _on_values(self, body: ValuesRequest) -> ValuesReply:
         entry = self.registry.get(body["model"])
         with self._known(entry, body["path"]):
             return values_of(entry.block, body["path"], body["name"], body["what"])
 
-    def _on_watch_nan(self, body: messages.WatchNanRequest) -> messages.WatchNanReply:
+    def _on_watch_nan(self, body: WatchNanRequest) -> WatchNanReply:
         from hybrid_lab.insight import watch_nan
 
         entry = self.registry.get(body["model"])
@@ -177,74 +219,74 @@ class Session:
         except KeyError:
             raise RequestError("unknown-block", f"{entry.name} has no block {path!r}", "Refresh the tree.") from None
 
-    def _on_findings(self, body: messages.ModelRequest) -> messages.FindingsReply:
+    def _on_findings(self, body: ModelRequest) -> FindingsReply:
         return {"findings": self.findings(self.registry.get(body["model"]))}
 
-    def _on_explain(self, body: messages.ModelRequest) -> messages.ExplainReply:
+    def _on_explain(self, body: ModelRequest) -> ExplainReply:
         from hybrid_lab.insight import explain
 
         return {"text": str(explain(self.registry.get(body["model"]).block))}
 
-    def _on_lint(self, body: messages.LintRequest) -> messages.LintReply:
+    def _on_lint(self, body: LintRequest) -> LintReply:
         return {"cells": lint_cells(body)}
 
-    def _on_archives(self, body: messages.EmptyRequest) -> messages.ArchivesReply:
+    def _on_archives(self, body: EmptyRequest) -> ArchivesReply:
         return {"folder": str(files.folder()), "host": actions.host(), "archives": archives.listing(self._namespace())}
 
-    def _on_targets(self, body: messages.TargetsRequest) -> messages.TargetsReply:
+    def _on_targets(self, body: TargetsRequest) -> TargetsReply:
         return {"targets": [archives.target(name) for name in body["files"][:1000]]}
 
-    def _on_history(self, body: messages.HistoryRequest) -> messages.HistoryReply:
+    def _on_history(self, body: HistoryRequest) -> HistoryReply:
         return archives.earlier(body["file"])
 
-    def _on_compare(self, body: messages.CompareRequest) -> messages.CompareReply:
+    def _on_compare(self, body: CompareRequest) -> CompareReply:
         return actions.compare(self.registry.get(body["model"]), body["file"], body.get("path", ""))
 
-    def _on_curves(self, body: messages.EmptyRequest) -> messages.CurvesReply:
+    def _on_curves(self, body: EmptyRequest) -> CurvesReply:
         return {"runs": [run_data(run) for run in runs.all()]}
 
-    def _on_watch(self, body: messages.WatchRequest) -> messages.WatchReply:
+    def _on_watch(self, body: WatchRequest) -> WatchReply:
         """The connection itself has noted it, see `Comms`."""
         return {}
 
-    def _on_static(self, body: messages.StaticRequest) -> messages.StaticReply:
+    def _on_static(self, body: StaticRequest) -> StaticReply:
         for view in list(self.views):
             if view.model_id == body["view"]:
                 return {"html": view.static_html()}
         raise RequestError("unknown-model", "this view is of an earlier kernel", "Run its cell again.")
 
-    def _on_asset(self, body: messages.AssetRequest) -> messages.AssetReply:
+    def _on_asset(self, body: AssetRequest) -> AssetReply:
         return {"name": body["name"], "text": asset(body["name"])}
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def _on_save(self, body: messages.SaveRequest) -> messages.SaveReply:
+    def _on_save(self, body: SaveRequest) -> SaveReply:
         entry = self.registry.get(body["model"])
         reply = actions.save(entry, body["file"], body["overwrite"], body.get("path", ""), body.get("replaces"))
         self._changed()
         return reply
 
-    def _on_reload(self, body: messages.ReloadRequest) -> messages.ReloadReply:
+    def _on_reload(self, body: ReloadRequest) -> ReloadReply:
         entry = self.registry.get(body["model"])
         reply = actions.reload(entry, body["file"], body["graphs"], body.get("path", ""))
         entry.rows.mark([])  # the numbers are others, in the same rows
         self._changed()
         return reply
 
-    def _on_autosave(self, body: messages.AutosaveRequest) -> messages.AutosaveReply:
+    def _on_autosave(self, body: AutosaveRequest) -> AutosaveReply:
         entry = self.registry.get(body["model"])
         actions.set_autosave(entry, body["file"], body["unit"], body["every"])
         self._changed()
         return {"autosave": autosave_data(entry.block)}
 
-    def _on_undo(self, body: messages.UndoRequest) -> messages.UndoReply:
+    def _on_undo(self, body: UndoRequest) -> UndoReply:
         entry = self.registry.get(body["model"])
         reply = actions.undo(entry, body["undo"])
         entry.rows.mark([])  # the numbers are others, in the same rows
         self._changed()
         return reply
 
-    def _on_open(self, body: messages.OpenRequest) -> messages.OpenReply:
+    def _on_open(self, body: OpenRequest) -> OpenReply:
         name = body["name"]
         net, path = actions.open_archive(body["file"], name, body["replace"], self._namespace())
         entry = next(entry for entry in self.registry.refresh() if entry.reference() is net)

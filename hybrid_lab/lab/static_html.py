@@ -7,7 +7,8 @@ import html
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.insight.states import STATES
-from hybrid_lab.lab.messages import BlockNode, Tensor
+from hybrid_lab.lab.messages.common import Tensor
+from hybrid_lab.lab.messages.models import BlockNode
 from hybrid_lab.lab.tree import block_tree
 
 # Inline, because front ends drop style sheets from notebooks that are not trusted. Colours are inherited: dark themes.

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.insight.table import Column, Row, Table, code, folded
-from hybrid_lab.lab.messages import GraphNode, GraphReply, Tensor
+from hybrid_lab.lab.messages.common import Tensor
+from hybrid_lab.lab.messages.graphs import GraphNode, GraphReply
 
 MOST = 40
 """Nodes and closed boxes that a picture shows at most."""

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from hybrid_lab.lab.chart import charts
-from hybrid_lab.lab.messages import Curve, Loop, TrainingRun
+from hybrid_lab.lab.messages.training import Curve, Loop, TrainingRun
 from hybrid_lab.lab.training_words import short
 
 _BAR = "display:inline-block;width:160px;height:9px;border:1px solid currentColor;border-radius:5px;overflow:hidden"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybrid_lab.lab.messages import Curve, Loop, RunState
+from hybrid_lab.lab.messages.training import Curve, Loop, RunState
 
 
 def how_it_ended(state: RunState, reason: str) -> str:

@@ -17,8 +17,9 @@ from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.insight.states import block_state, blocks_below, class_name, walk
-from hybrid_lab.lab.messages import BlockNode, BlockRow, ChangedBlock, Location, Tensor
-from hybrid_lab.lab.messages import Parameter as ParameterRow
+from hybrid_lab.lab.messages.common import Location, Tensor
+from hybrid_lab.lab.messages.models import BlockNode, BlockRow, ChangedBlock
+from hybrid_lab.lab.messages.models import Parameter as ParameterRow
 from hybrid_lab.lab.places import place
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partition import Region
 from hybrid_lab.insight.reference import region_in
-from hybrid_lab.lab.messages import BoxKind
+from hybrid_lab.lab.messages.graphs import BoxKind
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.run.steps import KernelOperator

@@ -11,7 +11,7 @@ from hybrid_lab.gluon.hybridized.structure import flatten
 from hybrid_lab.insight.capture import last_captured
 from hybrid_lab.insight.facets import facets
 from hybrid_lab.insight.states import block_at
-from hybrid_lab.lab.messages import ValuesReply
+from hybrid_lab.lab.messages.measured import ValuesReply
 from hybrid_lab.ndarray.ndarray import NDArray
 
 

@@ -19,7 +19,7 @@ from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.lab.comm import forget_route, handle
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.graph_view import graph_view
-from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.session import Session
 from hybrid_lab.lab.static_html import block_html
 from hybrid_lab.lab.static_picture import picture_html

@@ -177,10 +177,10 @@ def test_the_docs_have_the_vocabulary():
 def test_everybody_says_the_same_word():
     """Each state in the explanation and in the static HTML of a model."""
     from hybrid_lab.insight.states import STATES, State
-    from hybrid_lab.lab import messages
+    from hybrid_lab.lab.messages.models import State as LabState
     from hybrid_lab.lab.static_html import block_html
 
-    assert set(STATES) == set(State.__args__) == set(messages.State.__args__)
+    assert set(STATES) == set(State.__args__) == set(LabState.__args__)
     plain = nn.Sequential()
     plain.add(nn.Dense(2))
     for net, state in ((plain, "plain"), (nn.Dense(2), "eager")):

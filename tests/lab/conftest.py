@@ -10,7 +10,7 @@ from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import hooks
 from hybrid_lab.lab.comm import handle
-from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.runs import runs
 from hybrid_lab.lab.session import Session
 

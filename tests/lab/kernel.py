@@ -12,7 +12,7 @@ from typing import Any
 
 from jupyter_client.manager import KernelManager
 
-from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL
 
 PATIENCE = 60
 

@@ -13,11 +13,13 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab.formats.safetensors import write_safetensors
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab import document_server, messages
+from hybrid_lab.lab import document_server
 from hybrid_lab.lab.comm import finite
 from hybrid_lab.lab.document_server import Worker, Workers
 from hybrid_lab.lab.documents import Document, figures
 from hybrid_lab.lab.errors import RequestError
+from hybrid_lab.lab.messages.graphs import GraphRequest
+from hybrid_lab.lab.messages.models import BlockNode
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_tree_and_graph_are_those_of_a_model_in_a_kernel(folder, name):
     (model,) = document.answer("models", {})["models"]
     root = document.answer("tree", {"model": model["id"]})["root"]
     assert root["state"] == "file" and model["parameters"] == 4 * 9 + 4 + 64 * 2 + 2
-    request = dict.fromkeys(messages.GraphRequest.__annotations__, "") | {"model": model["id"]}
+    request = dict.fromkeys(GraphRequest.__annotations__, "") | {"model": model["id"]}
     graph = document.answer("graph", request | ({"form": "neutral"} if "form" in request else {}))
     assert graph["nodes"] and "Convolution" in graph["text"] and "FullyConnected" in graph["text"]
     if name == "net.hlab":  # which keeps the shapes of the call
@@ -180,7 +182,7 @@ def test_the_structure_of_an_onnx_file(tmp_path, layers):
         members.setdefault(item.get("parent", item.get("box")), []).append(item)
     assert max(map(len, members.values())) <= 150 and (len(graph["boxes"]) > 0) == (layers > 150)
     root = document.answer("tree", {"model": "m1"})["root"]
-    assert set(root) == set(messages.BlockNode.__annotations__) | {"class"}
+    assert set(root) == set(BlockNode.__annotations__) | {"class"}
 
 
 def test_onnx_files_that_cannot_be_read(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("ipykernel")
 
 from hybrid_lab import gluon  # noqa: E402
-from hybrid_lab.lab.messages import PROTOCOL  # noqa: E402
+from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 from tests.lab.conftest import CLASS, IMPORTS, MAKE  # noqa: E402
 from tests.lab.kernel import Kernel  # noqa: E402
 

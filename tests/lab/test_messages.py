@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
-from hybrid_lab.lab import messages
+from hybrid_lab.lab.messages import connection, requests
 from hybrid_lab.lab.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,14 +27,14 @@ def test_the_front_end_s_half_is_up_to_date(writer):
 def test_the_page_of_the_protocol_names_every_request_and_field(writer):
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     records = {}
-    for name, bodies in messages.REQUESTS.items():
+    for name, bodies in requests.REQUESTS.items():
         assert f"### `{name}`" in page
         for body in bodies:
             writer.records(body, records)
-    for record in (*records, messages.ErrorBody, messages.Progress, messages.Envelope):
+    for record in (*records, connection.ErrorBody, connection.Progress, connection.Envelope):
         for field in get_type_hints(record):
             assert f"`{field}`" in page or f'"{field}"' in page, f"{record.__name__}.{field}"
 
 
 def test_every_request_has_a_method():
-    assert all(callable(getattr(Session, f"_on_{name}")) for name in messages.REQUESTS)
+    assert all(callable(getattr(Session, f"_on_{name}")) for name in requests.REQUESTS)

@@ -9,7 +9,7 @@ from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
 from hybrid_lab.lab import schema
 from hybrid_lab.lab.comm import Comms, finite, handle
-from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.session import Session
 from tests.lab.conftest import Net, Stubborn, inputs, make_net
 

@@ -7,7 +7,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.gluon import nn
-from hybrid_lab.lab.messages import PROTOCOL
+from hybrid_lab.lab.messages.connection import PROTOCOL
 from hybrid_lab.lab.session import Session
 from tests.lab.conftest import CLASS, IMPORTS, MAKE, Stubborn, inputs, make_net
 

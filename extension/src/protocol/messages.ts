@@ -1,4 +1,4 @@
-// Written by scripts/write_protocol.py from hybrid_lab/lab/messages.py; a test compares. docs/protocol.md explains it.
+// Written by scripts/write_protocol.py from hybrid_lab/lab/messages/; a test compares. docs/protocol.md explains it.
 
 import {
   Checked,

@@ -1,0 +1,106 @@
+"""Messages about the connection itself: its start, its frame, errors, progress, and what a page shows."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+TARGET = "hybrid_lab"
+"""Name of the comm target."""
+PROTOCOL = 2
+ErrorCode = Literal[
+    "protocol",
+    "bad-request",
+    "unknown-model",
+    "unknown-block",
+    "exists",
+    "bad-file-name",
+    "not-found",
+    "corrupt",
+    "differs",
+    "name-taken",
+    "nothing-to-undo",
+    "too-large",
+    "busy",
+    "failed",
+]
+
+
+class HelloReply(TypedDict):
+    """What this kernel is."""
+
+    kernel: str
+    protocol: int
+    python: str
+    host: str
+    folder: str
+    engine: str
+    subshells: bool
+
+
+class HelloRequest(TypedDict):
+    """The first message of a front end."""
+
+    front_end: str
+    protocol: int
+    notebook: str
+
+
+class Envelope(TypedDict):
+    """The frame of everything that the kernel sends."""
+
+    hybrid_lab: int
+    id: str
+    type: Literal["ok", "error", "models", "curves", "progress"]
+    body: object
+
+
+class ErrorBody(TypedDict):
+    """Why a request was not answered."""
+
+    code: ErrorCode
+    message: str
+    next: str
+    details: list[str]
+
+
+class Progress(TypedDict):
+    """A push that belongs to a request under way."""
+
+    text: str
+    done: int
+    total: int
+
+
+class WatchReply(TypedDict):
+    """The page's wish was noted."""
+
+
+class WatchRequest(TypedDict):
+    """Whether somebody sees this page's panel: a page that nobody sees gets no pushes."""
+
+    visible: bool
+
+
+class StaticReply(TypedDict):
+    """What a notebook keeps of a view: HTML without scripts, as the cell's output has it."""
+
+    html: str
+
+
+class StaticRequest(TypedDict):
+    """The id of a view's widget."""
+
+    view: str
+
+
+class AssetReply(TypedDict):
+    """A JavaScript module that the widget loads when it needs it."""
+
+    name: str
+    text: str
+
+
+class AssetRequest(TypedDict):
+    """The module to send."""
+
+    name: Literal["graphviz"]

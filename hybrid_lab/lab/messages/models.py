@@ -1,0 +1,124 @@
+"""Messages about models: their list and their block trees."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+from .common import Location, ModelRequest, Shape, Tensor, WithClass
+
+State = Literal["plain", "eager", "waiting", "active", "inlined", "failed", "file"]
+
+
+class AutosaveState(TypedDict):
+    """The autosave of a model. `every` steps, or 0: each epoch."""
+
+    every: int
+    file: str
+    saves: int
+    last: float
+    seconds: float
+    problem: str
+
+
+class Saving(TypedDict):
+    """How a model is saved. `left_out`: why "Save every model" leaves it out unless asked, "" if it does not."""
+
+    left_out: str
+    autosave: AutosaveState | None
+
+
+class Model(WithClass):
+    """A top-level Block of the user's namespace."""
+
+    id: str
+    name: str
+    block: str
+    hybrid: bool
+    hybridized: bool
+    blocks: int
+    graphs: int
+    findings: int
+    parameters: int | None
+    engine: str
+    file: str
+    undo: str
+    revision: int
+    summary: str
+
+
+class Parameter(TypedDict):
+    """A parameter that a Block itself has."""
+
+    name: str
+    shape: Shape | None
+    dtype: str
+    grad_req: str
+    shared: bool
+
+
+class BlockRow(WithClass):
+    """A Block at its place in the tree of its model, without what is below it."""
+
+    path: str
+    attr: str
+    name: str
+    hybrid: bool
+    state: State
+    why: str
+    repr: str
+    parameters: list[Parameter]
+    parameter_count: int | None
+    output: list[Tensor]
+    graphs: int
+    engine: str
+    findings: int
+    shared_with: str | None
+    location: Location | None
+
+
+class BlockNode(BlockRow):
+    """A Block with the tree below it."""
+
+    children: list[BlockNode]
+
+
+class ChangedBlock(BlockRow):
+    """A Block that changed. `below`: the paths of its children, in order."""
+
+    below: list[str]
+
+
+class ModelsReply(TypedDict):
+    """The models of the namespace; also a push."""
+
+    models: list[Model]
+    busy: bool
+    notes: list[str]
+    saving: NotRequired[dict[str, Saving]]
+
+
+class TreeReply(TypedDict):
+    """The block tree of a model."""
+
+    model: Model
+    root: BlockNode
+
+
+class ChangesReply(TypedDict):
+    """What changed in the block tree of a model since a revision. `whole`: only `tree` tells it."""
+
+    model: Model
+    whole: bool
+    blocks: list[ChangedBlock]
+
+
+class ChangesRequest(ModelRequest):
+    """The revision of the tree that the page has."""
+
+    since: int
+
+
+class ExplainReply(TypedDict):
+    """The text of `mx.explain`."""
+
+    text: str

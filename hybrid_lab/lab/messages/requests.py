@@ -1,0 +1,73 @@
+"""The requests of the protocol, with the types of their bodies."""
+
+from __future__ import annotations
+
+from .common import EmptyRequest, ModelRequest
+from .connection import (
+    AssetReply,
+    AssetRequest,
+    HelloReply,
+    HelloRequest,
+    StaticReply,
+    StaticRequest,
+    WatchReply,
+    WatchRequest,
+)
+from .differences import CompareReply, CompareRequest
+from .documents import ContentsReply, ContentsRequest, DifferenceReply, DifferenceRequest, DocumentReply
+from .findings import FindingsReply, LintReply, LintRequest
+from .graphs import GraphReply, GraphRequest
+from .measured import OverlayReply, OverlayRequest, ValuesReply, ValuesRequest, WatchNanReply, WatchNanRequest
+from .models import ChangesReply, ChangesRequest, ExplainReply, ModelsReply, TreeReply
+from .saving import (
+    ArchivesReply,
+    AutosaveReply,
+    AutosaveRequest,
+    HistoryReply,
+    HistoryRequest,
+    OpenReply,
+    OpenRequest,
+    ReloadReply,
+    ReloadRequest,
+    SaveReply,
+    SaveRequest,
+    TargetsReply,
+    TargetsRequest,
+    UndoReply,
+    UndoRequest,
+)
+from .training import CurvesReply
+
+REQUESTS: dict[str, tuple[type, type]] = {
+    "hello": (HelloRequest, HelloReply),
+    "models": (EmptyRequest, ModelsReply),
+    "tree": (ModelRequest, TreeReply),
+    "changes": (ChangesRequest, ChangesReply),
+    "graph": (GraphRequest, GraphReply),
+    "overlay": (OverlayRequest, OverlayReply),
+    "values": (ValuesRequest, ValuesReply),
+    "watch_nan": (WatchNanRequest, WatchNanReply),
+    "findings": (ModelRequest, FindingsReply),
+    "explain": (ModelRequest, ExplainReply),
+    "lint": (LintRequest, LintReply),
+    "save": (SaveRequest, SaveReply),
+    "reload": (ReloadRequest, ReloadReply),
+    "compare": (CompareRequest, CompareReply),
+    "undo": (UndoRequest, UndoReply),
+    "targets": (TargetsRequest, TargetsReply),
+    "history": (HistoryRequest, HistoryReply),
+    "autosave": (AutosaveRequest, AutosaveReply),
+    "open": (OpenRequest, OpenReply),
+    "archives": (EmptyRequest, ArchivesReply),
+    "asset": (AssetRequest, AssetReply),
+    "curves": (EmptyRequest, CurvesReply),
+    "watch": (WatchRequest, WatchReply),
+    "static": (StaticRequest, StaticReply),
+}
+"""Type of a request -> the bodies of the request and of its reply."""
+DOCUMENT_REQUESTS: dict[str, tuple[type, type]] = {
+    "document": (EmptyRequest, DocumentReply),
+    "contents": (ContentsRequest, ContentsReply),
+    "difference": (DifferenceRequest, DifferenceReply),
+}
+"""The same for requests about a model file, which the Jupyter server answers beside `tree`, `graph` and `explain`."""

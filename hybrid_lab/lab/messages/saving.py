@@ -1,0 +1,161 @@
+"""Messages about saving and loading models, and about the archives beside a notebook."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+from .common import ModelRequest, WithClass
+from .differences import Difference
+from .models import AutosaveState, Model
+
+AutosaveUnit = Literal["off", "step", "epoch"]
+GraphSource = Literal["code", "file"]
+
+
+class SavedGraph(TypedDict):
+    """A graph in an archive."""
+
+    path: str
+    operators: int
+
+
+class SaveReply(TypedDict):
+    """The written archive."""
+
+    path: str
+    file: str
+    host: str
+    bytes: int
+    graphs: list[SavedGraph]
+    blocks: int
+    parameters: int
+    seconds: float
+    note: str
+    kept: NotRequired[str]
+
+
+class SaveRequest(ModelRequest):
+    """Where to save a model."""
+
+    file: str
+    overwrite: bool
+    path: NotRequired[str]
+    replaces: NotRequired[str]
+
+
+class ReloadReply(TypedDict):
+    """What a reload changed."""
+
+    path: str
+    file: str
+    host: str
+    summary: str
+    graphs: int
+    parameters: int
+    diff: list[str]
+    undo: str
+    seconds: float
+    difference: NotRequired[Difference | None]
+    notes: NotRequired[list[str]]
+
+
+class ReloadRequest(ModelRequest):
+    """What to load into a model."""
+
+    file: str
+    graphs: GraphSource
+    path: NotRequired[str]
+
+
+class UndoReply(TypedDict):
+    """What an undo put back."""
+
+    summary: str
+
+
+class UndoRequest(ModelRequest):
+    """The token of the reload to undo."""
+
+    undo: str
+
+
+class OpenReply(TypedDict):
+    """The model that was loaded without its code."""
+
+    model: Model
+    path: str
+    summary: str
+
+
+class OpenRequest(TypedDict):
+    """The archive to load, and the variable to bind it to."""
+
+    file: str
+    name: str
+    replace: bool
+
+
+class Archive(WithClass):
+    """An archive beside the notebook."""
+
+    file: str
+    bytes: int
+    modified: float
+    blocks: int
+    graphs: int
+    problem: str
+    variable: NotRequired[str]
+
+
+class ArchivesReply(TypedDict):
+    """The archives beside the notebook, newest first."""
+
+    folder: str
+    host: str
+    archives: list[Archive]
+
+
+class Target(Archive):
+    """A file that a save would write. `version`: of the file that is there, "" if there is none."""
+
+    path: str
+    version: str
+
+
+class TargetsReply(TypedDict):
+    """What is there under these names."""
+
+    targets: list[Target]
+
+
+class TargetsRequest(TypedDict):
+    """Names of files that are to be written."""
+
+    files: list[str]
+
+
+class HistoryReply(TypedDict):
+    """Earlier saves of a file, newest first; `file` of each is the name to compare with or to reload from."""
+
+    folder: str
+    saves: list[Archive]
+
+
+class HistoryRequest(TypedDict):
+    """The file whose earlier saves are asked for."""
+
+    file: str
+
+
+class AutosaveReply(TypedDict):
+    """How a model is saved by itself; null: it is not."""
+
+    autosave: AutosaveState | None
+
+
+class AutosaveRequest(ModelRequest):
+    """`unit` "off" ends it; "step": after every so many; "epoch": each time that a DataLoader ends after a step."""
+
+    file: str
+    unit: AutosaveUnit
+    every: int

@@ -1,0 +1,59 @@
+"""Messages about training runs."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+RunState = Literal["running", "done", "stopped", "interrupted", "failed"]
+
+
+class Loop(TypedDict):
+    """A `mx.lab.progress` loop of a training run."""
+
+    title: str
+    unit: str
+    depth: int
+    done: int
+    total: int | None
+    seconds: float
+    rate: float | None
+    left: float | None
+    state: RunState
+    text: str
+
+
+class Curve(TypedDict):
+    """The values of one name over the steps of a run, in buckets."""
+
+    name: str
+    unit: str
+    steps: list[int]
+    means: list[float]
+    lows: list[float]
+    highs: list[float]
+    last: float | None
+    last_step: int
+    bad: int | None
+    latest: str
+    text: str
+
+
+class TrainingRun(TypedDict):
+    """What one cell trained."""
+
+    number: int
+    label: str
+    state: RunState
+    ended: str
+    seconds: float
+    overhead: float
+    note: str
+    earlier_loops: int
+    loops: list[Loop]
+    curves: list[Curve]
+
+
+class CurvesReply(TypedDict):
+    """The training runs, oldest first; as a push the current run alone."""
+
+    runs: list[TrainingRun]
