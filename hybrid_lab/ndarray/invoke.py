@@ -11,7 +11,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import calls, tape
 from hybrid_lab.ndarray.backward import as_function_of
-from hybrid_lab.ndarray.context import current_context
+from hybrid_lab.ndarray.context import Context, current_context
 from hybrid_lab.ndarray.gradients import GradientProgram, apply_raw, gradient_program, stand_in
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -40,15 +40,14 @@ _ndarray = np.ndarray
 _wrap = NDArray.wrap
 state = tape.state
 
+#: Shapes and dtypes of the inputs; of a number () and None.
+_Key = tuple[tuple[tuple[int, ...], ...], tuple[np.dtype | None, ...]]
+
 
 def invoke(
-    op: Operator,
-    inputs: Sequence[Any],
-    out: Any = None,
-    name: str | None = None,
-    rng: tuple[int, int] | None = None,
+    op: Operator, inputs: Sequence[Any], out: Any = None, name: str | None = None, rng: tuple[int, int] | None = None,
     cast: bool = True,
-) -> Any:
+) -> Any:  # fmt: skip
     """Run `op` on NDArrays and Python scalars (immediates).
 
     out : None, an NDArray, or a list with one per visible output, to be written in place
@@ -96,15 +95,19 @@ def invoke(
         context = current_context()
         if context.is_gpu:
             return _on_device(op, inputs, out, name, rng)
+    key = (tuple(shapes), tuple(dtypes))
+    return _invoke_on_host(op, inputs, raw, key, out, rng, tracked and state.recording, context)
 
+
+def _invoke_on_host(
+    op: Operator, inputs: Sequence[Any], raw: list[Any], key: _Key, out: Any, rng: tuple[int, int] | None,
+    recorded: bool, context: Context,
+) -> Any:  # fmt: skip
+    """The call on NumPy arrays and numbers. raw, key : the inputs, their shapes and dtypes"""
     if op.random and rng is None:
         rng = random_state.next_draws(1)
-    key = (tuple(shapes), tuple(dtypes))
     if op.mode_dependent:
-        unbound, op = op, op.bind_mode(state.training)
-        if op is not unbound and key not in unbound.inferred:  # one mode refuses what the other refuses, as in a graph
-            _check_count(unbound, raw)
-            infer(unbound, *key)
+        op = _in_mode(op, key, raw)
     inferred = op.inferred.get(key)
     plain = True
     if inferred is None:
@@ -112,19 +115,31 @@ def invoke(
         inferred = infer(op, *key)
         plain = key in op.inferred  # not for bfloat16 that is computed in float32
 
-    if plain and op.run_keywords <= _PLAIN and op.signature.outputs == 1 and not (tracked and state.recording):
+    if plain and not recorded and op.run_keywords <= _PLAIN and op.signature.outputs == 1:
         if out is None:
             return _wrapped(op, op.numpy(*raw), op.view, context)
         if op.alias_safe and type(out) is NDArray and _writable_in_place(out, inputs):
-            _destinations(op, (out,), 1, inferred)
-            try:
-                op.numpy(*raw, out=out.host_view)
-                out.buffer.written()
-            except BaseException:  # an interrupt may leave a part
-                out.buffer.written()
-                raise
-            return out
-    return _invoke_fully(op, inputs, raw, out, rng, inferred, tracked and state.recording, context)
+            return _invoke_into(op, raw, out, inferred)
+    return _invoke_fully(op, inputs, raw, out, rng, inferred, recorded, context)
+
+
+def _in_mode(op: Operator, key: _Key, raw: Sequence[object]) -> Operator:
+    """The operator of the running mode. One mode refuses what the other refuses, as in a graph."""
+    bound = op.bind_mode(state.training)
+    if bound is not op and key not in op.inferred:
+        _check_count(op, raw)
+        infer(op, *key)
+    return bound
+
+
+def _invoke_into(op: Operator, raw: Sequence[Any], out: NDArray, inferred: object) -> NDArray:
+    """Run a kernel that writes its one output to `out`."""
+    _destinations(op, (out,), 1, inferred)
+    try:
+        op.numpy(*raw, out=out.host_view)
+    finally:  # an interrupt may leave a part
+        out.buffer.written()
+    return out
 
 
 def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:

@@ -72,13 +72,13 @@ def _binary(torch: ModuleType, node: Node, op: Operator) -> Kernel:
         return lambda a, b, out=None: function(first, b, out=out)
     if not isinstance(node.inputs[1], Value):
         second = float(node.inputs[1])
-        if name in ("maximum", "minimum"):
+        if name in ("maximum", "minimum") and not math.isnan(second):  # torch 2.8 clamps with NaN as with nothing
             clamp, bound = torch.clamp, "min" if name == "maximum" else "max"
             return lambda a, b, out=None: clamp(a, out=out, **{bound: second})
-        if name == "pow" and second == -0.5:
-            # To the number torch takes rsqrt, which gives -inf for -0.0 and NaN for -inf.
-            exponent = torch.full((), second, dtype=dtype_of(torch, node))
-            return lambda a, b, out=None: function(a, exponent, out=out)
+        if name in ("maximum", "minimum") or (name == "pow" and second == -0.5):
+            # To the power -0.5 as a number torch takes rsqrt, which gives -inf for -0.0 and NaN for -inf.
+            last = torch.full((), second, dtype=dtype_of(torch, node))
+            return lambda a, b, out=None: function(a, last, out=out)
         return lambda a, b, out=None: function(a, second, out=out)
     return function
 
