@@ -137,8 +137,10 @@ def _invoke_into(op: Operator, raw: Sequence[Any], out: NDArray, inferred: objec
     _destinations(op, (out,), 1, inferred)
     try:
         op.numpy(*raw, out=out.host_view)
-    finally:  # an interrupt may leave a part
         out.buffer.written()
+    except BaseException:  # an interrupt may leave a part, also one in `written` itself
+        out.buffer.written()
+        raise
     return out
 
 
