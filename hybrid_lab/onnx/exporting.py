@@ -148,48 +148,42 @@ def export(
     if not isinstance(net, Block):
         raise HybridLabError(f"mx.onnx.export needs a Block, not {type(net).__name__}")
     check_path(path, "an ONNX network", ".onnx")
-    target = os.path.abspath(os.fspath(path))
-    stem, suffix = os.path.splitext(target)
-    target = target if suffix else f"{target}.onnx"
     _check_opset(opset)
     settings = settings_of(training, loss, trainer, label)
     if settings is not None and not isinstance(net, HybridBlock):
         raise HybridLabError(f"{net.name} is not hybrid: training information is written for one HybridBlock")
     with without_collecting(), boundary.lock, passing(net) as blocks:
-        left_out: list[str] = []
-        if isinstance(net, HybridBlock):
-            networks = [(net, target, asked_of(net, inputs))]
-        else:
-            if inputs is not None:
-                called_on(net, inputs, blocks)
-            networks = []
-            for place, block in outermost(net):
-                try:
-                    asked = asked_of(block, None)
-                except MissingGraphError:
-                    left_out.append(place)
-                    continue
-                networks.append((block, f"{stem}-{place}{suffix or '.onnx'}", asked))
-            if not networks:
-                raise MissingGraphError(
-                    f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs="
-                )
-        made = [(name, *_contents(block, asked, opset, flat, settings)) for block, name, asked in networks]
-        for _, contents, model, _ in made:
-            file.check(model, contents.arrays, contents.training_arrays)
-        report = ExportReport(
-            tuple([
-                _exported(contents, notes, file.write(
-                    name, model, contents.arrays, external_data, contents.training_arrays
-                ))
-                for name, contents, model, notes in made
-            ]),
-            tuple(left_out),
-        )  # fmt: skip
+        networks, left_out = _networks(net, os.path.abspath(os.fspath(path)), inputs, blocks)
+        prepared = [_prepared(block, name, asked, opset, flat, settings) for block, name, asked in networks]
+        for each in prepared:
+            file.check(each.model, each.contents.arrays, each.contents.training_arrays)
+        report = ExportReport(tuple([each.write(external_data) for each in prepared]), tuple(left_out))
     for note in report.notes:
         logger.warning(f"{net.name}: {note}")
     logger.info(f"{net.name}: exported {', '.join(each.path for each in report.exported)}")
     return report
+
+
+def _networks(
+    net: Block, path: str, inputs: object, blocks: Sequence[HybridBlock]
+) -> tuple[list[tuple[HybridBlock, str, Asked]], list[str]]:
+    """The HybridBlocks to write, each with its file and its arguments; the paths of those that were never called."""
+    stem, suffix = os.path.splitext(path)
+    suffix = suffix or ".onnx"
+    if isinstance(net, HybridBlock):
+        return [(net, f"{stem}{suffix}", asked_of(net, inputs))], []
+    if inputs is not None:
+        called_on(net, inputs, blocks)
+    networks: list[tuple[HybridBlock, str, Asked]] = []
+    left_out: list[str] = []
+    for place, block in outermost(net):
+        try:
+            networks.append((block, f"{stem}-{place}{suffix}", asked_of(block, None)))
+        except MissingGraphError:
+            left_out.append(place)
+    if not networks:
+        raise MissingGraphError(f"{net.name}: no HybridBlock below it was called; call the model, or pass inputs=")
+    return networks, left_out
 
 
 def outermost(net: Block) -> list[tuple[str, HybridBlock]]:
@@ -217,10 +211,30 @@ def _check_opset(opset: int | None) -> None:
 # -- one network -----------------------------------------------------------------------------------------------------
 
 
-def _contents(
-    net: HybridBlock, asked: Asked, opset: int | None, flat: bool, settings: Settings | None = None
-) -> tuple[file.Contents, Any, tuple[str, ...]]:
-    """The contents of a HybridBlock's file, its ModelProto, and notes."""
+@dataclass(frozen=True)
+class _Prepared:
+    """A file before it is written. model : the ModelProto, without the arrays"""
+
+    path: str
+    contents: file.Contents
+    model: Any
+    notes: tuple[str, ...]
+
+    def write(self, external_data: bool | None) -> Exported:
+        contents = self.contents
+        files = file.write(self.path, self.model, contents.arrays, external_data, contents.training_arrays)
+        inputs, outputs = (
+            {name: tuple(map(contents.dimension, shape)) for name, shape, _ in values}
+            for values in (contents.inputs, contents.outputs)
+        )
+        functions = tuple(contents.network.functions)
+        return Exported(files[0], tuple(files), contents.network.opset, inputs, outputs, functions, self.notes)
+
+
+def _prepared(
+    net: HybridBlock, path: str, asked: Asked, opset: int | None, flat: bool, settings: Settings | None
+) -> _Prepared:
+    """The file of a HybridBlock."""
     leaves = [_untouched(item.sizes, item.dtype) for item in asked.inputs]
     with Mode(False, False):
         neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
@@ -271,7 +285,7 @@ def _contents(
         contents.arrays = arrays  # the algorithm may read what prediction does not
         contents.metadata = {**contents.metadata, TRAINING_METADATA: file.as_json(contents.training.metadata)}
         notes = [*notes, *contents.training.notes]
-    return contents, contents.model(), (*notes, *sizes.notes)
+    return _Prepared(path, contents, contents.model(), (*notes, *sizes.notes))
 
 
 def _read(network: Network) -> set[str]:
@@ -382,17 +396,6 @@ def _metadata(
         "outputs": list(outputs),
         "states": states,
     })  # fmt: skip
-
-
-def _exported(contents: file.Contents, notes: tuple[str, ...], files: Sequence[str]) -> Exported:
-    def shapes(values: Sequence[Any]) -> dict[str, tuple[int | str, ...]]:
-        return {name: tuple(map(contents.dimension, shape)) for name, shape, _ in values}
-
-    return Exported(
-        files[0], tuple(files),
-        contents.network.opset, shapes(contents.inputs), shapes(contents.outputs),
-        tuple(contents.network.functions), notes,
-    )  # fmt: skip
 
 
 def _shown(shape: Sequence[int | str]) -> str:
