@@ -3,12 +3,14 @@
 import shutil
 
 import pytest
-from playwright.sync_api import Error, sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 import hybrid_lab as mx
 from hybrid_lab.gluon import nn
 from tests.browser.jupyter import FRONT_ENDS, ROOT, NotebookPage, launch, serve, write_notebook
 from tests.lab.test_documents import onnx_file
+
+expect.set_options(timeout=20_000)  # a slow machine needs seconds to draw what a fast one has drawn at once
 
 
 def pytest_collection_modifyitems(items):

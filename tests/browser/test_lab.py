@@ -240,6 +240,29 @@ def test_open_without_code_after_a_restart(open_cells):
     assert shape == "(2, 3)"
 
 
+NEVER_ANSWERED = """() => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  kernel.createComm = () => {
+    delete kernel.createComm;
+    const nothing = () => undefined;
+    return (window.comm = { isDisposed: false, open: nothing, send: nothing, close: nothing, dispose: nothing });
+  };
+}"""
+
+
+@IN_ONE_FRONT_END
+def test_the_panel_connects_after_an_import_that_ran_while_it_asked(open_cells):
+    notebook = open_cells([MODEL])
+    panel = notebook.show_panel()
+    expect(panel).to_contain_text("not imported")
+    notebook.page.evaluate(NEVER_ANSWERED)
+    notebook.click("Connect")
+    expect(panel).to_contain_text("Asking the kernel")
+    notebook.run_cell(0)
+    notebook.page.evaluate("() => window.comm.onClose()")  # what a kernel does that has not imported hybrid_lab
+    expect(panel).to_contain_text("No model in this kernel yet")
+
+
 def test_requests_are_answered_while_a_cell_runs(open_cells):
     notebook = open_cells([MODEL, CLASS, RUN, "import time\nfor _ in range(60):\n    time.sleep(0.1)"])
     panel = notebook.show_panel()

@@ -87,13 +87,18 @@ export class KernelLink implements IDisposable {
     };
   }
 
-  /** Try to reach hybrid_lab in the kernel. Does nothing where that is under way or done. */
+  /** Try to reach hybrid_lab in the kernel; where that is under way, again if it fails. Does nothing where it is done. */
   async connect(): Promise<void> {
     const { kernel } = this;
-    if (!kernel || this.open || this.opening || this.isDisposed) {
+    if (this.opening) {
+      this.again = true;
+      return;
+    }
+    if (!kernel || this.open || this.isDisposed) {
       return;
     }
     this.opening = true;
+    this.again = false;
     const { generation } = this;
     let comm: Kernel.IComm | null = null;
     try {
@@ -132,6 +137,9 @@ export class KernelLink implements IDisposable {
     } finally {
       this.opening = false;
       this._changed.emit();
+      if (this.again) {
+        void this.connect(); // the cell that imports hybrid_lab, or a restart, came after the kernel was asked
+      }
     }
   }
 
@@ -320,6 +328,8 @@ export class KernelLink implements IDisposable {
   private readonly viewers = new Set<object>();
   private problem: string | null = null;
   private opening = false;
+  /** Somebody asked to connect while the kernel was being asked. */
+  private again = false;
   private isPython = true;
   private executed = false;
   private mentioned = false;
