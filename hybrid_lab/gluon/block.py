@@ -21,6 +21,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
 
 from . import looks, states
+from .block_notes import note_block
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
 from .naming import NameScope, name_block
@@ -449,7 +450,13 @@ class Block:
         """Run the pre-hooks, `forward`, and the hooks."""
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
-        outputs = self.forward(*args, **kwargs)
+        try:
+            outputs = self.forward(*args, **kwargs)
+        except RecursionError:
+            raise
+        except Exception as error:
+            note_block(error, self)
+            raise
         self._note_outputs(outputs)
         for hook in self._forward_hooks.values():
             hook(self, args, outputs)

@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUna
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
+from hybrid_lab.gluon.block_notes import note_block
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
@@ -177,11 +178,16 @@ class HybridBlock(Block):
             self._complete_parameters(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
             return self._compose(args)
-        if self._graphs.called_at == changes.count:
+        is_known = self._graphs.called_at == changes.count
+        kind = None if is_known else self._graphs.kind_of_call(args)  # before the code changes a list among them
+        try:
             result = self.forward(*args)
-        else:
-            kind = self._graphs.kind_of_call(args)  # before the code changes a list among them
-            result = self.forward(*args)
+        except RecursionError:
+            raise
+        except Exception as error:
+            note_block(error, self)
+            raise
+        if not is_known:
             self._graphs.note_call(kind)
         self._note_outputs(result)
         return result

@@ -27,7 +27,7 @@ STATES: dict[State, Wording] = {
     "waiting": Wording("waiting", "is hybridized; its next call compiles its graph"),
     "eager": Wording("eager", "is a HybridBlock that was not hybridized"),
     "plain": Wording("plain", "is not hybrid: a Block that is no HybridBlock has no graph"),
-    "failed": Wording("failed", "does not hybridize: its code could not be traced"),
+    "failed": Wording("failed", "does not hybridize: its last call could not be traced or compiled"),
     "file": Wording("from file", "runs a graph that was loaded from a file"),
 }
 """The vocabulary of panel, view, `mx.explain`, static HTML and docs."""

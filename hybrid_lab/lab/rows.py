@@ -92,39 +92,47 @@ class Rows:
         """Bring everything up to date."""
         blocks_seen, arrays_seen = self._blocks_seen, self._arrays_seen
         self._blocks_seen, self._arrays_seen = access.looks_count()
-        structure, had_copies = access.structure_version(net), self._has_copies
-        is_new = structure != self._structure
-        if is_new:
-            self._find_places(net)
+        had_copies = self._has_copies
+        moved = self._find_places(net)
         pairs = [(row, block) for row in self if (block := row.reference()) is not None]
-        changed = [pair for pair in pairs if access.last_change(pair[1]) > blocks_seen or pair[0].revision == 0]
-        has_other_types = self._arrays_seen != arrays_seen and self._compare_types(pairs)
-        for row, block in changed:
-            version, types = access.structure_version(block), access.parameter_types(block)
-            if version != row.structure:
-                row.structure, row.findings = version, None
-                row.parameters = tuple(map(id, access.own_parameters(block).values()))
-            elif types != row.types:
-                has_other_types = True
-            row.types, row.revision = types, self.revision + 1
-            row.graphs = access.graphs(block).count if isinstance(block, HybridBlock) else 0
-        if is_new or has_other_types:
+        touched = [(row, block) for row, block in pairs if access.last_change(block) > blocks_seen or row.revision == 0]
+        retyped = self._compare_types(pairs) if self._arrays_seen != arrays_seen else []
+        retyped += [row for row, block in touched if self._update(row, block)]
+        if not moved and not touched and not retyped:
+            return
+        self.revision += 1
+        if moved or retyped:
             self._count_parameters()
-        if has_other_types or (is_new and (had_copies or self._has_copies)):
+        if retyped or (moved and (had_copies or self._has_copies)):
             # Types count in the rows above too; a row of what stands at several places tells of the other places.
-            self.whole = self.revision + 1
-        if is_new or changed or has_other_types:
-            self.revision += 1
-        self._structure = structure
+            self.whole = self.revision
 
-    def _find_places(self, net: Block) -> None:
-        """Find the rows of the tree. A row stays where the same Block stands in the same place."""
+    def _update(self, row: Row, block: Block) -> bool:
+        """Bring the row of a Block that changed up to date. Returns whether parameters that it had have other types."""
+        version, types = access.structure_version(block), access.parameter_types(block)
+        retyped = version == row.structure and types != row.types
+        if version != row.structure:
+            row.structure, row.findings = version, None
+            row.parameters = tuple(map(id, access.own_parameters(block).values()))
+        row.types, row.revision = types, self.revision + 1
+        row.graphs = access.graphs(block).count if isinstance(block, HybridBlock) else 0
+        return retyped
+
+    def _find_places(self, net: Block) -> bool:
+        """Find the rows of the tree if its structure changed, and return whether it did. A row stays where the same
+        Block stands in the same place.
+        """
+        structure = access.structure_version(net)
+        if structure == self._structure:
+            return False
         rows = self._rows_of_tree(net)
         self._is_tree = rows is not None
         if rows is None:
             rows = [self._row(block, path, attr, before) for path, attr, block, before in walk(net)]
         self._rows = rows
         self._places = {row.path: index for index, row in enumerate(rows)}
+        self._structure = structure
+        return True
 
     def _row(self, block: Block, path: str, attr: str, before: str | None = None) -> Row:
         """The row of a Block at this place; a new one where another Block stood there."""
@@ -163,13 +171,14 @@ class Rows:
 
         return rows if add(net, "", net.name) and len({id(row.reference()) for row in rows}) == len(rows) else None
 
-    def _compare_types(self, pairs: list[tuple[Row, Block]]) -> bool:
-        """Whether parameters of Blocks that were there before have other types."""
-        found = False
+    def _compare_types(self, pairs: list[tuple[Row, Block]]) -> list[Row]:
+        """The rows whose parameters, which were there before, have other types; they are brought up to date."""
+        retyped: list[Row] = []
         for row, block in pairs:
             if row.parameters and (types := access.parameter_types(block)) != row.types:
-                row.types, row.revision, found = types, self.revision + 1, True
-        return found
+                row.types, row.revision = types, self.revision + 1
+                retyped.append(row)
+        return retyped
 
     def _count_parameters(self) -> None:
         """The number of elements, and which parameters are shared."""

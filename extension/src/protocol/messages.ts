@@ -695,7 +695,7 @@ export const STATES: Record<BlockNode['state'], { word: string; meaning: string 
   waiting: { word: 'waiting', meaning: 'is hybridized; its next call compiles its graph' },
   eager: { word: 'eager', meaning: 'is a HybridBlock that was not hybridized' },
   plain: { word: 'plain', meaning: 'is not hybrid: a Block that is no HybridBlock has no graph' },
-  failed: { word: 'failed', meaning: 'does not hybridize: its code could not be traced' },
+  failed: { word: 'failed', meaning: 'does not hybridize: its last call could not be traced or compiled' },
   file: { word: 'from file', meaning: 'runs a graph that was loaded from a file' }
 };
 

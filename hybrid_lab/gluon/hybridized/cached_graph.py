@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.engines import registry
 from hybrid_lab.engines.collector import without_collecting
 from hybrid_lab.gluon import looks
+from hybrid_lab.gluon.block_notes import note_block
 from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
@@ -335,6 +336,8 @@ class GraphCache:
             self._note_failure(failure_of(error, self.block))
             if isinstance(error, HybridizeError):
                 hide_own_frames(error)
+            elif not isinstance(error, RecursionError):
+                note_block(error, self.block)
             raise
         self._forget_failure()
         self.note(graph)
@@ -351,7 +354,7 @@ class GraphCache:
         return graph
 
     def _note_failure(self, failure: Failure) -> None:
-        """Keep why the trace failed, in the Blocks below too whose code was running."""
+        """Keep why the trace or compile failed, in the Blocks below too whose code was running."""
         below = [block._graphs for block in failure.blocks if block is not self.block]
         for cache in (self, *below) if self.block._graphs is self else (self,):
             cache.failure = failure
@@ -359,7 +362,7 @@ class GraphCache:
             looks.changed(cache.block)
 
     def _forget_failure(self) -> None:
-        """Forget why the last trace failed; where it began here, in the Blocks below too."""
+        """Forget why the last trace or compile failed; where it began here, in the Blocks below too."""
         failure, self.failure = self.failure, None
         if failure is None:
             return
@@ -447,9 +450,15 @@ class GraphCache:
             compiled.used = True
             for each in _below(block):
                 self._tell_of_hooks(each)
-            if any(parameter._array is None for parameter in neutral.parameters):
-                block._complete_from(neutral, leaves)
-            program = program_for(block.name, block._flags, neutral, leaves, training, recording, compiled)
+            try:
+                if any(parameter._array is None for parameter in neutral.parameters):
+                    block._complete_from(neutral, leaves)
+                program = program_for(block.name, block._flags, neutral, leaves, training, recording, compiled)
+            except Exception as error:
+                self._note_failure(failure_of(error, block))
+                raise
+            if self.failure is not None:
+                self._forget_failure()
             seconds = time.perf_counter() - start
             compiled.add(call, program, seconds, location)
             _compiled.add(self)

@@ -1,4 +1,4 @@
-"""Failure: why the last trace of a Block's code failed, and in which Block."""
+"""Failure: why the last trace of a Block's code, or the compile of its graph, failed, and in which Block."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Failure:
-    """Why a trace failed. It holds neither the exception nor the arrays of its frames.
+    """Why a trace or compile failed. It holds neither the exception nor the arrays of its frames.
 
     text : the exception in one line; code : of the broken rule, else the name of the exception's class
-    finding : of the broken rule, else None; location : the user's line; partial : the NeutralGraph of what ran before
+    finding : of the broken rule, else None; location : the user's line; partial : the NeutralGraph of what the trace
+        had computed before, else None
     paths : the Blocks whose code was running -> their paths in the trace; the first began the trace, the last failed
     """
 
@@ -50,7 +51,7 @@ class Failure:
 
 
 def failure_of(error: Exception, block: HybridBlock) -> Failure:
-    """Describe the exception of a trace of this Block, while it is handled."""
+    """Describe the exception of a trace or compile of this Block, while it is handled."""
     name = type(error).__name__
     text = next(iter(str(error).splitlines()), "")
     paths = _running(error.__traceback__) or [(weakref.ref(block), block.name)]

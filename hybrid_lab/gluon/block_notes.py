@@ -1,0 +1,48 @@
+"""The path of the Block whose code raised, as a note (PEP 678) on exceptions that leave Blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from hybrid_lab.diagnostics.location import is_own
+
+from . import access
+
+if TYPE_CHECKING:
+    from .block import Block
+
+
+def note_block(error: Exception, block: Block) -> None:
+    """Note on an exception that leaves this Block in which Block it was raised: `in block net0.features.3 (Dense)`.
+
+    Each Block that the exception leaves makes the path longer. Errors that name their Block get no note.
+    """
+    if getattr(error, "block", None) is not None:
+        return
+    notes = getattr(error, "__notes__", [])
+    before = error.__dict__.pop("_block_note", None)
+    if before in notes:
+        notes.remove(before)
+    path, inner = block.name, block
+    for each in _called(error.__traceback__):
+        if each is not inner:
+            key = next((key for key, child in access.children(inner).items() if child is each), None)
+            path, inner = each.name if key is None else f"{path}.{key}", each
+    if f"block {path}" not in str(error):
+        note = error.__dict__["_block_note"] = f"in block {path} ({type(inner).__name__})"
+        error.add_note(note)
+
+
+def _called(traceback: TracebackType | None) -> Iterator[Block]:
+    """The Blocks that were being called when an exception was raised, outermost first."""
+    from .block import Block
+
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_name == "__call__" and is_own(code.co_filename):
+            block = traceback.tb_frame.f_locals.get("self")
+            if isinstance(block, Block):
+                yield block
+        traceback = traceback.tb_next
