@@ -21,7 +21,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.provided import Provided
 
 from . import looks, states
-from .block_notes import note_block
+from .block_notes import CALLS, note_block
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
 from .naming import NameScope, name_block
@@ -527,6 +527,9 @@ class Block:
         from .layer_table import layer_table
 
         print(layer_table(self, inputs))
+
+
+CALLS.add(Block.__call__.__code__)
 
 
 def check_active(active: object) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import TYPE_CHECKING
-
-from hybrid_lab.diagnostics.location import is_own
 
 from . import access
 
 if TYPE_CHECKING:
     from .block import Block
+
+CALLS: set[CodeType] = set()
+"""The code of `Block.__call__` and of `HybridBlock.__call__`, which these modules add."""
 
 
 def note_block(error: Exception, block: Block) -> None:
@@ -37,12 +38,7 @@ def note_block(error: Exception, block: Block) -> None:
 
 def _called(traceback: TracebackType | None) -> Iterator[Block]:
     """The Blocks that were being called when an exception was raised, outermost first."""
-    from .block import Block
-
     while traceback is not None:
-        code = traceback.tb_frame.f_code
-        if code.co_name == "__call__" and is_own(code.co_filename):
-            block = traceback.tb_frame.f_locals.get("self")
-            if isinstance(block, Block):
-                yield block
+        if traceback.tb_frame.f_code in CALLS:
+            yield traceback.tb_frame.f_locals["self"]
         traceback = traceback.tb_next

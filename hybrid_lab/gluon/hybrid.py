@@ -19,7 +19,7 @@ from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUna
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
-from hybrid_lab.gluon.block_notes import note_block
+from hybrid_lab.gluon.block_notes import CALLS, note_block
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
@@ -465,6 +465,9 @@ class HybridBlock(Block):
             )
         logger.info(f"{self.name}: exported without {gone} conversions of amp; remove_amp_cast=False keeps them")
         return replace(neutral, graph=graph)
+
+
+CALLS.add(HybridBlock.__call__.__code__)
 
 
 def _known_flags(name: str, flags: dict[str, object]) -> dict[str, Any]:
