@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.ndarray import NDArray
@@ -14,10 +14,13 @@ from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.exported import exported
 from hybrid_lab.torch.memory import tensor_on
 
+if TYPE_CHECKING:
+    pass
+
 
 def imports(
     source: Any, example_inputs: Any = (), ctx: Context | Sequence[Context] | None = None, *,
-    example_kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = "batch", copy: bool = False,
+    example_kwargs: Mapping[str, object] | None = None, dynamic_shapes: Any = "batch", copy: bool = False,
 ) -> HybridBlock:  # fmt: skip
     """A module of torch as a HybridBlock of this package's operators: it runs, trains, saves and exports without torch.
 

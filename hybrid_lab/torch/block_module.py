@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,6 +17,9 @@ from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.memory import array_of, tensor_on
+
+if TYPE_CHECKING:
+    import torch
 
 
 class BlockModule(torch.nn.Module):
@@ -137,7 +140,7 @@ def _shared_tensor(path: str, parameter: Parameter) -> Any:
     return tensor
 
 
-def _check_memory(parameter: Parameter, tensor: Any) -> None:
+def _check_memory(parameter: Parameter, tensor: torch.Tensor) -> None:
     """Whether both still have the same memory."""
     arrays = access.arrays(parameter)
     if not arrays or arrays[0].raw().__array_interface__["data"][0] != tensor.data_ptr():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +21,12 @@ from hybrid_lab.torch.importers import ROWS_LOADED, table
 from hybrid_lab.torch.importers.functions import Functions, Tensor
 from hybrid_lab.torch.memory import array_of, numpy_dtype, shared_buffer
 
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule
+    from torch.fx import Node as FxNode
+
 assert ROWS_LOADED  # imported so that the functions of all operators are in the table
 _NOWHERE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments that say where and how torch stores a tensor."""
@@ -32,13 +38,13 @@ _WITHOUT = "Import the parts of the module that do without it"
 _BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
-def compose(program: Any) -> Composed:
+def compose(program: ExportedProgram) -> Composed:
     """The graph of an ExportedProgram in functional ATen operators. Raises UnsupportedOperatorError."""
     return _Composer(program).compose()
 
 
 class _Composer:
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: ExportedProgram) -> None:
         self.program, self.signature = program, program.graph_signature
         self.F = Functions()
         self.known: dict[Any, Any] = {}
@@ -65,7 +71,7 @@ class _Composer:
 
     # -- inputs ------------------------------------------------------------------------------------------------
 
-    def _input(self, node: Any, spec: Any, leaves: list[Any]) -> Any:
+    def _input(self, node: FxNode, spec: Any, leaves: list[Any]) -> Any:
         kind = spec.kind.name
         if kind == "USER_INPUT":
             item = self._user_input(node, spec)
@@ -81,7 +87,7 @@ class _Composer:
             f"the exported program has an input of kind {kind} ({spec.target}), which is not supported. {_WITHOUT}"
         )
 
-    def _held(self, spec: Any, kind: str, tensor: Any) -> Tensor:
+    def _held(self, spec: Any, kind: str, tensor: torch.Tensor) -> Tensor:
         """A parameter, a state or a constant."""
         array = array_of(tensor, spec.target)
         trained = kind == "PARAMETER" or (kind == "BUFFER" and tensor.is_floating_point() and array.ndim > 0)
@@ -104,9 +110,9 @@ class _Composer:
                 return tensors[spec.target]
         raise TorchError(f"the exported program does not hold the tensor {spec.target!r}; export the module again")
 
-    def _user_input(self, node: Any, spec: Any) -> Any:
+    def _user_input(self, node: FxNode, spec: Any) -> Any:
         value = node.meta.get("val")
-        if not hasattr(value, "shape"):
+        if value is None or not hasattr(value, "shape"):
             return getattr(spec.arg, "value", value)
         dtype = numpy_dtype(value.dtype, f"the input {node.name!r}")
         made = self.F.input(node.name, tuple(map(self._size, value.shape)), dtype.name)
@@ -137,7 +143,7 @@ class _Composer:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def _run(self, module: Any) -> Any:
+    def _run(self, module: GraphModule) -> Any:
         """Compose the nodes of a graph module; returns what its output node names."""
         for node in module.graph.nodes:
             if node.op == "get_attr":
@@ -152,8 +158,8 @@ class _Composer:
                 )
         return ()
 
-    def _attribute(self, module: Any, target: str) -> Any:
-        item = module
+    def _attribute(self, module: GraphModule, target: str) -> Any:
+        item: Any = module
         for name in target.split("."):
             item = getattr(item, name)
         return self.F.constant(array_of(item, target)) if hasattr(item, "numpy") else item
@@ -169,7 +175,7 @@ class _Composer:
             return numpy_dtype(item)
         return item
 
-    def _called(self, module: Any, node: Any) -> Any:
+    def _called(self, module: GraphModule, node: FxNode) -> Any:
         target = node.target
         name = getattr(target, "__name__", str(target))
         args = self._looked_up(node.args)
@@ -197,17 +203,19 @@ class _Composer:
             self.tensors[node.name] = outputs  # type: ignore[assignment]
         return outputs
 
-    def _enter(self, node: Any, operator: str, target: Any) -> None:
+    def _enter(self, node: FxNode, operator: str, target: Any) -> None:
         F = self.F
         F.node, F.node_name, F.operator, F.overload = node, node.name, operator, getattr(target, "_overloadname", "")
         F.result = node.meta.get("val")
         F.used = frozenset(
-            user.args[1] for user in node.users if user.users and getattr(user.target, "__name__", "") == "getitem"
+            cast(int, user.args[1])
+            for user in node.users
+            if user.users and getattr(user.target, "__name__", "") == "getitem"
         )
         F.scope = self._scope(node)
         F.path = F.scope.partition(".")[2]
 
-    def _guarded(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _guarded(self, function: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """The outputs of an operator; whatever goes wrong is a TorchError that names it."""
         try:
             return function(self.F, *args, **kwargs)
@@ -227,7 +235,7 @@ class _Composer:
             f"{domain}.{name}",
         )
 
-    def _of_sizes(self, node: Any, function: Any, args: Sequence[Any]) -> Any:
+    def _of_sizes(self, node: FxNode, function: Any, args: Sequence[object]) -> Any:
         """Arithmetic on sizes."""
         try:
             return function(*args)
@@ -235,10 +243,11 @@ class _Composer:
             self._enter(node, getattr(function, "__name__", str(function)), function)
             raise self.F.unsupported(f"arithmetic on an open size; {self.F.close_sizes}") from error
 
-    def _size_of(self, node: Any, name: str, args: Sequence[Any]) -> Any:
-        x = args[0]
+    def _size_of(self, node: FxNode, name: str, args: Sequence[object]) -> Any:
+        x, *axis = args
+        assert isinstance(x, Tensor)
         if name == "sym_size":
-            return x.shape[args[1]]
+            return x.shape[cast(int, axis[0])]
         if name == "sym_numel":
             total: Any = 1
             for size in x.shape:
@@ -246,7 +255,7 @@ class _Composer:
             return total
         raise TorchError(f"node {node.name!r}: strides of memory are not supported. {_WITHOUT}")
 
-    def _of_python(self, module: Any, node: Any, name: str, args: Sequence[Any]) -> Any:
+    def _of_python(self, module: GraphModule, node: FxNode, name: str, args: Sequence[object]) -> Any:
         """A function that is no operator: of sizes, or one of torch's that take graphs."""
         if name in ("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "_sym_sqrt"):
             return self._of_sizes(node, node.target, args)
@@ -260,10 +269,10 @@ class _Composer:
             else "the function is not supported; write this part with operators of torch"
         )
 
-    def _region(self, node: Any, name: str, args: Sequence[Any]) -> Any:
+    def _region(self, node: FxNode, name: str, args: Sequence[object]) -> Any:
         """The nodes of a region such as `with torch.no_grad():`, in line."""
         place = next(place for place, item in enumerate(args) if hasattr(item, "graph"))
-        inner, operands = args[place], args[place + 1 :]
+        inner, operands = cast("GraphModule", args[place]), args[place + 1 :]
         holders = [item for item in inner.graph.nodes if item.op == "placeholder"]
         self.known.update(zip(holders, operands, strict=True))
         results = self._run(inner)
@@ -276,7 +285,7 @@ class _Composer:
 
     # -- scopes ------------------------------------------------------------------------------------------------
 
-    def _scope(self, node: Any) -> Scope:
+    def _scope(self, node: FxNode) -> Scope:
         """The scope of a node as torch's nn_module_stack says it; each call of a module has its own."""
         stack = node.meta.get("nn_module_stack") or {}
         scope, calls = self.root, ()

@@ -17,13 +17,18 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.logger import logger
 from hybrid_lab.torch.errors import TorchError
 from hybrid_lab.torch.failures import decomposition_error, export_error
 from hybrid_lab.torch.importers import table
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node as FxNode
+    from torch.nn import Module
 
 _COUNTER = "num_batches_tracked"
 """BatchNorm's count of calls, which only `momentum=None` reads."""
@@ -46,7 +51,9 @@ def mode_operators() -> Any:
     return getattr(torch.ops, table.MODES)
 
 
-def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> list[Any]:
+def exported(
+    source: Any, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
+) -> list[ExportedProgram]:
     """A module as ExportedPrograms in functional ATen operators: one for both modes, or for prediction and training.
 
     source : a module, or an ExportedProgram; dynamic_shapes : as of torch.export, or "batch"
@@ -80,7 +87,7 @@ def exported(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynami
 
 
 @contextmanager
-def _mode(module: Any, training: bool) -> Iterator[None]:
+def _mode(module: Module, training: bool) -> Iterator[None]:
     """The module in a mode; one that is in training mode already keeps the modes of its parts."""
     before = {each: each.training for each in module.modules()}
     if not training:
@@ -95,7 +102,7 @@ def _mode(module: Any, training: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _own_graph(program: Any) -> Iterator[None]:
+def _own_graph(program: ExportedProgram) -> Iterator[None]:
     """Let the body change the program's graph; the program has its own again afterwards."""
     module = program.graph_module
     own = module.graph
@@ -109,7 +116,9 @@ def _own_graph(program: Any) -> Iterator[None]:
 # -- torch.export --------------------------------------------------------------------------------------------------
 
 
-def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> Any:
+def _export(
+    module: Module, args: Sequence[object], kwargs: Mapping[str, object], dynamic_shapes: Any
+) -> ExportedProgram:
     """The module exported in its mode, with an open batch where it can be."""
     _bound(module, args, kwargs)
     if isinstance(dynamic_shapes, str):
@@ -128,7 +137,7 @@ def _export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic
     return _call_export(module, args, kwargs, dynamic_shapes or None)
 
 
-def _call_export(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any) -> Any:
+def _call_export(module: Module, args: Sequence[object], kwargs: Mapping[str, object], shapes: Any) -> ExportedProgram:
     import torch
 
     try:
@@ -170,7 +179,7 @@ def _quiet() -> Iterator[None]:
             sys.stderr.write(text)
 
 
-def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, Any], Any]:
+def _open_batch(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[tuple[Any, Any], Any]:
     """The example inputs and torch's dynamic_shapes with the first size of each tensor open, as far as these are equal.
 
     torch takes an example of 1 as fixed, so a batch of 1 is doubled.
@@ -184,7 +193,7 @@ def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         return (args, kwargs), None
     batch = tensors[0].shape[0]
 
-    def opened(item: Any) -> bool:
+    def opened(item: object) -> bool:
         return isinstance(item, torch.Tensor) and bool(item.ndim) and item.shape[0] == batch
 
     shapes = [{0: torch.export.Dim.AUTO} if opened(item) else None for item in leaves]
@@ -196,7 +205,7 @@ def _open_batch(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return (larger_args, larger_kwargs), dict(_bound(module, shape_args, shape_kwargs))
 
 
-def _bound(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _bound(module: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> Mapping[str, Any]:
     """The arguments of a module by the names of its forward. Raises TorchError if they do not fit."""
     signature = inspect.signature(module.forward)
     try:
@@ -208,7 +217,7 @@ def _bound(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mappi
         ) from None
 
 
-def _decomposed(program: Any) -> Any:
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
     """The program in operators of the table, and core ATen where the table has none."""
     import torch
 
@@ -229,21 +238,20 @@ def _decomposed(program: Any) -> Any:
 # -- one graph for both modes --------------------------------------------------------------------------------------
 
 
-def _name(node: Any) -> str:
+def _name(node: FxNode) -> str:
     """`aten.dropout`, without the overload."""
-    target = node.target
-    short = getattr(target, "_opname", "")
-    return f"{target.namespace}.{short}" if short else ""
+    short = getattr(node.target, "_opname", "")
+    return f"{getattr(node.target, 'namespace', '')}.{short}" if short else ""
 
 
-def _arguments(node: Any) -> dict[str, Any]:
+def _arguments(node: FxNode) -> dict[str, Any]:
     """The arguments of a call by name; those that an operator's schema does not name have their position."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema is not None else range(len(node.args))
     return {**dict(zip(map(str, names), node.args, strict=False)), **node.kwargs}
 
 
-def _always_on(program: Any) -> int:
+def _always_on(program: ExportedProgram) -> int:
     """How many dropouts are on in prediction too, as F.dropout(x) without training=self.training is."""
     for node in program.graph.nodes:
         if _name(node) == "aten.scaled_dot_product_attention" and _arguments(node).get("dropout_p"):
@@ -255,7 +263,7 @@ def _always_on(program: Any) -> int:
     return sum(bool(_arguments(node)["train"]) for node in dropouts)
 
 
-def _follow_modes(program: Any, always_on: int = 0) -> None:
+def _follow_modes(program: ExportedProgram, always_on: int = 0) -> None:
     """Put operators for both modes in the place of dropout and batch normalization with running statistics.
 
     always_on : dropouts that are on in both modes; then all stay as they are
@@ -275,16 +283,16 @@ def _follow_modes(program: Any, always_on: int = 0) -> None:
     program.graph_module.recompile()
 
 
-def _is_alone(dropout: Any) -> bool:
+def _is_alone(dropout: FxNode) -> bool:
     """Whether nobody else reads what a dropout in place overwrites."""
-    return _name(dropout) == "aten.dropout" or len(dropout.args[0].users) == 1
+    return _name(dropout) == "aten.dropout" or len(dropout.all_input_nodes[0].users) == 1
 
 
 def _is_counter(node: Any) -> bool:
     return getattr(node, "op", "") == "placeholder" and node.name.endswith(_COUNTER)
 
 
-def _computation(program: Any) -> list[Any]:
+def _computation(program: ExportedProgram) -> list[Any]:
     """What a graph computes, so that two can be compared; the dropout of attention and recurrent layers is left out."""
     places: dict[Any, int] = {}
 

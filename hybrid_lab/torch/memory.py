@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ops.framework.dtypes import BFLOAT16, DTYPES, bfloat16
 from hybrid_lab.torch.errors import TorchError
+
+if TYPE_CHECKING:
+    import torch
 
 
 class SharedBuffer(Buffer):
@@ -18,7 +21,7 @@ class SharedBuffer(Buffer):
 
     __slots__ = ("copied_at", "copy_stale", "own_version", "tensor")
 
-    def __init__(self, host: np.ndarray, tensor: Any) -> None:
+    def __init__(self, host: np.ndarray, tensor: torch.Tensor) -> None:
         self.tensor = tensor
         self.copied_at = _writes(tensor)
         super().__init__(host)
@@ -42,13 +45,13 @@ class SharedBuffer(Buffer):
         self.copy_stale, self.copied_at = stale, _writes(self.tensor)
 
 
-def _writes(tensor: Any) -> int:
+def _writes(tensor: torch.Tensor) -> int:
     """How often torch wrote to a tensor's memory."""
     count: int = tensor._version
     return count
 
 
-def shared_buffer(array: np.ndarray, tensor: Any) -> SharedBuffer | None:
+def shared_buffer(array: np.ndarray, tensor: torch.Tensor) -> SharedBuffer | None:
     """The buffer of an array that lies in a tensor's memory; None for one that was copied."""
     if tensor.device.type != "cpu" or tensor.is_inference():
         return None
@@ -65,7 +68,7 @@ def numpy_dtype(dtype: Any, what: str = "a tensor") -> np.dtype:
     return bfloat16() if name == BFLOAT16 else np.dtype(name)
 
 
-def array_of(tensor: Any, what: str = "a tensor") -> np.ndarray:
+def array_of(tensor: torch.Tensor, what: str = "a tensor") -> np.ndarray:
     """The elements of a torch tensor; of a contiguous one on the CPU in its own memory, else copied."""
     import torch
 

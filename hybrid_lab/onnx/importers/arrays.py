@@ -15,7 +15,7 @@ _FAR = 2**62
 
 
 @operator("Reshape", 5)
-def _reshape(F: Functions, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Any:
+def _reshape(F: Functions, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
     wanted = list(F.ints(shape, "the shape"))
     open_places = [place for place, size in enumerate(wanted) if not isinstance(size, SymbolicSize) and size == -1]
     if len(open_places) > 1 or any(not isinstance(size, SymbolicSize) and size < -1 for size in wanted):
@@ -45,7 +45,7 @@ def _reshape(F: Functions, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> A
 
 
 @operator("Flatten", 1)
-def _flatten(F: Functions, x: Tensor, *, axis: int = 1) -> Any:
+def _flatten(F: Functions, x: Tensor, *, axis: int = 1) -> Tensor:
     axis = axis + x.rank if axis < 0 else axis
     if not 0 <= axis <= x.rank:
         raise F.unsupported(f"axis {axis} does not exist")
@@ -60,7 +60,7 @@ def _flatten(F: Functions, x: Tensor, *, axis: int = 1) -> Any:
 
 
 @operator("Squeeze", 1)
-def _squeeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int] | None = None) -> Any:
+def _squeeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     if axes is None:
         gone = {place for place, size in enumerate(x.shape) if not isinstance(size, SymbolicSize) and size == 1}
     else:
@@ -72,12 +72,12 @@ def _squeeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int] | None
 
 
 @operator("Squeeze", 13)
-def _squeeze(F: Functions, x: Tensor, axes: Tensor | None = None) -> Any:
+def _squeeze(F: Functions, x: Tensor, axes: Tensor | None = None) -> Tensor:
     return _squeeze_by_attribute(F, x, axes=None if axes is None else F.numbers(axes, "axes"))
 
 
 @operator("Unsqueeze", 1)
-def _unsqueeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int]) -> Any:
+def _unsqueeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int]) -> Tensor:
     rank = x.rank + len(axes)
     new = {F.axis(axis, rank) for axis in axes}
     if len(new) != len(axes):
@@ -87,12 +87,12 @@ def _unsqueeze_by_attribute(F: Functions, x: Tensor, *, axes: Sequence[int]) -> 
 
 
 @operator("Unsqueeze", 13)
-def _unsqueeze(F: Functions, x: Tensor, axes: Tensor) -> Any:
+def _unsqueeze(F: Functions, x: Tensor, axes: Tensor) -> Tensor:
     return _unsqueeze_by_attribute(F, x, axes=F.numbers(axes, "axes"))
 
 
 @operator("Transpose", 1)
-def _transpose(F: Functions, x: Tensor, *, perm: Sequence[int] | None = None) -> Any:
+def _transpose(F: Functions, x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     order = tuple(range(x.rank))[::-1] if perm is None else tuple(perm)
     if sorted(order) != list(range(x.rank)):
         raise F.unsupported(f"perm={order} does not order {x.rank} axes")
@@ -100,12 +100,12 @@ def _transpose(F: Functions, x: Tensor, *, perm: Sequence[int] | None = None) ->
 
 
 @operator("Expand", 8)
-def _expand(F: Functions, x: Tensor, shape: Tensor) -> Any:
+def _expand(F: Functions, x: Tensor, shape: Tensor) -> Tensor:
     return F.expand_to(x, F.ints(shape, "the shape"))
 
 
 @operator("Tile", 6)
-def _tile(F: Functions, x: Tensor, repeats: Tensor) -> Any:
+def _tile(F: Functions, x: Tensor, repeats: Tensor) -> Tensor:
     counts = F.ints(repeats, "repeats")
     if len(counts) != x.rank:
         raise F.unsupported(f"{len(counts)} repeats for {x.rank} axes")
@@ -120,7 +120,7 @@ def _tile(F: Functions, x: Tensor, repeats: Tensor) -> Any:
 
 
 @operator("Concat", 4)
-def _concat(F: Functions, *arrays: Tensor, axis: int) -> Any:
+def _concat(F: Functions, *arrays: Tensor, axis: int) -> Tensor:
     axis = F.axis(axis, arrays[0].rank)
     if not arrays[0].rank or any(item.rank != arrays[0].rank for item in arrays):
         raise F.unsupported("arrays with different numbers of axes, or none, cannot be joined")
@@ -144,7 +144,7 @@ def _parts(F: Functions, x: Tensor, lengths: Sequence[Any], axis: int) -> list[T
 @operator("Split", 2)
 def _split_by_attribute(
     F: Functions, x: Tensor, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int = 1
-) -> Any:
+) -> Sequence[Tensor]:
     axis = F.axis(axis, x.rank)
     size = x.shape[axis]
     if split is None:
@@ -166,7 +166,7 @@ def _split(
     axis: int = 0,
     num_outputs: int | None = None,
     outputs: int = 1,
-) -> Any:
+) -> Tensor:
     lengths = None if split is None else F.numbers(split, "the lengths of the parts")
     return _split_by_attribute(F, x, axis=axis, split=lengths, outputs=num_outputs or outputs)
 
@@ -175,7 +175,7 @@ def _split(
 def _slice_by_attribute(
     F: Functions, x: Tensor, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     chosen = tuple(range(len(starts))) if axes is None else axes
     begin: list[int | None] = [None] * x.rank
     end: list[int | None] = [None] * x.rank
@@ -215,7 +215,7 @@ def _backward(first: int, last: int, by: int, size: int) -> tuple[int, int, int]
 @operator("Slice", 10)
 def _slice(
     F: Functions, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, steps: Tensor | None = None
-) -> Any:
+) -> Tensor:
     return _slice_by_attribute(
         F, x, starts=F.ints(starts, "starts"), ends=F.ints(ends, "ends"),
         axes=None if axes is None else F.numbers(axes, "axes"),
@@ -268,7 +268,7 @@ def _padded_axis(F: Functions, x: Tensor, axis: int, before: int, after: int, mo
 @operator("Pad", 2)
 def _pad_by_attribute(
     F: Functions, x: Tensor, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0
-) -> Any:
+) -> Tensor:
     return padded(F, x, pads, mode, value)
 
 
@@ -281,7 +281,7 @@ def _pad(
     axes: Tensor | None = None,
     *,
     mode: str = "constant",
-) -> Any:
+) -> Tensor:
     given = F.numbers(pads, "pads")
     if axes is not None:
         chosen = [F.axis(axis, x.rank) for axis in F.numbers(axes, "axes")]
@@ -293,7 +293,7 @@ def _pad(
 
 
 @operator("CenterCropPad", 18)
-def _center_crop_pad(F: Functions, x: Tensor, shape: Tensor, *, axes: Sequence[int] | None = None) -> Any:
+def _center_crop_pad(F: Functions, x: Tensor, shape: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     wanted = F.numbers(shape, "the shape")
     for axis, size in zip(range(x.rank) if axes is None else axes, wanted, strict=True):
         axis = F.axis(axis, x.rank)
@@ -313,7 +313,7 @@ def _center_crop_pad(F: Functions, x: Tensor, shape: Tensor, *, axes: Sequence[i
 
 
 @operator("DepthToSpace", 1)
-def _depth_to_space(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
+def _depth_to_space(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -323,7 +323,7 @@ def _depth_to_space(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR
 
 
 @operator("SpaceToDepth", 1)
-def _space_to_depth(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
+def _space_to_depth(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -333,7 +333,7 @@ def _space_to_depth(F: Functions, x: Tensor, *, blocksize: int, mode: str = "DCR
 
 
 @operator("ReverseSequence", 10)
-def _reverse_sequence(F: Functions, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
+def _reverse_sequence(F: Functions, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
     order = [time_axis, batch_axis, *(axis for axis in range(x.rank) if axis not in (time_axis, batch_axis))]
     back = [order.index(axis) for axis in range(x.rank)]
     moved = F.SequenceReverse(
@@ -343,7 +343,7 @@ def _reverse_sequence(F: Functions, x: Tensor, lengths: Tensor, *, batch_axis: i
 
 
 @operator("Trilu", 14)
-def _trilu(F: Functions, x: Tensor, k: Tensor | None = None, *, upper: int = 1) -> Any:
+def _trilu(F: Functions, x: Tensor, k: Tensor | None = None, *, upper: int = 1) -> Tensor:
     offset = 0 if k is None else F.number(k, "k")
     rows, columns = x.shape[-2:]
     if isinstance(rows, SymbolicSize) or isinstance(columns, SymbolicSize):

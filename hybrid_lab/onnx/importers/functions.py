@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,12 @@ _SMALL = 1 << 10
 """Arrays of so many elements take no room: they may be shapes, which must be known."""
 FIRST_HINT, HINT_STEP = 1009, 62
 """Sizes assumed for open dimensions where a rule compares them: all different, and larger than a window."""
-Shape = tuple[Any, ...]
+Size: TypeAlias = int | SymbolicSize
+"""A size of an axis, which the file may leave open."""
+Shape: TypeAlias = tuple[Any, ...]
+Result: TypeAlias = "Tensor | tuple[Tensor, ...]"
+"""What the function of an operator with a varying number of outputs returns."""
+Operand: TypeAlias = "Tensor | float"
 
 
 class Tensor(Arithmetic):
@@ -216,7 +221,7 @@ class Functions(Namespace):
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def apply(self, op: Operator, inputs: Sequence[object]) -> Any:
+    def apply(self, op: Operator, inputs: Sequence[object]) -> Result:
         """The visible outputs of an operator: one Tensor, or a tuple of them."""
         tensors = [item for item in inputs if isinstance(item, Tensor)]
         plain = not (op.random or op.mode_dependent or op.signature.aux)
@@ -336,7 +341,7 @@ class Functions(Namespace):
 
     # -- what many importers need ------------------------------------------------------------------------------
 
-    def cast(self, x: Any, dtype: Any) -> Any:
+    def cast(self, x: Any, dtype: Any) -> Tensor:
         """x converted to a dtype of NumPy."""
         dtype = np.dtype(dtype)
         if x.dtype == dtype:
@@ -389,7 +394,7 @@ class Functions(Namespace):
         """x with dimensions of 1 in front, up to this rank."""
         return x if x.rank >= rank else self.reshape_to(x, ((1,) * (rank - x.rank)) + x.shape)
 
-    def reshape_to(self, x: Tensor, shape: Sequence[Any]) -> Tensor:
+    def reshape_to(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """x in another shape, of which some sizes may be open."""
         shape = tuple(shape)
         if _same(x.shape, shape):
@@ -415,7 +420,7 @@ class Functions(Namespace):
         made.carries = x.carries
         return made
 
-    def stand_in(self, shape: Sequence[Any]) -> Tensor:
+    def stand_in(self, shape: Sequence[Size]) -> Tensor:
         """A tensor of which only the shape is read."""
         numbers = tuple(1 if isinstance(size, SymbolicSize) else size for size in shape)
         made = self.constant(np.broadcast_to(np.float32(0), numbers))
@@ -448,7 +453,7 @@ class Functions(Namespace):
             whole = self.Reshape(grid, shape=(-1,))
         return whole
 
-    def expand_to(self, x: Tensor, shape: Sequence[Any]) -> Tensor:
+    def expand_to(self, x: Tensor, shape: Sequence[Size]) -> Tensor:
         """x broadcast with a shape, as ONNX's Expand."""
         x = self.with_rank(x, len(shape))
         shape = ((1,) * (x.rank - len(shape))) + tuple(shape)

@@ -103,7 +103,7 @@ def _resize(
     antialias: int = 0, axes: Sequence[int] | None = None, coordinate_transformation_mode: str = "half_pixel",
     cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
     keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     chosen = [F.axis(axis, x.rank) for axis in (range(x.rank) if axes is None else axes)]
     given = None if scales is None else F.known(scales, "scales").reshape(-1)
     factors = None if given is None or not given.size else [float(item) for item in given]
@@ -174,7 +174,7 @@ def _along(
 
 @operator("Resize", 10)
 @operator("Upsample", 9)
-def _upsample(F: Functions, x: Tensor, scales: Tensor, *, mode: str = "nearest") -> Any:
+def _upsample(F: Functions, x: Tensor, scales: Tensor, *, mode: str = "nearest") -> Tensor:
     return _resize(
         F, x, None, scales, coordinate_transformation_mode="asymmetric", nearest_mode="floor",
         mode="linear" if mode in ("linear", "bilinear") else mode,
@@ -182,7 +182,7 @@ def _upsample(F: Functions, x: Tensor, scales: Tensor, *, mode: str = "nearest")
 
 
 @operator("Upsample", 7)
-def _upsample_by_attribute(F: Functions, x: Tensor, *, scales: Sequence[float], mode: str = "nearest") -> Any:
+def _upsample_by_attribute(F: Functions, x: Tensor, *, scales: Sequence[float], mode: str = "nearest") -> Tensor:
     return _upsample(F, x, F.constant(scales, np.float32), mode=mode)
 
 
@@ -259,7 +259,7 @@ class _Sampler:
             total = part if total is None else total + part
         return total
 
-    def _share(self, distance: Any, mode: str) -> Any:
+    def _share(self, distance: Any, mode: str) -> Tensor:
         """The weight of a pixel at a distance."""
         F = self.F
         x = F.abs(distance)
@@ -274,7 +274,7 @@ class _Sampler:
 @operator("GridSample", 16)
 def _grid_sample(
     F: Functions, x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
-) -> Any:
+) -> Tensor:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     made = _Sampler(F, x, grid, bool(align_corners), padding_mode).sampled(mode)
     return F.transposed(made, (0, made.rank - 1, *range(1, made.rank - 1)))
@@ -285,7 +285,7 @@ def _roi_align(
     F: Functions, x: Tensor, rois: Tensor, batch: Tensor, *, coordinate_transformation_mode: str = "half_pixel",
     mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     if mode != "avg":
         raise F.unsupported(f"mode={mode!r}; regions are averaged")
     numbers = F.cast(F.reshape_to(batch, (batch.shape[0], 1)), rois.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.onnx.importers import sizes
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Functions, Size, Tensor
 from hybrid_lab.onnx.importers.table import operator
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
@@ -28,13 +28,13 @@ def from_front(F: Functions, indices: Tensor, size: Any) -> Tensor:
 
 
 @operator("Gather", 1)
-def _gather(F: Functions, data: Tensor, indices: Tensor, *, axis: int = 0) -> Any:
+def _gather(F: Functions, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = F.axis(axis, data.rank)
     return F.take(data, from_front(F, indices, data.shape[axis]), axis=axis)
 
 
 @operator("GatherElements", 11)
-def _gather_elements(F: Functions, data: Tensor, indices: Tensor, *, axis: int = 0) -> Any:
+def _gather_elements(F: Functions, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = F.axis(axis, data.rank)
     places = from_front(F, indices, data.shape[axis])
     if all(a is b or a == b for k, (a, b) in enumerate(zip(data.shape, places.shape, strict=True)) if k != axis):
@@ -58,7 +58,7 @@ def _positions(F: Functions, like: Tensor, axis: int, rank: int | None = None) -
 
 
 @operator("GatherND", 11)
-def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Any:
+def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     indices = F.cast(indices, "int64")
     rows = [F.slice_axis(indices, axis=indices.rank - 1, begin=k, end=k + 1) for k in range(indices.shape[-1])]
     rows = [
@@ -72,7 +72,7 @@ def _gather_nd(F: Functions, data: Tensor, indices: Tensor, *, batch_dims: int =
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def written(F: Functions, data: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Any:
+def written(F: Functions, data: Tensor, places: Tensor, updates: Tensor, reduction: str) -> Tensor:
     """data with updates written at flat places (one of several at the same place wins), or reduced with them."""
     flat = F.Reshape(data, shape=(-1,))
     at = F.Reshape(places, shape=(1, -1))
@@ -106,7 +106,7 @@ def _reduced_one_by_one(F: Functions, flat: Tensor, at: Tensor, new: Tensor, red
     return flat
 
 
-def _flat_places(F: Functions, rows: list[Tensor], shape: tuple[Any, ...]) -> Tensor:
+def _flat_places(F: Functions, rows: list[Tensor], shape: tuple[Size, ...]) -> Tensor:
     """Rows of coordinates as places in the flattened array."""
     total: Any = None
     for row, size in zip(rows, shape, strict=True):
@@ -119,7 +119,7 @@ def _flat_places(F: Functions, rows: list[Tensor], shape: tuple[Any, ...]) -> Te
 @operator("ScatterElements", 11)
 def _scatter_elements(
     F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
-) -> Any:
+) -> Tensor:
     axis = F.axis(axis, data.rank)
     shape = F.numbers(F.constant(sizes.shape_of(data.shape)), "the shape of the data")
     wanted = F.numbers(F.constant(sizes.shape_of(indices.shape)), "the shape of the indices")
@@ -131,7 +131,7 @@ def _scatter_elements(
 
 
 @operator("ScatterND", 11)
-def _scatter_nd(F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Any:
+def _scatter_nd(F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     shape = F.numbers(F.constant(sizes.shape_of(data.shape)), "the shape of the data")
     indices = F.cast(indices, "int64")
     named = indices.shape[-1]
@@ -150,7 +150,7 @@ def _scatter_nd(F: Functions, data: Tensor, indices: Tensor, updates: Tensor, *,
 
 
 @operator("OneHot", 9)
-def _one_hot(F: Functions, indices: Tensor, depth: Tensor, values: Tensor, *, axis: int = -1) -> Any:
+def _one_hot(F: Functions, indices: Tensor, depth: Tensor, values: Tensor, *, axis: int = -1) -> Tensor:
     count = int(F.number(depth, "depth"))
     rank = indices.rank + 1
     place = F.axis(axis, rank)
@@ -167,7 +167,7 @@ def _one_hot(F: Functions, indices: Tensor, depth: Tensor, values: Tensor, *, ax
 
 
 @operator("Compress", 9)
-def _compress(F: Functions, data: Tensor, condition: Tensor, *, axis: int | None = None) -> Any:
+def _compress(F: Functions, data: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
     places = np.flatnonzero(F.known(condition, "the condition"))
     if axis is None:
         data, axis = F.Reshape(data, shape=(-1,)), 0
@@ -175,14 +175,14 @@ def _compress(F: Functions, data: Tensor, condition: Tensor, *, axis: int | None
 
 
 @operator("ArrayFeatureExtractor", 1, "ai.onnx.ml")
-def _features(F: Functions, data: Tensor, indices: Tensor) -> Any:
+def _features(F: Functions, data: Tensor, indices: Tensor) -> Tensor:
     return F.take(data, F.Reshape(indices, shape=(-1,)), axis=data.rank - 1)
 
 
 @operator("TensorScatter", 24)
 def _tensor_scatter(
     F: Functions, past: Tensor, update: Tensor, places: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
-) -> Any:
+) -> Tensor:
     axis = F.axis(axis, past.rank)
     size = F.numbers(F.constant(np.array([past.shape[axis]], object)), "the length of the axis")[0]
     length = F.numbers(F.constant(np.array([update.shape[axis]], object)), "the length of the update")[0]

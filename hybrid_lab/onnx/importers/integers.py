@@ -34,7 +34,7 @@ def converted(F: Functions, x: Tensor, kind: str, saturate: bool = True, round_m
 
 
 @operator("Cast", 6)
-def _cast(F: Functions, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+def _cast(F: Functions, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
     try:
         kind = element_types.type_name(to)
     except ValueError:
@@ -43,7 +43,7 @@ def _cast(F: Functions, x: Tensor, *, to: int, saturate: int = 1, round_mode: st
 
 
 @operator("CastLike", 15)
-def _cast_like(F: Functions, x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Any:
+def _cast_like(F: Functions, x: Tensor, like: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
     return converted(F, x, element_types.name_for(like), bool(saturate), round_mode)
 
 
@@ -51,7 +51,7 @@ def _cast_like(F: Functions, x: Tensor, like: Tensor, *, saturate: int = 1, roun
 
 
 @operator("BitShift", 11)
-def _bit_shift(F: Functions, x: Tensor, by: Tensor, *, direction: str) -> Any:
+def _bit_shift(F: Functions, x: Tensor, by: Tensor, *, direction: str) -> Tensor:
     kind = element_types.name_for(x)
     bits = element_types.BITS[kind]
     powers = F.constant(np.array([1 << number for number in range(63)], np.int64))
@@ -69,7 +69,7 @@ def _bit_shift(F: Functions, x: Tensor, by: Tensor, *, direction: str) -> Any:
 def _bitwise(join: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """Both operands taken apart into their bits, and put together again."""
 
-    def function(F: Functions, a: Tensor, b: Tensor) -> Any:
+    def function(F: Functions, a: Tensor, b: Tensor) -> Tensor:
         kind = element_types.name_for(a)
         bits = element_types.BITS[kind]
         dtype = a.dtype
@@ -104,14 +104,14 @@ add("BitwiseXor", _bitwise(lambda F, a, b: F.broadcast_not_equal(a, b)), 18)
 
 
 @operator("BitwiseNot", 18)
-def _bitwise_not(F: Functions, x: Tensor) -> Any:
+def _bitwise_not(F: Functions, x: Tensor) -> Tensor:
     kind = element_types.name_for(x)
     least, most = element_types.limits_of(kind)
     return F.constant(least + most, x.dtype) - x
 
 
 @operator("BitCast", 26)
-def _bit_cast(F: Functions, x: Tensor, *, to: int) -> Any:
+def _bit_cast(F: Functions, x: Tensor, *, to: int) -> Tensor:
     kind, own = element_types.type_name(to), element_types.name_for(x)
     if kind in element_types.BITS and own in element_types.BITS:
         return converted(F, x, kind)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Functions, Result, Tensor
 from hybrid_lab.onnx.importers.table import operator
 
 
@@ -20,7 +20,7 @@ def per_channel(F: Functions, vector: Tensor, rank: int, axis: int = 1) -> Tenso
 def _batch_norm(
     F: Functions, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
     momentum: float = 0.9, spatial: int = 1, training_mode: int = 0, outputs: int = 1,
-) -> Any:  # fmt: skip
+) -> Result:  # fmt: skip
     if training_mode and not F.training:
         return _batch_norm_of_batch(F, x, scale, bias, mean, var, epsilon, momentum)
     parameters = (scale, bias, mean, var)
@@ -62,7 +62,7 @@ def _batch_norm_of_batch(
 
 
 @operator("InstanceNormalization", 6)
-def _instance_norm(F: Functions, x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Any:
+def _instance_norm(F: Functions, x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Tensor:
     return F.InstanceNorm(x, scale, bias, eps=epsilon)
 
 
@@ -70,7 +70,7 @@ def _instance_norm(F: Functions, x: Tensor, scale: Tensor, bias: Tensor, *, epsi
 def _layer_norm(
     F: Functions, x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5,
     stash_type: int = 1, outputs: int = 1,
-) -> Any:  # fmt: skip
+) -> Result:  # fmt: skip
     axis = F.axis(axis, x.rank)
     last = axis == x.rank - 1 and scale.rank == 1 and scale.shape == x.shape[-1:]
     if last and outputs == 1 and bias is not None and bias.rank == 1:
@@ -87,7 +87,7 @@ def _layer_norm(
 @operator("RMSNormalization", 23)
 def _rms_norm(
     F: Functions, x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
+) -> Tensor:
     wide = F.cast(x, "float32") if x.dtype.itemsize < 4 else x
     axes = range(F.axis(axis, x.rank), x.rank)
     inverse = F.rsqrt(F.reduced("mean", F.square(wide), axes, True) + epsilon)
@@ -97,7 +97,7 @@ def _rms_norm(
 @operator("GroupNormalization", 21)
 def _group_norm(
     F: Functions, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
+) -> Tensor:
     channels = x.shape[1]
     grouped = F.Reshape(x, shape=(0, num_groups, -1))
     mean = F.reduced("mean", grouped, (2,), True)
@@ -113,12 +113,12 @@ def _group_norm(
 @operator("GroupNormalization", 18)
 def _group_norm_per_group(
     F: Functions, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5
-) -> Any:
+) -> Tensor:
     return _group_norm(F, x, scale, bias, num_groups=num_groups, epsilon=epsilon)
 
 
 @operator("LRN", 1)
-def _lrn(F: Functions, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
+def _lrn(F: Functions, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     if size % 2:
         return F.LRN(x, nsize=size, alpha=alpha, beta=beta, knorm=bias)
     squared, channels = F.square(x), x.shape[1]
@@ -134,7 +134,7 @@ def _lrn(F: Functions, x: Tensor, *, size: int, alpha: float = 1e-4, beta: float
 
 
 @operator("LpNormalization", 1)
-def _lp_normalization(F: Functions, x: Tensor, *, axis: int = -1, p: int = 2) -> Any:
+def _lp_normalization(F: Functions, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     axis = F.axis(axis, x.rank)
     if p == 1:
         length = F.reduced("sum", F.abs(x), (axis,), True)
@@ -145,7 +145,7 @@ def _lp_normalization(F: Functions, x: Tensor, *, axis: int = -1, p: int = 2) ->
 
 
 @operator("MeanVarianceNormalization", 9)
-def _mean_variance(F: Functions, x: Tensor, *, axes: Sequence[int] = (0, 2, 3)) -> Any:
+def _mean_variance(F: Functions, x: Tensor, *, axes: Sequence[int] = (0, 2, 3)) -> Tensor:
     mean = F.reduced("mean", x, axes, True)
     centred = x - mean
     spread = F.reduced("mean", F.square(centred), axes, True)
@@ -153,7 +153,7 @@ def _mean_variance(F: Functions, x: Tensor, *, axes: Sequence[int] = (0, 2, 3)) 
 
 
 @operator("Dropout", 7)
-def _dropout_before_12(F: Functions, x: Tensor, *, ratio: float = 0.5, outputs: int = 1) -> Any:
+def _dropout_before_12(F: Functions, x: Tensor, *, ratio: float = 0.5, outputs: int = 1) -> Result:
     y = F.Dropout(x, p=ratio)
     return (y, F.cast(F.ones_like(x), "bool")) if outputs > 1 else y
 
@@ -162,7 +162,7 @@ def _dropout_before_12(F: Functions, x: Tensor, *, ratio: float = 0.5, outputs: 
 def _dropout(
     F: Functions, x: Tensor, ratio: Tensor | None = None, training_mode: Tensor | None = None, *,
     seed: int | None = None, outputs: int = 1,
-) -> Any:  # fmt: skip
+) -> Result:  # fmt: skip
     rate = 0.5 if ratio is None else float(F.number(ratio, "the ratio"))
     if ratio is not None and ratio.dtype == np.float32:
         rate = float(str(np.float32(rate)))  # 0.3, which was meant, for 0.30000001192092896

@@ -30,7 +30,7 @@ FLOATS = {
 }  # fmt: skip
 
 
-def rounded_to(F: Functions, x: Tensor, kind: str, saturate: bool, round_mode: str) -> Any:
+def rounded_to(F: Functions, x: Tensor, kind: str, saturate: bool, round_mode: str) -> Tensor:
     """float32 rounded to a narrow type, to even; beyond the largest number: that number, or infinity or NaN."""
     form = FLOATS[kind]
     if kind == "FLOAT8E8M0":
@@ -59,7 +59,7 @@ def rounded_to(F: Functions, x: Tensor, kind: str, saturate: bool, round_mode: s
     return made
 
 
-def _power_of_two(F: Functions, x: Tensor, saturate: bool, round_mode: str) -> Any:
+def _power_of_two(F: Functions, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
     """The power of two at x: the next one up, down, or the nearest."""
     exponent = F.log2(F.abs(x))
     whole = {"up": F.ceil, "down": F.floor, "nearest": F.to_even}[round_mode](exponent)

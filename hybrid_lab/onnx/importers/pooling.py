@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.onnx.importers.arrays import padded
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Functions, Result, Tensor
 from hybrid_lab.onnx.importers.table import operator
 from hybrid_lab.onnx.importers.windows import borders
 from hybrid_lab.ops.framework.sizes import SymbolicSize
@@ -45,8 +45,9 @@ class _Windows:
 
 
 def _prepared(
-    F: Functions, x: Tensor, kernel: Sequence[int], strides: Any, dilations: Any, pads: Any, auto_pad: str
-) -> tuple[tuple[int, ...], tuple[int, ...], Edges]:
+    F: Functions, x: Tensor, kernel: Sequence[int], strides: Sequence[int] | None, dilations: Sequence[int] | None,
+    pads: Sequence[int] | None, auto_pad: str,
+) -> tuple[tuple[int, ...], tuple[int, ...], Edges]:  # fmt: skip
     rank = len(kernel)
     if x.rank != rank + 2:
         raise F.unsupported(f"a kernel of {rank} axes for data of shape {x.shape}")
@@ -101,7 +102,7 @@ def _max_pool(
     F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
     dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, storage_order: int = 0,
     strides: Sequence[int] | None = None, outputs: int = 1,
-) -> Any:  # fmt: skip
+) -> Result:  # fmt: skip
     kernel = tuple(kernel_shape)
     strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
     exact = not ceil_mode or _ceil_fits(x, kernel, strides, edges)
@@ -157,7 +158,9 @@ def _flat(F: Functions, windows: _Windows, spatial: Sequence[int]) -> tuple[np.n
     return places.reshape(count, -1), np.broadcast_to(inside, places.shape).reshape(count, -1), output
 
 
-def _max_with_places(F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int) -> Any:
+def _max_with_places(
+    F: Functions, x: Tensor, spatial: Sequence[int], windows: _Windows, storage_order: int
+) -> tuple[Tensor, ...]:
     places, inside, output = _flat(F, windows, spatial)
     flat = F.Reshape(x, shape=(0, 0, -1))
     taken = F.take(flat, F.constant(places, np.int64), axis=2)
@@ -182,7 +185,7 @@ def _average_pool(
     F: Functions, x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0,
     count_include_pad: int = 0, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     kernel = tuple(kernel_shape)
     strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
     exact = not ceil_mode or _ceil_fits(x, kernel, strides, edges)
@@ -205,7 +208,7 @@ def _average_pool(
 def _lp_pool(
     F: Functions, x: Tensor, *, kernel_shape: Sequence[int], p: int = 2, auto_pad: str = "NOTSET", ceil_mode: int = 0,
     dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     kernel = tuple(kernel_shape)
     strides, dilations, edges = _prepared(F, x, kernel, strides, dilations, pads, auto_pad)
     spatial = F.numbers(F.constant(np.array(x.shape[2:], object)), "the size of the image")
@@ -214,7 +217,7 @@ def _lp_pool(
     return F.broadcast_power(_pooled_by_axis(F, powers, windows, "sum", F.broadcast_add), 1.0 / p)
 
 
-def _global(F: Functions, x: Tensor, kind: str) -> Any:
+def _global(F: Functions, x: Tensor, kind: str) -> Tensor:
     if 3 <= x.rank <= 5:
         return F.Pooling(x, kernel=(1,) * (x.rank - 2), global_pool=True, pool_type=kind)
     return F.reduced("mean" if kind == "avg" else "max", x, _spatial(x), True)
@@ -225,17 +228,17 @@ def _spatial(x: Tensor) -> range:
 
 
 @operator("GlobalAveragePool", 1)
-def _global_average(F: Functions, x: Tensor) -> Any:
+def _global_average(F: Functions, x: Tensor) -> Tensor:
     return _global(F, x, "avg")
 
 
 @operator("GlobalMaxPool", 1)
-def _global_max(F: Functions, x: Tensor) -> Any:
+def _global_max(F: Functions, x: Tensor) -> Tensor:
     return _global(F, x, "max")
 
 
 @operator("GlobalLpPool", 2)
-def _global_lp(F: Functions, x: Tensor, *, p: int = 2) -> Any:
+def _global_lp(F: Functions, x: Tensor, *, p: int = 2) -> Tensor:
     return F.broadcast_power(F.reduced("sum", F.broadcast_power(F.abs(x), float(p)), _spatial(x), True), 1.0 / p)
 
 
@@ -243,7 +246,7 @@ def _global_lp(F: Functions, x: Tensor, *, p: int = 2) -> Any:
 def _max_unpool(
     F: Functions, x: Tensor, places: Tensor, output_shape: Tensor | None = None, *, kernel_shape: Sequence[int],
     pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     rank = len(kernel_shape)
     steps, edges = tuple(strides or (1,) * rank), tuple(pads or (0,) * (2 * rank))
     inferred = [

@@ -32,7 +32,7 @@ def _is_larger(one: Any, two: Any) -> bool:
 
 
 @operator("MatMul", 1)
-def _matmul(F: Functions, a: Tensor, b: Tensor) -> Any:
+def _matmul(F: Functions, a: Tensor, b: Tensor) -> Tensor:
     return matmul(F, a, b)
 
 
@@ -40,7 +40,7 @@ def _matmul(F: Functions, a: Tensor, b: Tensor) -> Any:
 def _gemm(
     F: Functions, a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0,
     transA: int = 0, transB: int = 0,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     if a.rank != 2 or b.rank != 2:
         raise F.unsupported(f"matrices are needed, not shapes {a.shape} and {b.shape}")
     whole = a.is_floating
@@ -59,7 +59,7 @@ def _gemm(
 
 
 @operator("Einsum", 12)
-def _einsum(F: Functions, *arrays: Tensor, equation: str) -> Any:
+def _einsum(F: Functions, *arrays: Tensor, equation: str) -> Tensor:
     inputs, output = _spelled_out(F, equation.replace(" ", ""), arrays)
     if len(inputs) != len(arrays):
         raise F.unsupported(f"the equation {equation!r} has {len(inputs)} operands, the node {len(arrays)}")
@@ -163,13 +163,13 @@ def _diagonal(F: Functions, x: Tensor, names: str) -> tuple[Tensor, str]:
 
 
 @operator("Det", 11)
-def _det(F: Functions, x: Tensor) -> Any:
+def _det(F: Functions, x: Tensor) -> Tensor:
     made = F._linalg_det(x)
     return F.reshape_to(made, x.shape[:-2])
 
 
 @operator("MatMulInteger", 10)
-def _matmul_integer(F: Functions, a: Tensor, b: Tensor, za: Tensor | None = None, zb: Tensor | None = None) -> Any:
+def _matmul_integer(F: Functions, a: Tensor, b: Tensor, za: Tensor | None = None, zb: Tensor | None = None) -> Tensor:
     one, two = F.cast(a, "int32"), F.cast(b, "int32")
     if za is not None:
         zero = F.cast(za, "int32")

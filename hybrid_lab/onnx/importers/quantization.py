@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
@@ -56,7 +56,7 @@ def dequantized(F: Functions, x: Tensor, scale: Tensor, zero: Tensor | None, axi
 def _quantize(
     F: Functions, x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0, precision: int = 0, saturate: int = 1,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     if zero is not None:
         kind = element_types.name_for(zero)
     else:
@@ -68,7 +68,7 @@ def _quantize(
 def _dequantize(
     F: Functions, x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     made = dequantized(F, x, scale, zero, axis, block_size)
     kind = element_types.type_name(output_dtype) if output_dtype else element_types.name_for(scale)
     return converted(F, made, kind)
@@ -84,7 +84,7 @@ def _aligned(F: Functions, vector: Tensor, rank: int, last: bool) -> Tensor:
 @operator("QLinearMatMul", 10)
 def _qlinear_matmul(
     F: Functions, a: Tensor, sa: Tensor, za: Tensor, b: Tensor, sb: Tensor, zb: Tensor, sy: Tensor, zy: Tensor
-) -> Any:
+) -> Tensor:
     one = F.cast(a, "int32") - F.cast(_aligned(F, za, a.rank, False), "int32")
     two = F.cast(b, "int32") - F.cast(_aligned(F, zb, b.rank, True), "int32")
     product = F.cast(matmul(F, one, two), "float32")
@@ -97,9 +97,9 @@ def _qlinear_matmul(
 @operator("QLinearConv", 10)
 def _qlinear_conv(
     F: Functions, x: Tensor, sx: Tensor, zx: Tensor, w: Tensor, sw: Tensor, zw: Tensor, sy: Tensor, zy: Tensor,
-    bias: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
-    kernel_shape: Any = None, pads: Any = None, strides: Any = None,
-) -> Any:  # fmt: skip
+    bias: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
+    kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     def rows(vector: Tensor) -> Tensor:
         if vector.rank == 1 and vector.shape[0] != 1:
             return F.reshape_to(vector, (vector.shape[0], *(1,) * (w.rank - 1)))
@@ -118,7 +118,7 @@ def _qlinear_conv(
 
 
 @operator("DynamicQuantizeLinear", 11)
-def _dynamic_quantize(F: Functions, x: Tensor) -> Any:
+def _dynamic_quantize(F: Functions, x: Tensor) -> tuple[Tensor, ...]:
     axes = range(x.rank)
     least = F.broadcast_minimum(F.reduced("min", x, axes, False), 0.0)
     most = F.broadcast_maximum(F.reduced("max", x, axes, False), 0.0)

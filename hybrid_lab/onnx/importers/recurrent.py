@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 """Of the gates of the record RNN, the places among ONNX's: i f g o from i o f c; r z n from z r h."""
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
+#: The output, and the last states; the second one of an LSTM alone.
+States: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
+
 
 class _Layer:
     """One node: its operands in the layout (steps, batch, ...)."""
@@ -22,7 +25,8 @@ class _Layer:
     def __init__(
         self, F: Functions, kind: str, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None,
         h: Tensor | None, c: Tensor | None, p: Tensor | None, hidden_size: int | None, direction: str, layout: int,
-        activations: Sequence[str] | None, alphas: Any, betas: Any, clip: float | None, linear: int, forget: int,
+        activations: Sequence[str] | None, alphas: Sequence[float] | None, betas: Sequence[float] | None,
+        clip: float | None, linear: int, forget: int,
     ) -> None:  # fmt: skip
         self.F, self.kind, self.layout, self.clip, self.linear, self.forget = F, kind, layout, clip, linear, forget
         self.x = F.transposed(x, (1, 0, 2)) if layout else x
@@ -64,7 +68,7 @@ class _Layer:
             and not self.reverse and (self.kind != "GRU" or bool(self.linear)) and self.x.dtype != np.float16
         )  # fmt: skip
 
-    def _by_record(self) -> tuple[Any, Any, Any]:
+    def _by_record(self) -> States:
         F, gates = self.F, len(_ORDER[self.kind])
         pieces, biases = [], []
         for direction in range(self.directions):
@@ -103,7 +107,7 @@ class _Layer:
 
     # -- step by step ------------------------------------------------------------------------------------------
 
-    def _step_by_step(self) -> tuple[Any, Any, Any]:
+    def _step_by_step(self) -> States:
         F = self.F
         results = [self._direction(number) for number in range(self.directions)]
         y = F.stack(*[item[0] for item in results], axis=1)
@@ -115,7 +119,7 @@ class _Layer:
         part = self.F.slice_axis(item, axis=0, begin=direction, end=direction + 1)
         return self.F.reshape_to(part, item.shape[1:])
 
-    def _activate(self, name: str, x: Any) -> Any:
+    def _activate(self, name: str, x: Tensor) -> Tensor:
         F = self.F
         if self.clip is not None:
             x = F.clip(x, a_min=-self.clip, a_max=self.clip)
@@ -128,7 +132,7 @@ class _Layer:
             raise F.unsupported(f"the activation {name!r} is not supported; there are {', '.join(known)}")
         return known[name](x)
 
-    def _direction(self, number: int) -> tuple[Any, Any, Any]:
+    def _direction(self, number: int) -> States:
         F, hidden, kind = self.F, self.hidden, self.kind
         gates = len(_ORDER[kind])
         steps = F.numbers(F.constant(np.array([self.x.shape[0]], object)), "the number of steps")[0]
@@ -158,10 +162,13 @@ class _Layer:
             h, c = new_h, new_c
         return F.stack(*found, axis=0), h, c
 
-    def _step(self, projected: Any, r: Any, wb: Any, rb: Any, h: Any, c: Any, p: Any, functions: Sequence[str]) -> Any:
+    def _step(
+        self, projected: Tensor, r: Tensor, wb: Tensor | None, rb: Tensor | None, h: Tensor, c: Tensor | None,
+        p: Tensor | None, functions: Sequence[str],
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         F, hidden = self.F, self.hidden
 
-        def gate(x: Any, place: int) -> Any:
+        def gate(x: Tensor, place: int) -> Tensor:
             return F.slice_axis(x, axis=x.rank - 1, begin=place * hidden, end=(place + 1) * hidden)
 
         projected = projected if wb is None else projected + wb
@@ -194,9 +201,10 @@ class _Layer:
 def _lstm(
     F: Functions, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
     h: Tensor | None = None, c: Tensor | None = None, p: Tensor | None = None, *, hidden_size: int | None = None,
-    direction: str = "forward", layout: int = 0, activations: Any = None, activation_alpha: Any = None,
-    activation_beta: Any = None, clip: float | None = None, input_forget: int = 0,
-) -> Any:  # fmt: skip
+    direction: str = "forward", layout: int = 0, activations: Sequence[str] | None = None,
+    activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+    clip: float | None = None, input_forget: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     return _Layer(
         F, "LSTM", x, w, r, b, lengths, h, c, p, hidden_size, direction, layout, activations, activation_alpha,
         activation_beta, clip, 0, input_forget,
@@ -207,9 +215,9 @@ def _lstm(
 def _gru(
     F: Functions, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
     h: Tensor | None = None, *, hidden_size: int | None = None, direction: str = "forward", layout: int = 0,
-    activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None, clip: float | None = None,
-    linear_before_reset: int = 0,
-) -> Any:  # fmt: skip
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float | None = None, linear_before_reset: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     return _Layer(
         F, "GRU", x, w, r, b, lengths, h, None, None, hidden_size, direction, layout, activations, activation_alpha,
         activation_beta, clip, linear_before_reset, 0,
@@ -220,8 +228,9 @@ def _gru(
 def _rnn(
     F: Functions, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None,
     h: Tensor | None = None, *, hidden_size: int | None = None, direction: str = "forward", layout: int = 0,
-    activations: Any = None, activation_alpha: Any = None, activation_beta: Any = None, clip: float | None = None,
-) -> Any:  # fmt: skip
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
     return _Layer(
         F, "RNN", x, w, r, b, lengths, h, None, None, hidden_size, direction, layout, activations, activation_alpha,
         activation_beta, clip, 0, 0,

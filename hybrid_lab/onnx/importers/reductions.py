@@ -171,19 +171,19 @@ add("ArgMin", _position("argmin"))
 
 
 @operator("TopK", 10)
-def _top_k(F: Functions, x: Tensor, k: Tensor, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+def _top_k(F: Functions, x: Tensor, k: Tensor, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Tensor:
     return F.topk(
         x, axis=F.axis(axis, x.rank), k=F.number(k, "k"), ret_typ="both", is_ascend=not largest, dtype="int64"
     )
 
 
 @operator("TopK", 1)
-def _top_k_of_attribute(F: Functions, x: Tensor, *, k: int, axis: int = -1) -> Any:
+def _top_k_of_attribute(F: Functions, x: Tensor, *, k: int, axis: int = -1) -> Tensor:
     return F.topk(x, axis=F.axis(axis, x.rank), k=k, ret_typ="both", dtype="int64")
 
 
 @operator("CumSum", 11)
-def _cumsum(F: Functions, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Any:
+def _cumsum(F: Functions, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     place = F.axis(F.number(axis, "the axis"), x.rank)
     line = F.reverse(x, axis=place) if reverse else x
     total = F.cumsum(line, axis=place)
@@ -199,7 +199,7 @@ def _shifted(F: Functions, x: Tensor, axis: int, first: float) -> Tensor:
 
 
 @operator("CumProd", 24)
-def _cumprod(F: Functions, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Any:
+def _cumprod(F: Functions, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     place = F.axis(F.number(axis, "the axis"), x.rank)
     size = F.numbers(F.constant(np.array([x.shape[place]], object)), "the length of the axis")[0]
     order = range(size - 1, -1, -1) if reverse else range(size)

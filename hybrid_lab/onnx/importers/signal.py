@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.importers import sizes
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
-from hybrid_lab.onnx.importers.table import operator
+from hybrid_lab.onnx.importers.table import Function, operator
 
 _LARGEST = 1 << 12
 """Points of the longest transform; its matrix has that many rows."""
@@ -63,7 +61,7 @@ def _dft(
     *,
     inverse: int = 0,
     onesided: int = 0,
-) -> Any:
+) -> Tensor:
     place = F.axis(-2 if axis is None else F.number(axis, "the axis"), x.rank)
     (size,) = F.numbers(F.constant(sizes.shape_of((x.shape[place],))), "the length of the axis")
     if length is not None:
@@ -76,7 +74,7 @@ def _dft(
 @operator("DFT", 17)
 def _dft_by_attribute(
     F: Functions, x: Tensor, length: Tensor | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
-) -> Any:
+) -> Tensor:
     return _dft(F, x, length, F.constant(axis, np.int64), inverse=inverse, onesided=onesided)
 
 
@@ -89,7 +87,7 @@ def _stft(
     length: Tensor | None = None,
     *,
     onesided: int = 1,
-) -> Any:
+) -> Tensor:
     hop = F.number(step, "the step")
     (size,) = F.numbers(F.constant(sizes.shape_of((x.shape[1],))), "the length of the signal")
     frame = (
@@ -109,8 +107,8 @@ def _stft(
     return transformed(F, frames, 2, frame, False, bool(onesided))
 
 
-def _window(first: float, second: float, third: float) -> Any:
-    def function(F: Functions, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Any:
+def _window(first: float, second: float, third: float) -> Function:
+    def function(F: Functions, size: Tensor, *, output_datatype: int = 1, periodic: int = 1) -> Tensor:
         count = int(F.number(size, "the length"))
         if count < 0:
             raise F.unsupported(f"a window of {count} elements")
@@ -130,7 +128,7 @@ operator("BlackmanWindow", 17)(_window(0.42, 0.5, 0.08))
 @operator("MelWeightMatrix", 17)
 def _mel(
     F: Functions, bins: Tensor, length: Tensor, rate: Tensor, lower: Tensor, upper: Tensor, *, output_datatype: int = 1
-) -> Any:
+) -> Tensor:
     count, points, samples = (int(F.number(item, "its size")) for item in (bins, length, rate))
     low, high = (float(F.number(item, "its bound")) for item in (lower, upper))
     spectrum = points // 2 + 1

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
 Array = np.ndarray[Any, Any]
+Size: TypeAlias = int | SymbolicSize
 
 
-def shape_of(shape: tuple[Any, ...]) -> Array:
+def shape_of(shape: tuple[Size, ...]) -> Array:
     """A shape as an array: of int64, or of objects where some sizes are open."""
     return packed(np.array(shape, object) if shape else np.zeros(0, object))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.importers.table import operator
@@ -18,8 +18,8 @@ def _grouped(F: Functions, rest: tuple[Tensor, ...], count: int) -> list[tuple[T
     return [rest[place::number] for place in range(number)]
 
 
-def _spread(results: list[tuple[Any, ...]]) -> list[Any]:
-    return [item for kind in zip(*results, strict=True) for item in kind]
+def _spread(results: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return tuple(item for kind in zip(*results, strict=True) for item in kind)
 
 
 @operator("Momentum", 1, _DOMAIN)
@@ -32,7 +32,7 @@ def _momentum(
     beta: float,
     mode: str,
     norm_coefficient: float,
-) -> Any:
+) -> tuple[Tensor, ...]:
     results = []
     first = int(F.number(step, "the number of the step")) == 0
     for weight, gradient, momentum in _grouped(F, rest, 3):
@@ -47,7 +47,7 @@ def _momentum(
 def _adagrad(
     F: Functions, rate: Tensor, step: Tensor, *rest: Tensor, decay_factor: float = 0.0, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
-) -> Any:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     results = []
     rate = rate / (F.cast(step, rate.dtype) * decay_factor + 1.0)
     for weight, gradient, total in _grouped(F, rest, 3):
@@ -61,7 +61,7 @@ def _adagrad(
 def _adam(
     F: Functions, rate: Tensor, step: Tensor, *rest: Tensor, alpha: float = 0.9, beta: float = 0.999,
     epsilon: float = 1e-6, norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
-) -> Any:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     results = []
     number = int(F.number(step, "the number of the step"))
     factor = (1 - beta**number) ** 0.5 / (1 - alpha**number) if number > 0 else 1.0

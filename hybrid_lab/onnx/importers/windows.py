@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.onnx.importers.arrays import padded
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Functions, Size, Tensor
 from hybrid_lab.onnx.importers.table import operator
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
 
 def borders(
-    F: Functions, spatial: Sequence[Any], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    F: Functions, spatial: Sequence[Size], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     pads: Sequence[int] | None, auto_pad: str,
 ) -> list[tuple[int, int]]:  # fmt: skip
     """Padding before and after every spatial axis."""
@@ -52,7 +51,7 @@ def _conv(
     F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, auto_pad: str = "NOTSET",
     dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
     pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     rank = _checked(F, x, weight, group)
     kernel = F.numbers(F.constant(np.array(weight.shape[2:], object)), "the kernel")
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
@@ -73,7 +72,7 @@ def _conv_integer(
     F: Functions, x: Tensor, weight: Tensor, zx: Tensor | None = None, zw: Tensor | None = None, *,
     auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
     kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     one, two = F.cast(x, "float32"), F.cast(weight, "float32")
     one = one if zx is None else one - F.cast(zx, "float32")
     if zw is not None:
@@ -92,7 +91,7 @@ def _conv_transpose(
     dilations: Sequence[int] | None = None, group: int = 1, kernel_shape: Sequence[int] | None = None,
     output_padding: Sequence[int] | None = None, output_shape: Sequence[int] | None = None,
     pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     rank = _checked(F, x, weight, group)
     kernel = F.numbers(F.constant(np.array(weight.shape[2:], object)), "the kernel")
     strides, dilations = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
@@ -143,7 +142,7 @@ def _conv_transpose(
 def _col2im(
     F: Functions, x: Tensor, image: Tensor, block: Tensor, *, dilations: Sequence[int] | None = None,
     pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     size, kernel = F.numbers(image, "the image's shape"), F.numbers(block, "the block's shape")
     rank = len(kernel)
     edges = tuple(pads or (0,) * (2 * rank))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.onnx.importers import functions
+from hybrid_lab.onnx.importers.functions import Size as Size
 from hybrid_lab.onnx.importers.functions import Tensor as Tensor
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 from hybrid_lab.torch.errors import UnsupportedOperatorError
 from hybrid_lab.torch.failures import line_of
 from hybrid_lab.torch.memory import numpy_dtype
+
+Operand: TypeAlias = Tensor | float | SymbolicSize
+"""A tensor, or a number or an open size in its place."""
+Result: TypeAlias = Tensor | Sequence[Tensor | None]
+"""One result, or several; None for one that nobody reads."""
+Axes: TypeAlias = int | Sequence[int] | None
+"""One axis, several, or all."""
 
 
 class Functions(functions.Functions):
@@ -42,18 +50,18 @@ class Functions(functions.Functions):
         first = self.result[0] if isinstance(self.result, (tuple, list)) else self.result
         return numpy_dtype(first.dtype, f"the result of {self.operator}")
 
-    def promoted(self, *items: Any) -> list[Any]:
+    def promoted(self, *items: Operand) -> list[Any]:
         """Operands in the dtype of the result; numbers stay numbers unless they depend on open sizes."""
         dtype = self.dtype
         return [self.cast(self.operand(item), dtype) if _is_array(item) else item for item in items]
 
-    def operand(self, item: Any) -> Tensor:
+    def operand(self, item: Operand) -> Tensor:
         """A tensor, a number or an open size as a Tensor."""
         return (
             item if isinstance(item, Tensor) else self.constant(item if not _is_open(item) else np.array(item, object))
         )
 
-    def in_common(self, *items: Any) -> list[Tensor]:
+    def in_common(self, *items: Operand) -> list[Tensor]:
         """Operands of a comparison in one dtype."""
         tensors = [self.operand(item) for item in items]
         typed = [tensor.dtype for tensor, item in zip(tensors, items, strict=True) if isinstance(item, Tensor)]
@@ -65,7 +73,7 @@ class Functions(functions.Functions):
 
     # -- errors ------------------------------------------------------------------------------------------------------
 
-    def unsupported(self, message: str) -> Any:
+    def unsupported(self, message: str) -> UnsupportedOperatorError:  # type: ignore[override]  # of torch's own errors
         """The error for an operator that cannot be imported."""
         return UnsupportedOperatorError(f"{self.located()}: {message}", self.operator)
 
@@ -84,14 +92,14 @@ class Functions(functions.Functions):
         )
 
 
-def _is_open(item: Any) -> bool:
+def _is_open(item: object) -> bool:
     return isinstance(item, SymbolicSize)
 
 
-def _is_array(item: Any) -> bool:
+def _is_array(item: object) -> bool:
     return isinstance(item, (Tensor, SymbolicSize))
 
 
-def ints(F: Functions, items: Sequence[Any]) -> tuple[Any, ...]:
+def ints(F: Functions, items: Sequence[Tensor | Size]) -> tuple[Size, ...]:
     """A shape as ATen gives it; a Tensor in it must be known."""
     return tuple(int(F.number(item, "a size")) if isinstance(item, Tensor) else item for item in items)

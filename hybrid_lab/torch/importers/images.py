@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hybrid_lab.torch.importers.functions import Functions, Tensor
-from hybrid_lab.torch.importers.table import aten, onnx
+from hybrid_lab.torch.importers.table import Function, aten, onnx
+
+Scales: TypeAlias = Sequence[float] | float | None
 
 
 def _resized(
-    F: Functions, x: Tensor, output_size: Any, scales: Sequence[float | None], mode: str, coordinates: str,
+    F: Functions, x: Tensor, output_size: Sequence[int], scales: Sequence[float | None], mode: str, coordinates: str,
     antialias: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     axes = list(range(2, x.rank))
     given: list[Any] = [None if scale is None else float(scale) for scale in scales]
     if len(given) == len(axes) and all(scale is not None for scale in given):
@@ -27,20 +29,20 @@ def _resized(
     )  # fmt: skip
 
 
-def _factors(F: Functions, rest: Sequence[Any]) -> list[float | None]:
+def _factors(F: Functions, rest: Sequence[Scales]) -> list[float | None]:
     """Scales of an overload: a list in the form `vec`, else one argument for each axis."""
     if F.overload == "vec":
-        return list(rest[0]) if rest and rest[0] is not None else []
-    return list(rest)
+        return [*rest[0]] if rest and isinstance(rest[0], Sequence) else []
+    return [item for item in rest if not isinstance(item, Sequence)]
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(F: Functions, x: Tensor, output_size: Any, *scales: Any) -> Any:
+def _nearest(F: Functions, x: Tensor, output_size: Sequence[int], *scales: Scales) -> Tensor:
     return _resized(F, x, output_size, _factors(F, scales), "nearest", "asymmetric")
 
 
 @aten("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
-def _nearest_exact(F: Functions, x: Tensor, output_size: Any, *scales: Any) -> Any:
+def _nearest_exact(F: Functions, x: Tensor, output_size: Sequence[int], *scales: Scales) -> Tensor:
     axes = list(range(2, x.rank))
     sizes = F.constant(np.array(list(output_size or F.result.shape[2:]), object))
     return onnx("Resize")(
@@ -49,8 +51,10 @@ def _nearest_exact(F: Functions, x: Tensor, output_size: Any, *scales: Any) -> A
     )  # fmt: skip
 
 
-def _interpolated(mode: str, antialias: bool = False) -> Any:
-    def function(F: Functions, x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Any:
+def _interpolated(mode: str, antialias: bool = False) -> Function:
+    def function(
+        F: Functions, x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Scales
+    ) -> Tensor:
         coordinates = "align_corners" if align_corners else "half_pixel"
         factors = [] if align_corners else _factors(F, scales)
         return _resized(F, x, output_size, factors, mode, coordinates, antialias)
@@ -70,7 +74,7 @@ aten("_upsample_bicubic2d_aa")(_interpolated("cubic", True))
 @aten("grid_sampler_2d", "grid_sampler", "grid_sampler_3d")
 def _grid_sampler(
     F: Functions, x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
+) -> Tensor:
     return onnx("GridSample")(
         F, x, grid, mode=("linear", "nearest", "cubic")[interpolation_mode],
         padding_mode=("zeros", "border", "reflection")[padding_mode], align_corners=int(align_corners),
@@ -81,7 +85,7 @@ def _grid_sampler(
 def _im2col(
     F: Functions, x: Tensor, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
     stride: Sequence[int],
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     return F.im2col(x, kernel=tuple(kernel_size), dilate=tuple(dilation), pad=tuple(padding), stride=tuple(stride))
 
 
@@ -89,7 +93,7 @@ def _im2col(
 def _col2im(
     F: Functions, x: Tensor, output_size: Sequence[int], kernel_size: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     return F.col2im(
         x, output_size=tuple(output_size), kernel=tuple(kernel_size), dilate=tuple(dilation), pad=tuple(padding),
         stride=tuple(stride),

@@ -17,7 +17,7 @@ from hybrid_lab.torch.importers.table import aten, onnx
 def _embedding(
     F: Functions, weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     rows, width = F.numbers(F.constant(np.array(weight.shape, object)), "the size of the table")
     found = F.Embedding(indices, weight, input_dim=rows, output_dim=width, dtype=weight.dtype.name)
     if padding_idx < 0:
@@ -27,12 +27,12 @@ def _embedding(
 
 
 @aten("index_select")
-def _index_select(F: Functions, x: Tensor, dim: int, index: Tensor) -> Any:
+def _index_select(F: Functions, x: Tensor, dim: int, index: Tensor) -> Tensor:
     return onnx("Gather")(F, x, index, axis=dim)
 
 
 @aten("gather")
-def _gather(F: Functions, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Any:
+def _gather(F: Functions, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
     return onnx("GatherElements")(F, x, index, axis=dim)
 
 
@@ -46,11 +46,11 @@ def _axes(F: Functions, x: Tensor, indices: Sequence[Tensor | None]) -> list[int
 
 
 @aten("index", "_unsafe_index")
-def _index(F: Functions, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+def _index(F: Functions, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     if all(item is None or item.array is not None for item in indices):
         indices = _without_masks(F, indices)
     axes = _axes(F, x, indices)
-    chosen = [from_front(F, F.operand(indices[axis]), x.shape[axis]) for axis in axes]
+    chosen = [from_front(F, item, x.shape[axis]) for axis, item in enumerate(indices) if item is not None]
     if len(axes) == 1:
         return F.take(x, chosen[0], axis=axes[0])
     shape = _broadcast(F, chosen)
@@ -88,7 +88,7 @@ def _broadcast(F: Functions, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
 @aten("index_put", "_unsafe_index_put")
 def _index_put(
     F: Functions, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Any:
+) -> Tensor:
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == bool and values.rank == 0:
         mask = indices[0]
         mask = F.reshape_to(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
@@ -97,7 +97,9 @@ def _index_put(
         indices = _without_masks(F, indices)
     axes = _axes(F, x, indices)
     shape = F.numbers(F.constant(np.array(x.shape, object)), "the shape of the data")
-    chosen = [F.cast(from_front(F, F.operand(indices[axis]), shape[axis]), "int64") for axis in axes]
+    chosen = [
+        F.cast(from_front(F, item, shape[axis]), "int64") for axis, item in enumerate(indices) if item is not None
+    ]
     at = _broadcast(F, chosen)
     rest = [axis for axis in range(x.rank) if axis not in axes]
     together = axes == list(range(axes[0], axes[0] + len(axes)))
@@ -119,7 +121,7 @@ def _index_put(
 
 
 @aten("scatter")
-def _scatter(F: Functions, x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Any:
+def _scatter(F: Functions, x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Tensor:
     src = F.cast(F.operand(src), x.dtype)
     src = F.expand_to(src, index.shape) if src.rank == 0 else _cut(F, src, index)
     kind = {None: "none", "add": "add", "multiply": "mul"}[reduce]
@@ -127,14 +129,14 @@ def _scatter(F: Functions, x: Tensor, dim: int, index: Tensor, src: Any, *, redu
 
 
 @aten("scatter_add")
-def _scatter_add(F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+def _scatter_add(F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return onnx("ScatterElements")(F, x, index, _cut(F, src, index), axis=dim, reduction="add")
 
 
 @aten("scatter_reduce")
 def _scatter_reduce(
     F: Functions, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Any:
+) -> Tensor:
     kind = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
     if kind is None or not include_self:
         raise F.unsupported(f"reduce={reduce!r}, include_self={include_self}; there are sum, prod, amax and amin")
@@ -150,27 +152,27 @@ def _cut(F: Functions, src: Tensor, index: Tensor) -> Tensor:
 
 
 @aten("index_add")
-def _index_add(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+def _index_add(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     axis = F.axis(dim, x.rank)
     places: list[Tensor | None] = [None] * axis
     return _index_put(F, x, [*places, index], source if alpha == 1 else source * alpha, True)
 
 
 @aten("index_copy")
-def _index_copy(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+def _index_copy(F: Functions, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     places: list[Tensor | None] = [None] * F.axis(dim, x.rank)
     return _index_put(F, x, [*places, index], source)
 
 
 @aten("one_hot")
-def _one_hot(F: Functions, x: Tensor, num_classes: int = -1) -> Any:
+def _one_hot(F: Functions, x: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         raise F.unsupported("num_classes must be given; the largest number in the data is not known at the import")
     return F.one_hot(x, depth=num_classes, dtype="int64")
 
 
 @aten("masked_scatter", "nonzero", "unique", "_unique2", "masked_select", "_local_scalar_dense", "item", "bincount")
-def _depends_on_data(F: Functions, x: Tensor, *_: Any, **__: Any) -> Any:
+def _depends_on_data(F: Functions, x: Tensor, *_: object, **__: object) -> Any:
     raise F.unsupported(
         "its result has a shape or is a number that depends on the data, and no graph has that. Leave this part out of "
         "the module that is imported, or compute with masks (torch.where)"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.onnx.importers.layers import per_channel
 from hybrid_lab.ops.framework.sizes import SymbolicSize
-from hybrid_lab.torch.importers.functions import Functions, Tensor
+from hybrid_lab.torch.importers.functions import Functions, Result, Size, Tensor
 from hybrid_lab.torch.importers.table import MODES, aten, onnx
 
 
 @aten("convolution", "_convolution")
 def _convolution(
     F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int, *_: Any,
-) -> Any:  # fmt: skip
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int, *_: object,
+) -> Tensor:  # fmt: skip
     rank = weight.rank - 2
     stride, padding, dilation, more = (_each(item, rank) for item in (stride, padding, dilation, output_padding))
     batch = x if x.rank == weight.rank else F.reshape_to(x, (1, *x.shape))
@@ -30,7 +29,7 @@ def _convolution(
     return made if batch is x else F.reshape_to(made, made.shape[1:])
 
 
-def _each(numbers: Any, rank: int) -> tuple[int, ...]:
+def _each(numbers: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """A number for each axis, where one may stand for all."""
     numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     return numbers * rank if len(numbers) == 1 else numbers
@@ -41,16 +40,16 @@ def _each(numbers: Any, rank: int) -> tuple[int, ...]:
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(
-    F: Functions, x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Any:  # fmt: skip
+    F: Functions, x: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = (),
+    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False,
+) -> Result:  # fmt: skip
     several = isinstance(F.result, (tuple, list))
     rank = next(number for number in (1, 2, 3) if f"pool{number}d" in F.operator)
     kernel = _each(kernel_size, rank)
     batch = x if x.rank == rank + 2 else F.reshape_to(x, (1, *x.shape))
     pads = _each(padding, rank)
     made = onnx("MaxPool")(
-        F, batch, kernel_shape=kernel, strides=_each(stride, rank) if stride != () and stride != [] else kernel,
+        F, batch, kernel_shape=kernel, strides=_each(stride, rank) if stride else kernel,
         pads=(*pads, *pads), dilations=_each(dilation, rank), ceil_mode=int(ceil_mode), outputs=2 if 1 in F.used else 1,
     )  # fmt: skip
     if 1 in F.used:
@@ -61,15 +60,16 @@ def _max_pool(
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _avg_pool(
-    F: Functions, x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Any:  # fmt: skip
+    F: Functions, x: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = (),
+    padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
     rank = next(number for number in (1, 2, 3) if f"pool{number}d" in F.operator)
     kernel = _each(kernel_size, rank)
     batch = x if x.rank == rank + 2 else F.reshape_to(x, (1, *x.shape))
     pads = _each(padding, rank)
     made = onnx("AveragePool")(
-        F, batch, kernel_shape=kernel, strides=_each(stride, rank) if stride != () and stride != [] else kernel,
+        F, batch, kernel_shape=kernel, strides=_each(stride, rank) if stride else kernel,
         pads=(*pads, *pads), ceil_mode=int(ceil_mode),
         count_include_pad=int(count_include_pad or divisor_override is not None),
     )  # fmt: skip
@@ -86,7 +86,7 @@ def _parts(size: int, length: int) -> list[tuple[int, int]]:
 @aten(
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"
 )
-def _adaptive_avg_pool(F: Functions, x: Tensor, output_size: Sequence[int]) -> Any:
+def _adaptive_avg_pool(F: Functions, x: Tensor, output_size: Sequence[int]) -> Tensor:
     rank = len(output_size)
     if all(size == 1 for size in output_size):
         return F.reduced("mean", x, range(x.rank - rank, x.rank), True)
@@ -104,7 +104,7 @@ def _adaptive_avg_pool(F: Functions, x: Tensor, output_size: Sequence[int]) -> A
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
-def _adaptive_max_pool(F: Functions, x: Tensor, output_size: Sequence[int]) -> Any:
+def _adaptive_max_pool(F: Functions, x: Tensor, output_size: Sequence[int]) -> Result:
     if 1 in F.used:
         raise F.unsupported("the places of the maxima (return_indices=True) are not supported")
     rank = len(output_size)
@@ -128,7 +128,7 @@ def _closed(F: Functions, x: Tensor, axis: int) -> int:
 # -- normalizations --------------------------------------------------------------------------------------------------
 
 
-def _vector(F: Functions, item: Tensor | None, shape: Sequence[int], number: float, dtype: Any) -> Tensor:
+def _vector(F: Functions, item: Tensor | None, shape: Sequence[Size], number: float, dtype: np.dtype | None) -> Tensor:
     return F.constant(np.full(tuple(shape), number), dtype) if item is None else item
 
 
@@ -136,7 +136,7 @@ def _vector(F: Functions, item: Tensor | None, shape: Sequence[int], number: flo
 def _batch_norm(
     F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float,
     eps: float,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """In both modes: statistics of the batch and new running ones in training, the running ones in prediction."""
     shape = mean.shape
     gamma, beta = _vector(F, weight, shape, 1.0, mean.dtype), _vector(F, bias, shape, 0.0, mean.dtype)
@@ -155,18 +155,17 @@ def _batch_norm(
     "native_batch_norm",
 )
 def _native_batch_norm(
-    F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Any, var: Any, *rest: Any
-) -> Any:
-    if not isinstance(mean, Tensor):  # without running statistics: (training, momentum, eps)
-        momentum, eps = (mean, var, *rest)[-2:] if mean is not None else rest[-3:-1]
-        return _of_batch(F, x, weight, bias, float(eps)), None, None
-    flags = [item for item in rest if isinstance(item, bool)]
-    momentum, eps = [item for item in rest if not isinstance(item, bool)][:2]
-    del flags
+    F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Tensor | bool | float | None
+) -> Result:
+    momentum, eps = [item for item in rest if isinstance(item, (int, float)) and not isinstance(item, bool)]
+    statistics = [item for item in rest if isinstance(item, Tensor)]
+    if not statistics:
+        return _of_batch(F, x, weight, bias, eps), None, None
+    mean, var = statistics
     return _batch_norm(F, x, weight, bias, mean, var, momentum, eps), None, None, mean, var
 
 
-def _of_batch(F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+def _of_batch(F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Normalized by the statistics of the batch in both modes."""
     axes = [axis for axis in range(x.rank) if axis != 1]
     centred = x - F.reduced("mean", x, axes, True)
@@ -178,8 +177,8 @@ def _of_batch(F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | Non
 @aten("native_layer_norm", "layer_norm")
 def _layer_norm(
     F: Functions, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5, *_: Any,
-) -> Any:  # fmt: skip
+    eps: float = 1e-5, *_: object,
+) -> Result:  # fmt: skip
     if F.used & {1, 2}:
         raise F.unsupported("mean and deviation of a layer norm are not supported as results")
     shape = F.numbers(F.constant(np.array(list(normalized_shape), object)), "the shape")
@@ -192,7 +191,7 @@ def _layer_norm(
 @aten("rms_norm", "_fused_rms_norm")
 def _rms_norm(
     F: Functions, x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Any:
+) -> Result:
     shape = F.numbers(F.constant(np.array(list(normalized_shape), object)), "the shape")
     eps = float(np.finfo(x.dtype if x.dtype.itemsize > 2 else np.float32).eps) if eps is None else eps
     made = onnx("RMSNormalization")(F, x, _vector(F, weight, shape, 1.0, x.dtype), axis=-len(shape), epsilon=eps)
@@ -205,12 +204,12 @@ def _native_group_norm(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    N: Any,
+    N: Size,
     C: int,
-    HxW: Any,
+    HxW: Size,
     group: int,
     eps: float,
-) -> Any:
+) -> Result:
     if F.used & {1, 2}:
         raise F.unsupported("mean and deviation of a group norm are not supported as results")
     return _group_norm(F, x, group, weight, bias, eps), None, None
@@ -219,8 +218,8 @@ def _native_group_norm(
 @aten("group_norm")
 def _group_norm(
     F: Functions, x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5, *_: Any,
-) -> Any:  # fmt: skip
+    eps: float = 1e-5, *_: object,
+) -> Tensor:  # fmt: skip
     shape = (x.shape[1],)
     scale, shift = _vector(F, weight, shape, 1.0, x.dtype), _vector(F, bias, shape, 0.0, x.dtype)
     return onnx("GroupNormalization")(F, x, scale, shift, num_groups=num_groups, epsilon=eps)
@@ -229,8 +228,8 @@ def _group_norm(
 @aten("instance_norm")
 def _instance_norm(
     F: Functions, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None,
-    use_input_stats: bool, momentum: float, eps: float, *_: Any,
-) -> Any:  # fmt: skip
+    use_input_stats: bool, momentum: float, eps: float, *_: object,
+) -> Tensor:  # fmt: skip
     if not use_input_stats and mean is not None and var is not None:
         return _batch_norm(F, x, weight, bias, mean, var, momentum, eps)
     shape = (x.shape[1],)
@@ -241,19 +240,21 @@ def _instance_norm(
 
 
 @aten("dropout", domain=MODES)
-def _dropout(F: Functions, x: Tensor, p: float) -> Any:
+def _dropout(F: Functions, x: Tensor, p: float) -> Tensor:
     """In both modes: in prediction x itself."""
     return F.Dropout(x, p=p) if p else x
 
 
 @aten("dropout")
-def _dropout_of_a_mode(F: Functions, x: Tensor, p: float, train: bool) -> Any:
-    return native_dropout(F, x, p, train)[0]
+def _dropout_of_a_mode(F: Functions, x: Tensor, p: float, train: bool) -> Tensor:
+    return x if not train or p == 0 else _drawn_dropout(F, x, p)
 
 
 @aten("native_dropout")
-def native_dropout(F: Functions, x: Tensor, p: float, train: bool | None = True) -> Any:
+def native_dropout(F: Functions, x: Tensor, p: float, train: bool | None = True) -> Result:
     """The same in training and prediction."""
-    if not train or p == 0:
-        return x, None
-    return onnx("Dropout")(F, x, F.constant(p, np.float32), F.constant(True), outputs=1), None
+    return (_drawn_dropout(F, x, p) if train and p != 0 else x), None
+
+
+def _drawn_dropout(F: Functions, x: Tensor, p: float) -> Tensor:
+    return onnx("Dropout")(F, x, F.constant(p, np.float32), F.constant(True), outputs=1)

@@ -8,24 +8,24 @@ import numpy as np
 
 from hybrid_lab.onnx.importers.products import matmul
 from hybrid_lab.ops.framework.sizes import SymbolicSize
-from hybrid_lab.torch.importers.functions import Functions, Tensor
+from hybrid_lab.torch.importers.functions import Functions, Result, Tensor
 from hybrid_lab.torch.importers.table import aten, onnx
 
 
 @aten("mm", "bmm", "matmul", "mv", "dot")
-def _matmul(F: Functions, a: Tensor, b: Tensor) -> Any:
+def _matmul(F: Functions, a: Tensor, b: Tensor) -> Tensor:
     return matmul(F, a, b)
 
 
 @aten("addmm", "baddbmm")
-def _addmm(F: Functions, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+def _addmm(F: Functions, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     made = matmul(F, a, b)
     made = made if alpha == 1 else made * alpha
     return made if beta == 0 else made + (c if beta == 1 else c * beta)
 
 
 @aten("linear")
-def _linear(F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def _linear(F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.rank < 2 or weight.rank < 2:
         made = matmul(F, x, F.transposed(weight, tuple(range(weight.rank))[::-1]))
         return made if bias is None else made + bias
@@ -34,7 +34,7 @@ def _linear(F: Functions, x: Tensor, weight: Tensor, bias: Tensor | None = None)
 
 
 @aten("einsum")
-def _einsum(F: Functions, equation: str, tensors: Any, **_: Any) -> Any:
+def _einsum(F: Functions, equation: str, tensors: Any, **_: object) -> Tensor:
     return onnx("Einsum")(F, *tensors, equation=equation)
 
 
@@ -45,7 +45,7 @@ def _einsum(F: Functions, equation: str, tensors: Any, **_: Any) -> Any:
 def attention(
     F: Functions, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """softmax(query key^T scale + mask) value; dropout of the weights is that of training."""
     if enable_gqa:
         key, value = (_as_many_heads(F, item, query) for item in (key, value))
@@ -91,5 +91,5 @@ def _as_many_heads(F: Functions, item: Tensor, query: Tensor) -> Tensor:
 def _flash_attention(
     F: Functions, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Tensor | None = None, scale: float | None = None,
-) -> Any:  # fmt: skip
+) -> Result:  # fmt: skip
     return attention(F, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.torch.importers.functions import Functions, Tensor
-from hybrid_lab.torch.importers.table import aten
+from hybrid_lab.torch.importers.table import Function, aten
 
 
 def _layers(
     F: Functions, mode: str, x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool,
     num_layers: int, dropout: float, bidirectional: bool, batch_first: bool,
-) -> Any:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     directions = 2 if bidirectional else 1
     count = 4 if has_biases else 2
     if len(params) != count * num_layers * directions:
@@ -42,16 +41,16 @@ def _packed(F: Functions) -> None:
 def _lstm(
     F: Functions, x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool, num_layers: int,
     dropout: float, train: bool, bidirectional: bool, batch_first: bool = False,
-) -> Any:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     _packed(F)
     return _layers(F, "lstm", x, hx, params, has_biases, num_layers, dropout, bidirectional, batch_first)
 
 
-def _single(mode: str) -> Any:
+def _single(mode: str) -> Function:
     def function(
         F: Functions, x: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: bool, num_layers: int,
         dropout: float, train: bool, bidirectional: bool, batch_first: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         _packed(F)
         return _layers(F, mode, x, [hx], params, has_biases, num_layers, dropout, bidirectional, batch_first)
 

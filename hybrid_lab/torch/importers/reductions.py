@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
 from hybrid_lab.ops.framework.sizes import SymbolicSize
-from hybrid_lab.torch.importers.functions import Functions, Tensor
-from hybrid_lab.torch.importers.table import aten, onnx
+from hybrid_lab.torch.importers.functions import Axes, Functions, Result, Tensor
+from hybrid_lab.torch.importers.table import Function, aten, onnx
 
 
-def _chosen(x: Tensor, dim: Any) -> Sequence[int]:
+def _chosen(x: Tensor, dim: Axes) -> Sequence[int]:
     """The axes that `dim` names; none of them means all."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return range(x.rank)
@@ -20,62 +20,59 @@ def _chosen(x: Tensor, dim: Any) -> Sequence[int]:
 
 
 @aten("sum")
-def _sum(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _sum(F: Functions, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: np.dtype | None = None) -> Tensor:
     return F.reduced("sum", F.cast(x, F.dtype), _chosen(x, dim), keepdim)
 
 
 @aten("mean")
-def _mean(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _mean(F: Functions, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: np.dtype | None = None) -> Tensor:
     return F.reduced("mean", F.cast(x, F.dtype), _chosen(x, dim), keepdim)
 
 
 @aten("prod")
-def _prod(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _prod(F: Functions, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: np.dtype | None = None) -> Tensor:
     return F.reduced("prod", F.cast(x, F.dtype), _chosen(x, dim), keepdim)
 
 
 @aten("amax")
-def _amax(F: Functions, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+def _amax(F: Functions, x: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     return F.reduced("max", x, _chosen(x, dim), keepdim)
 
 
 @aten("amin")
-def _amin(F: Functions, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
+def _amin(F: Functions, x: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     return F.reduced("min", x, _chosen(x, dim), keepdim)
 
 
 @aten("any")
-def _any(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def _any(F: Functions, x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return F.truth(F.reduced("max", F.cast(F.truth(x), "int32"), _chosen(x, dim), keepdim))
 
 
 @aten("all")
-def _all(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def _all(F: Functions, x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return F.truth(F.reduced("min", F.cast(F.truth(x), "int32"), _chosen(x, dim), keepdim))
 
 
-def _variance(F: Functions, x: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Any, Any]:
+def _variance(F: Functions, x: Tensor, dim: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     axes = [F.axis(axis, x.rank) for axis in _chosen(x, dim)]
     mean = F.reduced("mean", x, axes, True)
     spread = F.reduced("mean", F.square(x - mean), axes, True)
     if correction:
         sizes = [x.shape[axis] for axis in axes]
         if any(isinstance(size, SymbolicSize) for size in sizes):
-            count: Any = 1
-            for size in sizes:
-                count = size * count
-            number = F.cast(F.operand(count), x.dtype)
-            spread = spread * (number / (number - float(correction)))
+            open_count = F.cast(F.operand(prod(sizes)), x.dtype)
+            spread = spread * (open_count / (open_count - float(correction)))
         else:
-            number = float(np.prod(sizes))
-            spread = spread * (number / max(number - correction, 0.0) if number > correction else float("nan"))
+            count = float(prod(sizes))
+            spread = spread * (count / max(count - correction, 0.0) if count > correction else float("nan"))
     if not keepdim:
         shape = [size for axis, size in enumerate(x.shape) if axis not in axes]
         mean, spread = F.reshape_to(mean, shape), F.reshape_to(spread, shape)
     return spread, mean
 
 
-def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:
+def _correction(dim: Axes, unbiased: bool | None, correction: float | None) -> tuple[Axes, float]:
     """The axes and the correction, of `var(x, dim, unbiased)` and `var(x, unbiased)` too."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -86,35 +83,40 @@ def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:
 
 @aten("var")
 def _var(
-    F: Functions, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
-) -> Any:
+    F: Functions, x: Tensor, dim: Axes = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None,
+) -> Tensor:  # fmt: skip
     dim, correction = _correction(dim, unbiased, correction)
     return _variance(F, x, dim, correction, keepdim)[0]
 
 
 @aten("std")
 def _std(
-    F: Functions, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
-) -> Any:
+    F: Functions, x: Tensor, dim: Axes = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None,
+) -> Tensor:  # fmt: skip
     return F.sqrt(_var(F, x, dim, unbiased, keepdim, correction=correction))
 
 
 @aten("var_mean")
 def _var_mean(
-    F: Functions, x: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
-) -> Any:
+    F: Functions, x: Tensor, dim: Axes = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     dim, correction = _correction(dim, unbiased, correction)
     return _variance(F, x, dim, correction, keepdim)
 
 
 @aten("logsumexp")
-def _logsumexp(F: Functions, x: Tensor, dim: Any, keepdim: bool = False) -> Any:
+def _logsumexp(F: Functions, x: Tensor, dim: Axes, keepdim: bool = False) -> Tensor:
     axes = F.constant([F.axis(axis, x.rank) for axis in _chosen(x, dim)], np.int64)
     return onnx("ReduceLogSumExp")(F, x, axes, keepdims=int(keepdim))
 
 
 @aten("linalg_vector_norm")
-def _vector_norm(F: Functions, x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+def _vector_norm(
+    F: Functions, x: Tensor, ord: float = 2, dim: Axes = None, keepdim: bool = False, **_: object
+) -> Tensor:
     axes = _chosen(x, dim)
     if ord == 2:
         return F.sqrt(F.reduced("sum", F.square(x), axes, keepdim))
@@ -129,19 +131,19 @@ def _vector_norm(F: Functions, x: Tensor, ord: float = 2, dim: Any = None, keepd
 
 
 @aten("_softmax", "softmax")
-def _softmax(F: Functions, x: Tensor, dim: int, *_: Any, **__: Any) -> Any:
+def _softmax(F: Functions, x: Tensor, dim: int, *_: object, **__: object) -> Tensor:
     (x,) = F.promoted(x)
     return F.softmax(x, axis=F.axis(dim, x.rank)) if x.rank else F.ones_like(x)
 
 
 @aten("_log_softmax", "log_softmax")
-def _log_softmax(F: Functions, x: Tensor, dim: int, *_: Any, **__: Any) -> Any:
+def _log_softmax(F: Functions, x: Tensor, dim: int, *_: object, **__: object) -> Tensor:
     (x,) = F.promoted(x)
     return F.log_softmax(x, axis=F.axis(dim, x.rank))
 
 
 @aten("_safe_softmax")
-def _safe_softmax(F: Functions, x: Tensor, dim: int, dtype: Any = None) -> Any:
+def _safe_softmax(F: Functions, x: Tensor, dim: int, dtype: np.dtype | None = None) -> Tensor:
     """As softmax; where all are -infinity, zeros."""
     axis = F.axis(dim, x.rank)
     some = F.truth(F.broadcast_greater(F.reduced("max", x, (axis,), True), F.like(-np.inf, x)))
@@ -151,11 +153,11 @@ def _safe_softmax(F: Functions, x: Tensor, dim: int, dtype: Any = None) -> Any:
 # -- positions and order ---------------------------------------------------------------------------------------------
 
 
-def _extreme(record: str, position: str) -> Any:
-    def function(F: Functions, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-        if not isinstance(F.result, (tuple, list)):
-            if isinstance(dim, Tensor):
-                return getattr(F, f"broadcast_{record}imum")(x, dim)
+def _extreme(record: str, position: str) -> Function:
+    def function(F: Functions, x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Result:
+        if isinstance(dim, Tensor):
+            return getattr(F, f"broadcast_{record}imum")(x, dim)
+        if dim is None:
             return F.reduced(record, x, range(x.rank), False)
         values = F.reduced(record, x, (dim,), keepdim)
         places = onnx(position)(F, x, axis=dim, keepdims=int(keepdim)) if 1 in F.used else None
@@ -168,8 +170,8 @@ aten("max")(_extreme("max", "ArgMax"))
 aten("min")(_extreme("min", "ArgMin"))
 
 
-def _place(position: str) -> Any:
-    def function(F: Functions, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def _place(position: str) -> Function:
+    def function(F: Functions, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         if dim is None:
             found = onnx(position)(F, F.Reshape(x, shape=(-1,)), axis=0, keepdims=0)
             return F.reshape_to(found, (1,) * x.rank) if keepdim else found
@@ -183,12 +185,12 @@ aten("argmin")(_place("ArgMin"))
 
 
 @aten("topk")
-def _topk(F: Functions, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _topk(F: Functions, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
     return onnx("TopK")(F, x, F.constant(k, np.int64), axis=dim, largest=int(largest))
 
 
 @aten("sort")
-def _sort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **more: Any) -> Any:
+def _sort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_: object) -> Result:
     axis = F.axis(dim, x.rank)
     values = F.sort(x, axis=axis, is_ascend=not descending)
     places = F.argsort(x, axis=axis, is_ascend=not descending, dtype="int64") if 1 in F.used else None
@@ -196,16 +198,16 @@ def _sort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **mo
 
 
 @aten("argsort")
-def _argsort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Any:
+def _argsort(F: Functions, x: Tensor, dim: int = -1, descending: bool = False, **_: object) -> Tensor:
     return F.argsort(x, axis=F.axis(dim, x.rank), is_ascend=not descending, dtype="int64")
 
 
 @aten("cumsum")
-def _cumsum(F: Functions, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _cumsum(F: Functions, x: Tensor, dim: int, *, dtype: np.dtype | None = None) -> Tensor:
     (x,) = (F.cast(x, F.dtype),)
     return F.cumsum(x, axis=F.axis(dim, x.rank)) if x.rank else x
 
 
 @aten("cumprod")
-def _cumprod(F: Functions, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+def _cumprod(F: Functions, x: Tensor, dim: int, *, dtype: np.dtype | None = None) -> Tensor:
     return onnx("CumProd")(F, F.cast(x, F.dtype), F.constant(dim, np.int64))
