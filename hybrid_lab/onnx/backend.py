@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from hybrid_lab.onnx.compose import compose
 from hybrid_lab.onnx.errors import OnnxError, OpenValueError
 from hybrid_lab.onnx.model_file import require_onnx
 
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
 MOST_KEPT = 8
 """How many Blocks a prepared model keeps for different values of inputs that decide shapes."""
 
@@ -27,7 +30,7 @@ class BackendRep:
     hybridize : run the compiled graph; else the graph is run operator by operator
     """
 
-    def __init__(self, model: Any, hybridize: bool | str = False) -> None:
+    def __init__(self, model: ModelProto, hybridize: bool | str = False) -> None:
         self.model, self.hybridize = model, hybridize
         initialized = {item.name for item in model.graph.initializer}
         self.inputs = [item for item in model.graph.input if item.name not in initialized]
@@ -155,7 +158,7 @@ def _make() -> Any:
         """onnx.backend.base.Backend over this package: models run as imported HybridBlocks."""
 
         @classmethod
-        def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
+        def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
             """Whether the model can be imported."""
             try:
                 cls.prepare(model, device, **kwargs)
@@ -164,19 +167,19 @@ def _make() -> Any:
             return True
 
         @classmethod
-        def prepare(cls, model: Any, device: str = "CPU", hybridize: bool | str = False, **kwargs: Any) -> Any:
+        def prepare(cls, model: ModelProto, device: str = "CPU", hybridize: bool | str = False, **kwargs: Any) -> Any:
             """Import a model; `run(inputs)` of the result gives its outputs. Raises OnnxError."""
             return Prepared(model, hybridize)
 
         @classmethod
-        def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
             """The outputs of a model."""
             result: tuple[Any, ...] = cls.prepare(model, device, **kwargs).run(inputs)
             return result
 
         @classmethod
         def run_node(
-            cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+            cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
         ) -> tuple[Any, ...]:
             """The outputs of one node. kwargs : opset_version, the newest by default"""
             return cls.run_model(_model_of(node, inputs, kwargs.pop("opset_version", None)), inputs, device)
@@ -189,7 +192,7 @@ def _make() -> Any:
     return Backend
 
 
-def _model_of(node: Any, inputs: Any, opset: int | None) -> Any:
+def _model_of(node: NodeProto, inputs: Any, opset: int | None) -> Any:
     """A model of one node, with inputs of the types of these arrays."""
     import onnx
 

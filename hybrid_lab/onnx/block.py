@@ -74,8 +74,8 @@ class ImportedGraph(SymbolBlock):
         if isinstance(names, str):
             raise HybridLabError(f"aux_output is a list of names: aux_output=[{names!r}]")
         composed, names = self._composed, tuple(names)
-        known: ImportedGraph | None = composed.views.get(names)
-        if known is not None:
+        known = composed.views.get(names)
+        if isinstance(known, ImportedGraph):
             return known
         unknown = [name for name in names if name not in composed.tensors]
         if unknown:
@@ -132,7 +132,7 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
 
 def imports(
     path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
-    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, object] | None = None,
 ) -> HybridBlock:  # fmt: skip
     """The model in an ONNX file as a HybridBlock of this package's operators: it runs, trains, saves and exports.
 
@@ -163,7 +163,7 @@ class OnnxBlock(HybridBlock):
     def __init__(
         self, path: str | PathLike[str], last_layers: int | None = None,
         ctx: Context | Sequence[Context] | None = None, *, shapes: Mapping[str, Sequence[int | None]] | None = None,
-        values: Mapping[str, Any] | None = None, prefix: str | None = None,
+        values: Mapping[str, object] | None = None, prefix: str | None = None,
     ) -> None:  # fmt: skip
         if type(self).hybrid_forward is not HybridBlock.hybrid_forward:
             name = type(self).__name__

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,13 @@ from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.onnx import element_types, own_graph
 from hybrid_lab.onnx.errors import OnnxError, OpenValueError, UnsupportedOperatorError
 from hybrid_lab.onnx.importer import GraphImporter, block_classes
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Functions, Item, Size, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+
+    from hybrid_lab.gluon.hybrid import HybridBlock
 
 _MOST_METADATA = 1 << 20
 _LARGEST_SIZE = 2**31 - 1
@@ -50,7 +55,7 @@ class Composed:
     outputs: list[str]
     classes: dict[str, str]
     frozen: frozenset[str] = frozenset()
-    views: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    views: dict[tuple[str, ...], HybridBlock] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: object) -> Composed:
@@ -59,8 +64,8 @@ class Composed:
 
 
 def compose(
-    source: str | PathLike[str] | Any, shapes: Mapping[str, Sequence[int | None]] | None = None,
-    values: Mapping[str, Any] | None = None, last_layers: int | None = None, training: bool = False,
+    source: str | PathLike[str] | ModelProto | OnnxFile, shapes: Mapping[str, Sequence[int | None]] | None = None,
+    values: Mapping[str, object] | None = None, last_layers: int | None = None, training: bool = False,
     by_nodes: bool = False,
 ) -> Composed:  # fmt: skip
     """The graph of an ONNX file in this package's operators. See `imports`.
@@ -117,7 +122,7 @@ METADATA = "hybrid_lab"
 """Key of the structure around the network among the metadata of the files that this package writes."""
 
 
-def own_metadata(model: Any) -> dict[str, Any]:
+def own_metadata(model: ModelProto) -> dict[str, Any]:
     """What a file of this package says of its arguments, results and frozen parameters; of others nothing."""
     text = next((item.value for item in model.metadata_props if item.key == METADATA), "")
     try:
@@ -149,18 +154,20 @@ def name_file(error: OnnxError, path: str | PathLike[str]) -> None:
 
 
 class _Composer:
-    def __init__(self, file: OnnxFile, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any]) -> None:
+    def __init__(
+        self, file: OnnxFile, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, object]
+    ) -> None:
         self.file, self.shapes, self.values = file, shapes, values
         self.F = Functions()
         self.importer = GraphImporter(file, self.F)
-        self.open: dict[str, Any] = {}
+        self.open: dict[str, Size] = {}
         self.data: list[Value] = []
         self.names: list[str] = []
         self.spec: list[Spec] = []
 
     def compose(self, last_layers: int | None) -> Composed:
         graph = self.file.model.graph
-        known: dict[str, Any] = {}
+        known: dict[str, Item] = {}
         initializers = self._initializers(graph)
         known.update(initializers)
         for item in graph.input:
@@ -190,18 +197,20 @@ class _Composer:
         composed.frozen = _frozen(own)
         return composed
 
-    def _result(self, item: Any, results: list[Value]) -> Spec:
+    def _result(self, item: Item, results: list[Value]) -> Spec:
         if isinstance(item, list):
             if not item:
                 raise UnsupportedOperatorError("an output is an empty sequence, which no graph computes")
             return "list", tuple(self._result(part, results) for part in item)
+        if item is None:
+            raise UnsupportedOperatorError("an output is an empty optional value, which no graph computes")
         value = item.value
         if isinstance(value.node.op, (Input, Constant)):
             value = self.F.identity(Tensor(self.F, value)).value  # an output is computed, also where nothing is to do
         results.append(value)
         return LEAF
 
-    def _initializers(self, graph: Any) -> dict[str, Tensor]:
+    def _initializers(self, graph: GraphProto) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for item in graph.initializer:
             array, kind = self.file.array(item, f"initializer {item.name!r}")
@@ -212,13 +221,13 @@ class _Composer:
             raise OnnxError(f"the sparse initializer {graph.sparse_initializer[0].values.name!r} is not supported")
         return found
 
-    def _input(self, item: Any) -> Any:
+    def _input(self, item: ValueInfoProto) -> Item:
         name = item.name
         if name in self.values:
             value = self.values[name]
             kind = _tensor_kind(item.type)
             if isinstance(value, (list, tuple)) and kind is None:
-                parts = [
+                parts: list[Item] = [
                     self._data(f"{name}:{number}", part.shape, part.dtype.name) for number, part in enumerate(value)
                 ]
                 self.spec.append(("list", (LEAF,) * len(parts)))
@@ -238,20 +247,20 @@ class _Composer:
         self.spec.append(LEAF)
         return self._data(name, self._shape(item), dtype.name, element_types.carried(kind))
 
-    def _data(self, name: str, shape: Any, dtype: str, carries: str = "") -> Tensor:
+    def _data(self, name: str, shape: Sequence[Size], dtype: str, carries: str = "") -> Tensor:
         made = self.F.input(name, tuple(shape), dtype, carries)
         self.data.append(made.value)
         self.names.append(name)
         return made
 
-    def _shape(self, item: Any) -> list[Any]:
+    def _shape(self, item: ValueInfoProto) -> list[Size]:
         stated = item.type.tensor_type
         given = self.shapes.get(item.name)
         if given is not None:
             return [self.F.open_size() if size is None else int(size) for size in given]
         if not stated.HasField("shape"):
             raise OnnxError(f"the input {item.name!r} has no shape: imports(..., shapes={{{item.name!r}: (None, 3)}})")
-        found: list[Any] = []
+        found: list[Size] = []
         for dimension in stated.shape.dim:
             if dimension.HasField("dim_value"):
                 if not 0 <= dimension.dim_value <= _LARGEST_SIZE:
@@ -308,7 +317,7 @@ def _without_types(
     return node.replace(inputs=inputs, shapes=None, dtypes=None, name=name)
 
 
-def _tensor_kind(kind: Any) -> str | None:
+def _tensor_kind(kind: TypeProto) -> str | None:
     """The element type of a tensor, also of an optional one; None for a sequence."""
     while kind.WhichOneof("value") == "optional_type":
         kind = kind.optional_type.elem_type
@@ -320,7 +329,7 @@ def _tensor_kind(kind: Any) -> str | None:
         raise OnnxError(f"there is no element type {kind.tensor_type.elem_type}") from None
 
 
-def _cut(graph: Any, last_layers: int | None) -> tuple[Sequence[Any], list[str]]:
+def _cut(graph: GraphProto, last_layers: int | None) -> tuple[Sequence[NodeProto], list[str]]:
     """The nodes of a graph up to a number of them, constants not counted, and the names of the outputs then."""
     outputs = [item.name for item in graph.output]
     if last_layers is None:

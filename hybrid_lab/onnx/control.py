@@ -3,31 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
-from hybrid_lab.onnx.importers.functions import Tensor
+from hybrid_lab.onnx.importers.functions import Attributes, Functions, Item, Tensor
 from hybrid_lab.onnx.nodes import BLOCKS
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
     from hybrid_lab.onnx.importer import Environment, GraphImporter
 
-FUNCTIONS: dict[str, Callable[..., Sequence[Any]]] = {}
-"""Operator -> (importer, node, inputs, attributes, what is known) -> its outputs."""
+Outputs: TypeAlias = Sequence[Item]
 
 
-def _control(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+@dataclass
+class Call:
+    """One node of control flow or of sequences.
+
+    inputs, attributes : of the node; known : what the nodes before it computed, by name
+    """
+
+    importer: GraphImporter
+    node: NodeProto
+    inputs: list[Any]
+    attributes: Attributes
+    known: Environment
+
+    @property
+    def F(self) -> Functions:
+        """Where its operators are made."""
+        return self.importer.F
+
+    def error(self, message: str) -> OnnxError:
+        """The error for this node."""
+        return self.importer.error(self.node, message)
+
+    def run(self, graph: GraphProto, inputs: Sequence[Item] = ()) -> list[Any]:
+        """The outputs of a graph inside the node; it also reads names from outside."""
+        return run_body(self.importer, graph, inputs, self.known)
+
+    def sequence(self) -> list[Item]:
+        """The first input, which must be a sequence."""
+        if not isinstance(self.inputs[0], list):
+            raise self.error("its input is no sequence")
+        return self.inputs[0]
+
+
+Function: TypeAlias = Callable[[Call], Outputs]
+FUNCTIONS: dict[str, Function] = {}
+"""Operator -> the outputs of a call."""
+
+
+def _control(name: str) -> Callable[[Function], Function]:
+    def enter(function: Function) -> Function:
         FUNCTIONS[name] = function
         return function
 
     return enter
 
 
-def run_body(importer: GraphImporter, graph: Any, inputs: Sequence[Any], known: Environment) -> list[Any]:
+def run_body(
+    importer: GraphImporter, graph: GraphProto, inputs: Sequence[Item], known: Environment
+) -> list[Any]:
     """The outputs of a graph inside a node; it also reads names from outside."""
     if len(importer.running) > 60:
         raise OnnxError("graphs lie too deep inside one another")
@@ -47,64 +89,69 @@ def run_body(importer: GraphImporter, graph: Any, inputs: Sequence[Any], known: 
 
 
 @_control("If")
-def _if(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dict[str, Any], known: Environment) -> Any:
-    F = importer.F
-    (condition,) = inputs
-    branches = attributes["then_branch"], attributes["else_branch"]
+def _if(call: Call) -> Outputs:
+    F = call.F
+    (condition,) = call.inputs
+    branches = call.attributes["then_branch"], call.attributes["else_branch"]
     if condition.array is not None:
-        return run_body(importer, branches[0 if bool(F.number(condition, "the condition")) else 1], (), known)
-    results = [run_body(importer, branch, (), known) for branch in branches]
+        return call.run(branches[0 if bool(F.number(condition, "the condition")) else 1])
+    results = [call.run(branch) for branch in branches]
     return [_either(F, condition, one, two) for one, two in zip(*results, strict=True)]
 
 
-def _either(F: Any, condition: Tensor, one: Any, two: Any) -> Any:
+def _either(F: Functions, condition: Tensor, one: Item, two: Item) -> Tensor:
     """Both branches are computed; the condition chooses between their results."""
-    alike = isinstance(one, Tensor) and isinstance(two, Tensor) and one.dtype == two.dtype and one.rank == two.rank
-    if not alike or not all(a is b or a == b for a, b in zip(one.shape, two.shape, strict=True)):
+    if not isinstance(one, Tensor) or not isinstance(two, Tensor) or not _alike(one, two):
         F.known(condition, "the condition, because its branches give other shapes,")
+        raise AssertionError("unreachable: the condition is not known")
     if one.rank == 0:
         return F.where(F.reshape_to(condition, ()), one, two)
     return F.select(F.reshape_to(condition, (1,) * one.rank), one, two)
 
 
+def _alike(one: Tensor, two: Tensor) -> bool:
+    pairs = zip(one.shape, two.shape, strict=False)
+    return one.dtype == two.dtype and one.rank == two.rank and all(a is b or a == b for a, b in pairs)
+
+
 @_control("Loop")
-def _loop(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dict[str, Any], known: Environment) -> Any:
-    F, body = importer.F, attributes["body"]
-    most, condition, *carried = inputs
+def _loop(call: Call) -> Outputs:
+    F, body = call.F, call.attributes["body"]
+    most, condition, *carried = call.inputs
     count = None if most is None else F.number(most, "the number of iterations")
     goes_on = True if condition is None else bool(F.number(condition, "the condition"))
     gathered: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     step = 0
     while goes_on and (count is None or step < count):
         here = [F.constant(step, np.int64), F.constant(True), *carried]
-        condition, *results = run_body(importer, body, here, known)
+        condition, *results = call.run(body, here)
         carried = results[: len(carried)]
         for found, item in zip(gathered, results[len(carried) :], strict=True):
             found.append(item)
         goes_on = bool(F.number(condition, "the condition"))
         step += 1
-    return [*carried, *(_stacked(importer, node, found, 0, body) for found in gathered)]
+    return [*carried, *(_stacked(call, found, 0) for found in gathered)]
 
 
-def _stacked(importer: GraphImporter, node: Any, found: list[Any], axis: int, body: Any) -> Tensor:
+def _stacked(call: Call, found: Sequence[Item], axis: int) -> Tensor:
     if not found:
-        raise importer.error(node, "a loop without iterations has no scan outputs here")
-    result: Tensor = importer.F.stack(*found, axis=axis)
+        raise call.error("a loop without iterations has no scan outputs here")
+    result: Tensor = call.F.stack(*found, axis=axis)
     return result
 
 
 @_control("Scan")
-def _scan(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dict[str, Any], known: Environment) -> Any:
-    F, body = importer.F, attributes["body"]
-    if importer.opsets[""] < 9:
-        raise importer.error(node, "Scan is read from opset 9 on")
-    number = attributes["num_scan_inputs"]
-    states, scanned = list(inputs[: len(inputs) - number]), inputs[len(inputs) - number :]
+def _scan(call: Call) -> Outputs:
+    F, body = call.F, call.attributes["body"]
+    if call.importer.opsets[""] < 9:
+        raise call.error("Scan is read from opset 9 on")
+    number = call.attributes["num_scan_inputs"]
+    states, scanned = list(call.inputs[: len(call.inputs) - number]), call.inputs[len(call.inputs) - number :]
     outputs = len(body.output) - len(states)
-    axes = attributes.get("scan_input_axes") or (0,) * number
-    backward = attributes.get("scan_input_directions") or (0,) * number
-    out_axes = attributes.get("scan_output_axes") or (0,) * outputs
-    out_backward = attributes.get("scan_output_directions") or (0,) * outputs
+    axes = call.attributes.get("scan_input_axes") or (0,) * number
+    backward = call.attributes.get("scan_input_directions") or (0,) * number
+    out_axes = call.attributes.get("scan_output_axes") or (0,) * outputs
+    out_backward = call.attributes.get("scan_output_directions") or (0,) * outputs
     axes = [F.axis(axis, item.rank) for axis, item in zip(axes, scanned, strict=True)]
     length = F.numbers(F.constant(np.array([scanned[0].shape[axes[0]]], object)), "the length of the scanned axis")[0]
     gathered: list[list[Any]] = [[] for _ in range(outputs)]
@@ -114,14 +161,14 @@ def _scan(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dic
             at = length - 1 - step if back else step
             part = F.slice_axis(item, axis=axis, begin=at, end=at + 1)
             parts.append(F.reshape_to(part, [size for place, size in enumerate(item.shape) if place != axis]))
-        results = run_body(importer, body, [*states, *parts], known)
+        results = call.run(body, [*states, *parts])
         states = results[: len(states)]
         for found, item in zip(gathered, results[len(states) :], strict=True):
             found.append(item)
     ordered = [found[::-1] if back else found for found, back in zip(gathered, out_backward, strict=True)]
     return [
         *states,
-        *(_stacked(importer, node, found, axis, body) for found, axis in zip(ordered, out_axes, strict=True)),
+        *(_stacked(call, found, axis) for found, axis in zip(ordered, out_axes, strict=True)),
     ]
 
 
@@ -129,75 +176,69 @@ def _scan(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dic
 
 
 @_control("SequenceConstruct")
-def _construct(importer: Any, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    return [list(inputs)]
+def _construct(call: Call) -> Outputs:
+    return [list(call.inputs)]
 
 
 @_control("SequenceEmpty")
-def _empty(importer: Any, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
+def _empty(call: Call) -> Outputs:
     return [[]]
 
 
-def _sequence(importer: GraphImporter, node: Any, item: Any) -> list[Any]:
-    if not isinstance(item, list):
-        raise importer.error(node, "its input is no sequence")
-    return item
-
-
 @_control("SequenceAt")
-def _at(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    sequence = _sequence(importer, node, inputs[0])
-    place = importer.F.number(inputs[1], "the position")
+def _at(call: Call) -> Outputs:
+    sequence = call.sequence()
+    place = call.F.number(call.inputs[1], "the position")
     if not -len(sequence) <= place < len(sequence):
-        raise importer.error(node, f"position {place} is outside of a sequence of {len(sequence)}")
+        raise call.error(f"position {place} is outside of a sequence of {len(sequence)}")
     return [sequence[place]]
 
 
 @_control("SequenceLength")
-def _length(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    return [importer.F.constant(len(_sequence(importer, node, inputs[0])), np.int64)]
+def _length(call: Call) -> Outputs:
+    return [call.F.constant(len(call.sequence()), np.int64)]
 
 
 @_control("SequenceInsert")
-def _insert(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    sequence = list(_sequence(importer, node, inputs[0]))
-    place = len(sequence) if len(inputs) < 3 else importer.F.number(inputs[2], "the position")
-    sequence.insert(place, inputs[1])
+def _insert(call: Call) -> Outputs:
+    sequence = list(call.sequence())
+    place = len(sequence) if len(call.inputs) < 3 else call.F.number(call.inputs[2], "the position")
+    sequence.insert(place, call.inputs[1])
     return [sequence]
 
 
 @_control("SequenceErase")
-def _erase(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    sequence = list(_sequence(importer, node, inputs[0]))
-    place = len(sequence) - 1 if len(inputs) < 2 else importer.F.number(inputs[1], "the position")
+def _erase(call: Call) -> Outputs:
+    sequence = list(call.sequence())
+    place = len(sequence) - 1 if len(call.inputs) < 2 else call.F.number(call.inputs[1], "the position")
     if not -len(sequence) <= place < len(sequence):
-        raise importer.error(node, f"position {place} is outside of a sequence of {len(sequence)}")
+        raise call.error(f"position {place} is outside of a sequence of {len(sequence)}")
     del sequence[place]
     return [sequence]
 
 
 @_control("ConcatFromSequence")
-def _concat(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    sequence, F = _sequence(importer, node, inputs[0]), importer.F
-    axis = attributes["axis"]
-    return [F.stack(*sequence, axis=axis) if attributes.get("new_axis") else F.Concat(*sequence, dim=axis)]
+def _concat(call: Call) -> Outputs:
+    sequence, F = call.sequence(), call.F
+    axis = call.attributes["axis"]
+    return [F.stack(*sequence, axis=axis) if call.attributes.get("new_axis") else F.Concat(*sequence, dim=axis)]
 
 
 @_control("SplitToSequence")
-def _split(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    F, data = importer.F, inputs[0]
-    axis = F.axis(attributes.get("axis", 0), data.rank)
+def _split(call: Call) -> Outputs:
+    F, data = call.F, call.inputs[0]
+    axis = F.axis(call.attributes.get("axis", 0), data.rank)
     size = F.numbers(F.constant(np.array([data.shape[axis]], object)), "the length of the axis")[0]
-    keepdims = attributes.get("keepdims", 1)
-    if len(inputs) < 2 or inputs[1] is None:
+    keepdims = call.attributes.get("keepdims", 1)
+    if len(call.inputs) < 2 or call.inputs[1] is None:
         lengths: list[int] = [1] * size
-    elif inputs[1].rank == 0:
-        keepdims, length = 1, F.number(inputs[1], "the length of a part")
+    elif call.inputs[1].rank == 0:
+        keepdims, length = 1, F.number(call.inputs[1], "the length of a part")
         if length < 1:
-            raise importer.error(node, "the length of a part must be at least 1")
+            raise call.error("the length of a part must be at least 1")
         lengths = [min(length, size - start) for start in range(0, size, length)]
     else:
-        keepdims, lengths = 1, list(F.numbers(inputs[1], "the lengths of the parts"))
+        keepdims, lengths = 1, list(F.numbers(call.inputs[1], "the lengths of the parts"))
     parts, start = [], 0
     for length in lengths:
         part = F.slice_axis(data, axis=axis, begin=start, end=start + length)
@@ -209,28 +250,29 @@ def _split(importer: GraphImporter, node: Any, inputs: list[Any], attributes: An
 
 
 @_control("Optional")
-def _optional(importer: Any, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    return [inputs[0] if inputs else None]
+def _optional(call: Call) -> Outputs:
+    return [call.inputs[0] if call.inputs else None]
 
 
 @_control("OptionalHasElement")
-def _has_element(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    return [importer.F.constant(bool(inputs) and inputs[0] is not None)]
+def _has_element(call: Call) -> Outputs:
+    return [call.F.constant(bool(call.inputs) and call.inputs[0] is not None)]
 
 
 @_control("OptionalGetElement")
-def _get_element(importer: GraphImporter, node: Any, inputs: list[Any], attributes: Any, known: Any) -> Any:
-    if inputs[0] is None:
-        raise importer.error(node, "its input is empty")
-    return [inputs[0]]
+def _get_element(call: Call) -> Outputs:
+    if call.inputs[0] is None:
+        raise call.error("its input is empty")
+    return [call.inputs[0]]
 
 
 @_control("Identity")
-def _identity(importer: GraphImporter, node: Any, inputs: list[Any], attributes: dict[str, Any], known: Any) -> Any:
-    (item,) = inputs
-    if isinstance(item, Tensor) and not item.is_constant and importer.running and importer.running[-1][0] == BLOCKS:
-        return [importer.F.identity(item)]  # a Block that does nothing in prediction, such as Dropout
-    if isinstance(item, Tensor) and item.is_parameter and item.rank == 1 and node.output[0]:
+def _identity(call: Call) -> Outputs:
+    (item,) = call.inputs
+    running, name = call.importer.running, call.node.output[0]
+    if isinstance(item, Tensor) and not item.is_constant and running and running[-1][0] == BLOCKS:
+        return [call.F.identity(item)]  # a Block that does nothing in prediction, such as Dropout
+    if isinstance(item, Tensor) and item.is_parameter and item.rank == 1 and name:
         # torch's exporter stores vectors of equal numbers once; they are parameters of their own.
-        return [importer.F.own_copy(item, node.output[0])]
+        return [call.F.own_copy(item, name)]
     return [item]

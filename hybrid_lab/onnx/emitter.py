@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +24,14 @@ from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter, OnnxNode
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
-from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
+from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
 
 from . import box_nms, control_flow, samplers
 from .nodes import FunctionCall
 from .opsets import TYPES, output_types, translated
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class FileEmitter(OnnxEmitter):
@@ -47,8 +50,8 @@ class FileEmitter(OnnxEmitter):
         self.operators: list[Node | None] = []
         self._taken = set(taken)
         self._types: dict[str, str | None] = {}
-        self._vectors: dict[Any, str] = {}
-        self._lists: dict[str, list[Any]] = {}
+        self._vectors: dict[object, str] = {}
+        self._lists: dict[str, list[Size]] = {}
         self._node: Node | None = None
         self._widened: dict[str, str] = {}
 
@@ -62,11 +65,11 @@ class FileEmitter(OnnxEmitter):
         """A name for a value that no node computes, such as an input of a loop's body."""
         return self._name(stem)
 
-    def declare(self, name: str, shape: Sequence[int], dtype: Any) -> str:
+    def declare(self, name: str, shape: Sequence[int], dtype: DTypeLike) -> str:
         self._types[name] = TYPES[_held(dtype)]
         return super().declare(name, shape, dtype)
 
-    def cast(self, value: str, dtype: Any) -> str:
+    def cast(self, value: str, dtype: DTypeLike) -> str:
         _held(dtype)
         return super().cast(value, dtype)
 
@@ -183,7 +186,7 @@ class FileEmitter(OnnxEmitter):
 
     # -- open sizes ----------------------------------------------------------------------------------------------
 
-    def const(self, value: Any, dtype: Any) -> str:
+    def const(self, value: Any, dtype: DTypeLike) -> str:
         if not _has_symbols(value):
             return super().const(value, dtype)
         if isinstance(value, SymbolicSize):
@@ -201,16 +204,16 @@ class FileEmitter(OnnxEmitter):
         self._lists[name] = list(value)
         return self._as(name, dtype)
 
-    def arange(self, count: Any) -> str:
+    def arange(self, count: Size) -> str:
         if not isinstance(count, SymbolicSize):
             return super().arange(count)
         name = self._add("Range", [self.const(item, "int64") for item in (0, count, 1)], 1, {})
         return self.declare(name, (count,), "int64")  # type: ignore[arg-type]
 
-    def _as(self, name: str, dtype: Any) -> str:
+    def _as(self, name: str, dtype: DTypeLike) -> str:
         return name if np.dtype(dtype) == np.int64 else self.cast(name, dtype)
 
-    def vector(self, size: Any) -> str:
+    def vector(self, size: Size) -> str:
         """The name of a size as a vector of one whole number."""
         if not isinstance(size, SymbolicSize):
             return self._whole([size])
@@ -255,7 +258,7 @@ class FileEmitter(OnnxEmitter):
         self.wanted_sizes[name] = size
         return self.declare(name, (1,), "int64")
 
-    def Reshape(self, value: str, shape: Any, **attributes: Any) -> str:
+    def Reshape(self, value: str, shape: str | Sequence[Size], **attributes: Any) -> str:
         """With 0 for leading sizes that stay and -1 for one other open size, so that few sizes are computed."""
         wanted = self._lists.get(shape) if isinstance(shape, str) else list(shape)
         if wanted is not None and any(isinstance(size, SymbolicSize) for size in wanted):
@@ -274,7 +277,7 @@ class FileEmitter(OnnxEmitter):
         return self.Reshape(value, shape)
 
 
-def _held(dtype: Any) -> str:
+def _held(dtype: DTypeLike) -> str:
     """The name of a dtype. Raises Unmappable for one that files do not hold."""
     name = name_of(dtype_of(dtype))
     if name not in DATA_TYPES:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from hybrid_lab.formats.atomic import atomic_write, write_early
 from hybrid_lab.graph.node import Node
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OnnxNode
+from hybrid_lab.ops.framework.sizes import Size
 from hybrid_lab.progress import Progress
 
 from . import opsets
@@ -29,6 +30,9 @@ from .network import Body, Network
 from .nodes import BLOCKS, TRAINING, FunctionCall, Subgraph, Tensor
 from .package import import_onnx
 from .training_export import Training
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto
 
 LARGEST = (1 << 31) - 1
 """Protobuf's limit: no file has more bytes."""
@@ -55,7 +59,7 @@ class Contents:
     arrays: Mapping[str, np.ndarray]
     classes: Mapping[str, str]
     metadata: Mapping[str, str]
-    dimension: Callable[[Any], int | str]
+    dimension: Callable[[Size], int | str]
     training: Training | None = None
 
     @property
@@ -63,7 +67,7 @@ class Contents:
         """The initializers of the training information."""
         return {} if self.training is None else self.training.arrays
 
-    def model(self) -> Any:
+    def model(self) -> ModelProto:
         """The ModelProto, without the arrays."""
         onnx = import_onnx()
         functions = [self._function(name, body) for name, body in self.network.functions.items()]
@@ -84,7 +88,7 @@ class Contents:
             self._add_training(model, self.training)
         return model
 
-    def _add_training(self, model: Any, training: Training) -> None:
+    def _add_training(self, model: ModelProto, training: Training) -> None:
         """Add the training information; its initializers are written with the arrays."""
         onnx = import_onnx()
         info = model.training_info.add()
@@ -103,19 +107,19 @@ class Contents:
                 bindings.add(key=key, value=value)
         model.opset_import.append(onnx.helper.make_opsetid(TRAINING, 1))
 
-    def _opsets(self) -> list[Any]:
+    def _opsets(self) -> list[OperatorSetIdProto]:
         onnx = import_onnx()
         own = [onnx.helper.make_opsetid(BLOCKS, 1)] if self.network.functions else []
         return [onnx.helper.make_opsetid("", self.network.opset), *own]
 
-    def _function(self, name: str, body: Body) -> Any:
+    def _function(self, name: str, body: Body) -> FunctionProto:
         onnx = import_onnx()
         function = onnx.helper.make_function(BLOCKS, name, body.inputs, body.outputs, self._nodes(body), self._opsets())
         function.metadata_props.add(key="path", value=body.path)
         function.metadata_props.add(key="class", value=self.classes.get(body.path, ""))
         return function
 
-    def _nodes(self, body: Body) -> list[Any]:
+    def _nodes(self, body: Body) -> list[NodeProto]:
         onnx = import_onnx()
         nodes = [
             onnx.helper.make_node(
@@ -131,7 +135,7 @@ class Contents:
             nodes.append(node)
         return nodes
 
-    def _node(self, item: OnnxNode) -> Any:
+    def _node(self, item: OnnxNode) -> NodeProto:
         onnx = import_onnx()
         domain = getattr(item, "domain", None)
         node = onnx.helper.make_node(item.op_type, item.inputs, item.outputs, name=item.name, domain=domain)
@@ -141,12 +145,12 @@ class Contents:
             node.attribute.append(onnx.helper.make_attribute(key, value, attr_type=kind))
         return node
 
-    def _subgraph(self, part: Subgraph) -> Any:
+    def _subgraph(self, part: Subgraph) -> GraphProto:
         onnx = import_onnx()
         inputs, outputs = ([self._value(item) for item in each] for each in (part.inputs, part.outputs))
         return onnx.helper.make_graph([self._node(each) for each in part.nodes], part.name, inputs, outputs)
 
-    def _value(self, item: Tensor) -> Any:
+    def _value(self, item: Tensor) -> ValueInfoProto:
         name, shape, dtype = item
         dimensions = [self.dimension(size) for size in shape]
         return import_onnx().helper.make_tensor_value_info(name, DATA_TYPES[name_of(dtype)], dimensions)
@@ -175,7 +179,7 @@ class Contents:
 
 
 def check(
-    model: Any, arrays: Mapping[str, np.ndarray], training_arrays: Mapping[str, np.ndarray] | None = None
+    model: ModelProto, arrays: Mapping[str, np.ndarray], training_arrays: Mapping[str, np.ndarray] | None = None
 ) -> None:
     """Let onnx check the model in full, and each graph of its training information with it.
 
@@ -203,7 +207,7 @@ def check(
                 raise HybridLabError(f"the training information binds {wrong[0]!r} to no value")
 
 
-def _check_graph(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
+def _check_graph(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
     """Large arrays are inputs meanwhile, of which only the types matter."""
     onnx = import_onnx()
     checked = onnx.ModelProto()
@@ -224,7 +228,7 @@ def _check_graph(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def write(
-    path: str, model: Any, arrays: Mapping[str, np.ndarray], external: bool | None,
+    path: str, model: ModelProto, arrays: Mapping[str, np.ndarray], external: bool | None,
     training_arrays: Mapping[str, np.ndarray] | None = None,
 ) -> list[str]:  # fmt: skip
     """Write the model and its arrays to `path`, atomically; returns the files.
@@ -307,7 +311,7 @@ def _write_beside(
 
 def _write_model(
     file: BinaryIO,
-    model: Any,
+    model: ModelProto,
     arrays: Mapping[str, np.ndarray],
     places: Mapping[str, tuple[str, int]],
     progress: Progress,

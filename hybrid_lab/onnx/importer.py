@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.graph.node import Node
 from hybrid_lab.graph.scope import MOST_BLOCKS, Scope
 from hybrid_lab.onnx import control, element_types
+from hybrid_lab.onnx.control import Outputs
 from hybrid_lab.onnx.errors import OnnxError, UnsupportedOperatorError
 from hybrid_lab.onnx.importers import ROWS_LOADED, sizes, table
-from hybrid_lab.onnx.importers.functions import Functions, Tensor
+from hybrid_lab.onnx.importers.functions import Attributes, Functions, Item, Tensor
 from hybrid_lab.onnx.model_file import OnnxFile
 from hybrid_lab.ops.framework.sizes import NeedsNumber
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, NodeProto, TypeProto
 
 assert ROWS_LOADED  # imported so that the functions of all operators are in the table
 Environment = dict[str, Any]
@@ -39,15 +44,15 @@ class GraphImporter:
         self.opsets = file.opsets
         self.running: list[Any] = []
         self.left = max(MOST_NODES, 4 * file.nodes)
-        self.attributes: Mapping[str, Any] = {}
-        self.names: dict[Any, str] = {}
+        self.attributes: Attributes = {}
+        self.names: dict[Node, str] = {}
         self.root = F.scope = Scope("model")
         self.scopes: dict[str, Scope] = {}
         self.classes: dict[str, str] = {}
 
     # -- graphs ------------------------------------------------------------------------------------------------
 
-    def run(self, nodes: Sequence[Any], known: Environment) -> None:
+    def run(self, nodes: Sequence[NodeProto], known: Environment) -> None:
         """Import nodes in the file's order; `known` gets their outputs."""
         for node in nodes:
             self.left -= 1
@@ -61,8 +66,8 @@ class GraphImporter:
             self.F.node_name, self.F.operator = node.name or next(iter(node.output), ""), node.op_type
             made = len(self.F.made)
             outputs = self._guarded_call(node, inputs, known)
-            for item in self.F.made[made:]:
-                self.names.setdefault(item, self.F.node_name)
+            for composed in self.F.made[made:]:
+                self.names.setdefault(composed, self.F.node_name)
             self.F.node_name, self.F.operator = before
             self.F.scope = scope
             if len(node.output) > len(outputs):
@@ -71,7 +76,7 @@ class GraphImporter:
                 if name:
                     known[name] = item
 
-    def _namespace(self, node: Any) -> Scope:
+    def _namespace(self, node: NodeProto) -> Scope:
         """The scope of a node as torch's exporter says it: "path: class" for each Block, `layer1: Sequential/layer1.0:
         Block/conv2d`; the last part is the operator.
         """
@@ -87,20 +92,20 @@ class GraphImporter:
                 scope = self.scopes.setdefault(key, Scope(key, scope))
         return scope
 
-    def _input(self, node: Any, name: str, known: Environment) -> Any:
+    def _input(self, node: NodeProto, name: str, known: Environment) -> Item:
         if not name:
             return None
         if name not in known:
             raise self.error(node, f"the input {name!r} is no output of an earlier node (a cycle, or an unsorted file)")
         return known[name]
 
-    def error(self, node: Any, message: str) -> OnnxError:
+    def error(self, node: NodeProto, message: str) -> OnnxError:
         """The error for a node."""
         return OnnxError(f"node {node.name or next(iter(node.output), '')!r} ({node.op_type}): {message}")
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def _guarded_call(self, node: Any, inputs: list[Any], known: Environment) -> Sequence[Any]:
+    def _guarded_call(self, node: NodeProto, inputs: list[Item], known: Environment) -> Outputs:
         """The outputs of a node; whatever goes wrong is an OnnxError that names it."""
         try:
             return self.call(node, inputs, known)
@@ -116,7 +121,7 @@ class GraphImporter:
         except _BROKEN as error:
             raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
 
-    def call(self, node: Any, inputs: list[Any], known: Environment) -> Sequence[Any]:
+    def call(self, node: NodeProto, inputs: list[Item], known: Environment) -> Outputs:
         """The outputs of a node."""
         domain = "" if node.domain == "ai.onnx" else node.domain
         function = self.file.functions.get((domain, node.op_type, getattr(node, "overload", "")))
@@ -128,7 +133,7 @@ class GraphImporter:
             raise self.error(node, f"the file imports no opset of the domain {domain!r}")
         self.F.version = opset
         if not domain and node.op_type in control.FUNCTIONS:
-            return control.FUNCTIONS[node.op_type](self, node, inputs, attributes, known)
+            return control.FUNCTIONS[node.op_type](control.Call(self, node, inputs, attributes, known))
         row = table.find(domain, node.op_type, opset)
         if any(isinstance(item, list) for item in inputs) and row is not None:
             raise self.error(node, "a sequence of tensors is no input of this operator here")
@@ -142,7 +147,7 @@ class GraphImporter:
             raise table.unknown(domain, node.op_type, node.name, opset)
         return self._call_row(node, row, inputs, attributes)
 
-    def _call_row(self, node: Any, row: table.Row, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+    def _call_row(self, node: NodeProto, row: table.Row, inputs: list[Item], attributes: Attributes) -> Outputs:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         if len(inputs) < row.fewest_inputs or (row.most_inputs is not None and len(inputs) > row.most_inputs):
@@ -162,20 +167,23 @@ class GraphImporter:
                     item.carries = inputs[0].carries
         return outputs
 
-    def _fold_sizes(self, node: Any, inputs: Sequence[Any], attributes: dict[str, Any]) -> Tensor | None:
+    def _fold_sizes(self, node: NodeProto, inputs: Sequence[Item], attributes: Attributes) -> Tensor | None:
         """The result, where an operator computes with sizes of which some are open."""
-        arrays = [None if item is None else item.array for item in inputs]
+        if any(isinstance(item, list) for item in inputs):
+            return None
+        tensors = [item if isinstance(item, Tensor) else None for item in inputs]
+        arrays = [None if item is None else item.array for item in tensors]
         if not any(array is not None and array.dtype == object for array in arrays):
             return None
         function = sizes.FUNCTIONS.get(node.op_type)
-        given = [item for item in inputs if item is not None]
+        given = [item for item in tensors if item is not None]
         if function is None or any(item.array is None for item in given):
             return None
         if node.op_type == "Expand" and arrays[0] is not None and arrays[0].dtype != object:
             return None  # numbers for an open size, such as the zeros that a recurrent layer begins with
         return Tensor(self.F, array=sizes.packed(function(*arrays, **attributes)))
 
-    def _attributes(self, node: Any) -> dict[str, Any]:
+    def _attributes(self, node: NodeProto) -> Attributes:
         found: dict[str, Any] = {}
         for item in node.attribute:
             if item.name in found:
@@ -189,7 +197,9 @@ class GraphImporter:
 
     # -- functions ---------------------------------------------------------------------------------------------
 
-    def _call_function(self, node: Any, function: Any, inputs: list[Any], attributes: dict[str, Any]) -> Sequence[Any]:
+    def _call_function(
+        self, node: NodeProto, function: FunctionProto, inputs: list[Item], attributes: Attributes
+    ) -> Outputs:
         """A function of the file: its nodes, in a scope of their own."""
         scope = self.F.scope
         outer = self.running[-1][1] if self.running else ""
@@ -203,8 +213,9 @@ class GraphImporter:
             self.F.scope = scope
 
     def unfold(
-        self, node: Any, function: Any, inputs: list[Any], attributes: dict[str, Any], opsets: Mapping[str, int]
-    ) -> Sequence[Any]:
+        self, node: NodeProto, function: FunctionProto, inputs: list[Item], attributes: Attributes,
+        opsets: Mapping[str, int],
+    ) -> Outputs:  # fmt: skip
         """The outputs of a function's nodes."""
         key = function.domain, function.name, getattr(function, "overload", "")
         if key in self.running or len(self.running) > 60:
@@ -228,8 +239,8 @@ class GraphImporter:
         return [known.get(name) for name in function.output]
 
     def _call_schema(
-        self, node: Any, domain: str, opset: int, inputs: list[Any], attributes: dict[str, Any]
-    ) -> Sequence[Any] | None:
+        self, node: NodeProto, domain: str, opset: int, inputs: list[Item], attributes: Attributes
+    ) -> Outputs | None:
         """The outputs by the function that ONNX itself defines an operator by; None where there is none."""
         import onnx
 
@@ -249,7 +260,7 @@ class GraphImporter:
         outputs = self.unfold(node, body, inputs, {**missing, **attributes}, opsets or {domain: opset})
         return outputs
 
-    def _schema_body(self, schema: Any, node: Any, opset: int, inputs: list[Any]) -> Any:
+    def _schema_body(self, schema: Any, node: NodeProto, opset: int, inputs: list[Item]) -> FunctionProto | None:
         import onnx
 
         if schema.has_function:
@@ -268,7 +279,7 @@ class GraphImporter:
             return None
         return onnx.FunctionProto.FromString(text) if isinstance(text, bytes) else text
 
-    def _resolved(self, node: Any) -> Any:
+    def _resolved(self, node: NodeProto) -> NodeProto:
         """The node with the attributes that it takes from the function around it."""
         import onnx
 
@@ -286,7 +297,7 @@ class GraphImporter:
         copy.attribute.extend([*own, *taken])
         return copy
 
-    def _type_of(self, item: Any) -> Any:
+    def _type_of(self, item: Item) -> TypeProto:
         import onnx
 
         found = onnx.TypeProto()
@@ -302,7 +313,7 @@ class GraphImporter:
         return found
 
 
-def _namespace_text(node: Any) -> str:
+def _namespace_text(node: NodeProto) -> str:
     return str(next((item.value for item in node.metadata_props if item.key == "namespace"), ""))
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,12 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.onnx.errors import OnnxError
+from hybrid_lab.onnx.importers.functions import Attributes
 from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OnnxNode
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 
 class _Recorder:
@@ -84,7 +88,7 @@ def constant(array: np.ndarray, output: str) -> tuple[OnnxNode, dict[str, np.nda
     return OnnxNode("Identity", (values,), (output,), {}, output), {values: array}
 
 
-def read(node: Any, attributes: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Any:
+def read(node: NodeProto, attributes: Attributes, constants: Mapping[str, np.ndarray]) -> Any:
     """The initializer that gives what a node gives. Raises OnnxError for what no initializer gives."""
     if node.op_type == "RandomUniform":
         low, high = attributes.get("low", 0.0), attributes.get("high", 1.0)
@@ -103,7 +107,7 @@ def read(node: Any, attributes: Mapping[str, Any], constants: Mapping[str, np.nd
     )
 
 
-def _constant_of(node: Any, attributes: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def _constant_of(node: NodeProto, attributes: Attributes, constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
     if node.op_type == "Constant":
         found = attributes.get("value")
         return found[0] if isinstance(found, tuple) and isinstance(found[0], np.ndarray) else None

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,13 +18,18 @@ from hybrid_lab.formats.kinds import other_kind
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
 OLDEST_OPSET = 7
 _LARGEST = 2 << 30
 """Bytes of the largest file that protobuf reads; larger models have their arrays in files of their own."""
 _FOLDERS_UP = ("..", "")
 
 
-def require_onnx() -> Any:
+def require_onnx() -> ModuleType:
     """The package onnx. Raises OnnxError where it is missing."""
     try:
         import onnx
@@ -41,7 +46,7 @@ class OnnxFile:
     opsets : domain -> version; the domain of ONNX's own operators is ""
     """
 
-    def __init__(self, source: str | PathLike[str] | Any) -> None:
+    def __init__(self, source: str | PathLike[str] | ModelProto) -> None:
         onnx = require_onnx()
         self.path: str | None = None
         if isinstance(source, (str, PathLike)):
@@ -59,7 +64,7 @@ class OnnxFile:
         self.nodes = len(self.model.graph.node) + sum(len(item.node) for item in self.model.functions)
         self._check(self.model.graph, set())
 
-    def _opsets(self, onnx: Any) -> dict[str, int]:
+    def _opsets(self, onnx: ModuleType) -> dict[str, int]:
         found: dict[str, int] = {}
         for item in self.model.opset_import:
             domain = "" if item.domain == "ai.onnx" else item.domain
@@ -78,8 +83,8 @@ class OnnxFile:
             found[domain] = item.version
         return found
 
-    def _functions(self) -> dict[tuple[str, str, str], Any]:
-        found: dict[tuple[str, str, str], Any] = {}
+    def _functions(self) -> dict[tuple[str, str, str], FunctionProto]:
+        found: dict[tuple[str, str, str], FunctionProto] = {}
         for item in self.model.functions:
             key = "" if item.domain == "ai.onnx" else item.domain, item.name, getattr(item, "overload", "")
             if key in found:
@@ -90,7 +95,7 @@ class OnnxFile:
         return found
 
     @staticmethod
-    def _check_recursion(functions: Mapping[tuple[str, str, str], Any]) -> None:
+    def _check_recursion(functions: Mapping[tuple[str, str, str], FunctionProto]) -> None:
         """Raise OnnxError where a function calls itself, at once or through others."""
         calls = {
             key: {
@@ -115,7 +120,7 @@ class OnnxFile:
             for key in done:
                 del left[key]
 
-    def _check(self, graph: Any, outer: set[str]) -> None:
+    def _check(self, graph: GraphProto, outer: set[str]) -> None:
         names = [item.name for item in graph.initializer] + [item.values.name for item in graph.sparse_initializer]
         repeated = _first_repeated(names)
         if repeated is not None:
@@ -134,7 +139,7 @@ class OnnxFile:
         """Where external data may lie."""
         return None if self.path is None else Path(self.path).resolve().parent
 
-    def array(self, tensor: Any, owner: str) -> tuple[np.ndarray, str]:
+    def array(self, tensor: TensorProto, owner: str) -> tuple[np.ndarray, str]:
         """The elements of a TensorProto, and its element type. Raises OnnxError where they do not fit its shape."""
         import onnx
 
@@ -168,7 +173,7 @@ class OnnxFile:
             return found, kind
         return found if found.dtype == dtype else found.astype(dtype), kind
 
-    def _external(self, tensor: Any, owner: str, kind: str, dims: tuple[int, ...], count: int) -> np.ndarray:
+    def _external(self, tensor: TensorProto, owner: str, kind: str, dims: tuple[int, ...], count: int) -> np.ndarray:
         entries = {item.key: item.value for item in tensor.external_data}
         location = entries.get("location", "")
         dtype = element_types.dtype_for(kind)
@@ -200,7 +205,7 @@ class OnnxFile:
                 raise OnnxError(f"{owner}: {location[:80]!r} is shorter than it was")
         return array.reshape(dims)
 
-    def attribute(self, item: Any) -> Any:
+    def attribute(self, item: AttributeProto) -> Any:
         """An attribute of a node as Python data: numbers, texts, tuples; tensors are (array, element type)."""
         import onnx
 
@@ -218,7 +223,7 @@ class OnnxFile:
         return _plain(value)
 
 
-def _parsed(onnx: Any, path: str) -> Any:
+def _parsed(onnx: ModuleType, path: str) -> ModelProto:
     """The ModelProto in a file."""
     from google.protobuf.message import DecodeError
 
@@ -258,7 +263,7 @@ def _first_repeated(names: Sequence[str]) -> str | None:
     return None
 
 
-def check_names(nodes: Sequence[Any], known: set[str], where: str, outer: Iterable[str] = ()) -> None:
+def check_names(nodes: Sequence[NodeProto], known: set[str], where: str, outer: Iterable[str] = ()) -> None:
     """Raise OnnxError where a name is given twice (ONNX's graphs are in SSA form)."""
     seen = {*known, *outer}
     for node in nodes:
@@ -268,7 +273,7 @@ def check_names(nodes: Sequence[Any], known: set[str], where: str, outer: Iterab
             seen.add(name)
 
 
-def _typed_fits(tensor: Any, kind: str, count: int) -> bool:
+def _typed_fits(tensor: TensorProto, kind: str, count: int) -> bool:
     """Whether the fields of numbers hold the elements of a tensor without raw bytes."""
     lengths = {
         len(field)

@@ -19,7 +19,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, SymbolicSize
+from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, Size, SymbolicSize
 
 LEADING = 2
 """So many leading sizes of an input are tried out."""
@@ -213,7 +213,7 @@ class OpenSizes:
         return names
 
 
-def dimension_text(size: Any, names: Sequence[str]) -> int | str:
+def dimension_text(size: Size, names: Sequence[str]) -> int | str:
     """A size as files have it: a number, or a formula of the names of open sizes."""
     if not isinstance(size, SymbolicSize):
         return int(size)

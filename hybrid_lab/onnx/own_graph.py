@@ -15,12 +15,13 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybrid_lab import ops
 from hybrid_lab.diagnostics.errors import HybridLabError, Unmappable
+from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.mxnet import symbol_json
 from hybrid_lab.formats.mxnet.graph_reader import read_graph
@@ -39,10 +40,14 @@ from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
 from . import element_types
 from .emitter import FileEmitter
 from .file import Contents
-from .importers.functions import FIRST_HINT, HINT_STEP, LARGEST_TABLE, ROOM
+from .importers.functions import FIRST_HINT, HINT_STEP, LARGEST_TABLE, ROOM, Size
 from .model_file import OnnxFile
 from .network import Network, Writer
 from .open_sizes import dimension_text
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto
 
 METADATA = "hybrid_lab.graph"
 """Key of the graph among the metadata of a file."""
@@ -93,7 +98,7 @@ def normal_form(neutral: NeutralGraph, names: Sequence[str]) -> NormalForm | Non
         return None
     places = dict(zip(read.operators, locations, strict=True))
 
-    def located(node: Node, inputs: tuple[Any, ...]) -> Sequence[Value] | None:
+    def located(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         return node.replace(inputs=inputs, location=places[node]).outputs if node in places else None
 
     variables = neutral.graph.inputs[neutral.num_data :]
@@ -124,7 +129,7 @@ def _ignores(node: Node, value: Value, record: type[Operator]) -> bool:
 
 def _plain_graph(
     graph: Graph, names: Sequence[str], arrays: Mapping[Value, np.ndarray]
-) -> tuple[Graph, list[Any]]:
+) -> tuple[Graph, list[Location | None]]:
     """The graph without the names of this process, its inputs first; and the location of each operator.
 
     names : of the inputs; arrays : inputs that become constants
@@ -262,12 +267,14 @@ def _constants(file: OnnxFile) -> Iterator[tuple[str, np.ndarray]]:
                 yield digest(array), array
 
 
-def _types(described: Mapping[str, Any], tensors: Sequence[Any]) -> tuple[list[Any], list[np.dtype], list[str]]:
+def _types(
+    described: Mapping[str, TypeProto.Tensor], tensors: Sequence[TensorProto]
+) -> tuple[list[tuple[Size, ...]], list[np.dtype], list[str]]:
     """Shapes and dtypes of inputs and parameters; the names of the open sizes."""
     guards = Guards()
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Size] = {}
 
-    def size(dimension: Any) -> Any:
+    def size(dimension: TensorShapeProto.Dimension) -> Size:
         if dimension.HasField("dim_value"):
             return int(dimension.dim_value)
         name = dimension.dim_param
@@ -275,7 +282,7 @@ def _types(described: Mapping[str, Any], tensors: Sequence[Any]) -> tuple[list[A
             sizes[name] = guards.symbol(FIRST_HINT + HINT_STEP * len(sizes))
         return sizes[name]
 
-    shapes: list[Any] = [tuple(map(size, item.shape.dim)) for item in described.values()]
+    shapes: list[tuple[Size, ...]] = [tuple(map(size, item.shape.dim)) for item in described.values()]
     kinds = [item.elem_type for item in described.values()] + [item.data_type for item in tensors]
     shapes += [tuple(item.dims) for item in tensors]
     names = [element_types.type_name(kind) for kind in kinds]
@@ -284,7 +291,7 @@ def _types(described: Mapping[str, Any], tensors: Sequence[Any]) -> tuple[list[A
     return shapes, [dtype_of(element_types.OWN[name]) for name in names], [*sizes]
 
 
-def _check_equal(network: Network, model: Any, dimensions: Sequence[str]) -> None:
+def _check_equal(network: Network, model: ModelProto, dimensions: Sequence[str]) -> None:
     """Raise HybridLabError where the nodes of a network are not those of a file. dimensions : names of open sizes"""
     dimension = functools.partial(dimension_text, names=dimensions)
     again = Contents("", network, (), (), {}, {}, {}, dimension).model()
@@ -294,7 +301,7 @@ def _check_equal(network: Network, model: Any, dimensions: Sequence[str]) -> Non
             raise HybridLabError("its nodes are others")
 
 
-def _functions(again: Any, model: Any) -> list[tuple[Any, Any]]:
+def _functions(again: ModelProto, model: ModelProto) -> list[tuple[FunctionProto, FunctionProto]]:
     fields = ("name", "domain", "input", "output", "attribute", "attribute_proto", "opset_import")
     if len(again.functions) != len(model.functions):
         raise HybridLabError("it has other functions")
@@ -304,7 +311,7 @@ def _functions(again: Any, model: Any) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def _equal_nodes(one: Any, two: Any) -> bool:
+def _equal_nodes(one: NodeProto, two: NodeProto) -> bool:
     fields = ("op_type", "domain", "name", "input", "output", "attribute")
     return all(getattr(one, field) == getattr(two, field) for field in fields)
 
@@ -326,7 +333,7 @@ class BoundedEmitter(FileEmitter):
         super().__init__(opset, taken)
         self.room = room
 
-    def const(self, value: Any, dtype: Any) -> str:
+    def const(self, value: Any, dtype: DTypeLike) -> str:
         """As FileEmitter's. Raises Unmappable where no room is left."""
         self.room.left -= np.size(value)
         if self.room.left < 0:
@@ -345,7 +352,7 @@ class BoundedEmitter(FileEmitter):
         return super().emit(op, inputs, scope)
 
 
-def _check_sizes(shapes: Sequence[Sequence[Any]]) -> None:
+def _check_sizes(shapes: Sequence[Sequence[Size]]) -> None:
     """Records may make tables of as many numbers as their outputs have."""
     for shape in shapes:
         if prod(size for size in shape if not isinstance(size, SymbolicSize)) > LARGEST_TABLE:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,13 @@ from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.onnx import optimizers
 from hybrid_lab.onnx.errors import OnnxError
+from hybrid_lab.onnx.importers.functions import Attributes
 from hybrid_lab.onnx.model_file import OnnxFile
 from hybrid_lab.onnx.nodes import TRAINING
 from hybrid_lab.onnx.optimizers import Group, Weight, groups, stored_state
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Update:
     """
 
     file: OnnxFile
-    nodes: list[Any]
+    nodes: list[NodeProto]
     constants: dict[str, np.ndarray]
     arrays: Mapping[str, np.ndarray]
     bindings: dict[str, str]
@@ -133,7 +137,9 @@ def _compare(update: Update, trainer: Trainer, parameters: Sequence[Parameter]) 
     _take_counts(update, groups(weights), trainer, step.arrays)
 
 
-def _described(op_type: str, domain: str, inputs: Any, outputs: Any, attributes: Mapping[str, Any]) -> list[Any]:
+def _described(
+    op_type: str, domain: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Attributes
+) -> list[Any]:
     """A node as data; numbers as float32, which attributes are."""
     kept = {
         name: float(np.float32(value)) if isinstance(value, float)
@@ -245,21 +251,21 @@ class _Foreign:
             raise OnnxError(f"update_binding: {next(iter(self.bound))!r} changes by no rule that is known here")
         return found
 
-    def _refuse(self, node: Any, reason: str) -> OnnxError:
+    def _refuse(self, node: NodeProto, reason: str) -> OnnxError:
         return OnnxError(f"node {node.name or next(iter(node.output), '')!r} ({node.op_type}): {reason}")
 
-    def _number(self, node: Any, name: str) -> np.ndarray:
+    def _number(self, node: NodeProto, name: str) -> np.ndarray:
         """A number that training does not change."""
         array = self.update.arrays.get(name, self.update.constants.get(name))
         if array is None or array.size != 1 or name in self.update.bindings:
             raise self._refuse(node, f"{name!r} is no number that stays the same")
         return array
 
-    def _rate(self, node: Any, name: str) -> float:
+    def _rate(self, node: NodeProto, name: str) -> float:
         array = self._number(node, name)
         return float(str(array.reshape(-1)[0]))
 
-    def _count(self, node: Any, name: str) -> int:
+    def _count(self, node: NodeProto, name: str) -> int:
         """The number of the step, which must grow by one."""
         array, new = self.update.arrays.get(name), self.makers.get(self.update.bindings.get(name, ""))
         grows = new is not None and new.op_type == "Add" and not new.domain and name in new.input
@@ -272,7 +278,7 @@ class _Foreign:
         self.bound.pop(name, None)
         return int(array.reshape(-1)[0])
 
-    def _operands(self, node: Any, kinds: int) -> list[tuple[str, list[np.ndarray]]]:
+    def _operands(self, node: NodeProto, kinds: int) -> list[tuple[str, list[np.ndarray]]]:
         """The weights of a node and their states; each new value must be bound."""
         rest, made = list(node.input[2:]), list(node.output)
         count = len(rest) // kinds
@@ -293,7 +299,7 @@ class _Foreign:
             found.append((weight, [array for array in arrays if array is not None]))
         return found
 
-    def _adam(self, node: Any, attributes: Mapping[str, Any]) -> dict[str, _Rule]:
+    def _adam(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         if attributes.get("norm_coefficient_post"):
             raise self._refuse(node, "our Adam has no norm_coefficient_post")
@@ -307,7 +313,7 @@ class _Foreign:
             name: _Rule("adam", settings, rate, states, count - 1) for name, states in self._operands(node, 4)
         }
 
-    def _momentum(self, node: Any, attributes: Mapping[str, Any]) -> dict[str, _Rule]:
+    def _momentum(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         beta, decay, mode = (attributes.get(name) for name in ("beta", "norm_coefficient", "mode"))
         if mode not in ("standard", "nesterov") or not isinstance(beta, float) or not isinstance(decay, float):
@@ -324,7 +330,7 @@ class _Foreign:
             for name, states in self._operands(node, 3)
         }
 
-    def _adagrad(self, node: Any, attributes: Mapping[str, Any]) -> dict[str, _Rule]:
+    def _adagrad(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])
         if attributes.get("epsilon", 1e-6) or attributes.get("decay_factor") or attributes.get("norm_coefficient"):
             raise self._refuse(node, "our AdaGrad has its epsilon inside the root, and decay apart from the gradient")
@@ -333,7 +339,7 @@ class _Foreign:
             for name, states in self._operands(node, 3)
         }
 
-    def _descent(self, node: Any) -> dict[str, _Rule]:
+    def _descent(self, node: NodeProto) -> dict[str, _Rule]:
         """Sub(weight, Mul(rate, gradient))"""
         new = node.output[0]
         weight = self.weights[new]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,9 +27,13 @@ from hybrid_lab.onnx.block import ImportedGraph
 from hybrid_lab.onnx.compose import Composed, compose, name_file
 from hybrid_lab.onnx.errors import OnnxError
 from hybrid_lab.onnx.exporting import TRAINING_METADATA
+from hybrid_lab.onnx.importers.functions import Attributes
 from hybrid_lab.onnx.model_file import OnnxFile, check_names
 from hybrid_lab.onnx.nodes import TRAINING
 from hybrid_lab.onnx.read_optimizers import Update, read_optimizer
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, StringStringEntryProto
 
 _MOST_METADATA = 16 << 20
 """Bytes of the settings of a Trainer with some hundred thousand parameters."""
@@ -53,7 +57,7 @@ class Training(NamedTuple):
 
 def imports_training(
     path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, *,
-    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None, values: Mapping[str, object] | None = None,
 ) -> Training:  # fmt: skip
     """The model in an ONNX file with its training information: (net, loss, trainer), which train on where the file
     stands. `mx.onnx.export(..., training=True)` writes such files.
@@ -78,8 +82,9 @@ class _Reader:
     """
 
     def __init__(
-        self, file: OnnxFile, ctx: Any, shapes: Mapping[str, Any] | None, values: Mapping[str, Any] | None
-    ) -> None:
+        self, file: OnnxFile, ctx: Context | Sequence[Context] | None,
+        shapes: Mapping[str, Sequence[int | None]] | None, values: Mapping[str, object] | None,
+    ) -> None:  # fmt: skip
         self.file, self.ctx, self.shapes, self.values = file, ctx, shapes, values
         number = len(file.model.training_info)
         if number != 1:
@@ -160,9 +165,10 @@ class _Reader:
         self._initialize(net)
         return Training(net, loss, trainer)
 
-    def _needed(self, wanted: Iterable[str], known: Iterable[str] = ()) -> list[Any]:
+    def _needed(self, wanted: Iterable[str], known: Iterable[str] = ()) -> list[NodeProto]:
         """The nodes of the algorithm that compute these values from the network's and from `known`, in order."""
-        left, found = list(wanted), dict[int, Any]()
+        left = list(wanted)
+        found: dict[int, NodeProto] = {}
         seen = set(known)
         while left:
             name = left.pop()
@@ -177,7 +183,7 @@ class _Reader:
             left += [name for item in node.attribute for inner in item.g.node for name in inner.input]
         return [node for node in self.nodes if id(node) in found]
 
-    def _gradient(self) -> Any:
+    def _gradient(self) -> NodeProto:
         found = [node for node in self.nodes if node.op_type == "Gradient" and node.domain == TRAINING]
         if len(found) != 1:
             raise OnnxError(f"the algorithm has {len(found)} nodes of the operator Gradient; one is read")
@@ -193,7 +199,7 @@ class _Reader:
         named = self.metadata.get("outputs", {})
         return [str(named.get(name, name)) for name in outputs]
 
-    def _net(self, predictions: Sequence[str], forward: Sequence[Any]) -> HybridBlock:
+    def _net(self, predictions: Sequence[str], forward: Sequence[NodeProto]) -> HybridBlock:
         if not forward:
             unknown = [name for name in predictions if name not in {item.name for item in self.graph.output}]
             if unknown:
@@ -208,7 +214,7 @@ class _Reader:
             raise OnnxError("the algorithm trains another network than the one that predicts")
         return ImportedGraph(training, self.ctx)
 
-    def _loss(self, predictions: Sequence[str], nodes: Sequence[Any], target: str) -> HybridBlock:
+    def _loss(self, predictions: Sequence[str], nodes: Sequence[NodeProto], target: str) -> HybridBlock:
         """The Block of the loss: its inputs are the network's outputs and the algorithm's."""
         own = self._own_loss(predictions, target)
         if own is not None:
@@ -254,7 +260,7 @@ class _Reader:
         axis = -1 if len(shape.dim) == 2 else 1
         return SoftmaxCrossEntropyLoss(axis=axis, from_logits=node.op_type == "NegativeLogLikelihoodLoss")
 
-    def _statistics(self, forward: Sequence[Any]) -> dict[str, str]:
+    def _statistics(self, forward: Sequence[NodeProto]) -> dict[str, str]:
         """The running statistics that the network updates in training: name -> the name of the new value."""
         roots: dict[str, str] = {}
         news: dict[str, str] = {}
@@ -268,7 +274,7 @@ class _Reader:
 
     # -- the optimizer -----------------------------------------------------------------------------------------
 
-    def _update(self, gradient: Any, known: Sequence[Any]) -> Update:
+    def _update(self, gradient: NodeProto, known: Sequence[NodeProto]) -> Update:
         """The part of the algorithm that changes the weights."""
         skipped = {id(node) for node in known}
         constants, nodes = dict[str, np.ndarray](), []
@@ -307,7 +313,7 @@ class _Reader:
             tensor.name: self.file.array(tensor, f"initializer {tensor.name!r}")[0]
             for tensor in self.initialization.initializer
         }
-        makers: dict[str, tuple[Any, dict[str, Any]]] = {}
+        makers: dict[str, tuple[NodeProto, Attributes]] = {}
         for node in self.initialization.node:
             attributes = {item.name: self.file.attribute(item) for item in node.attribute}
             if node.domain or len(node.output) != 1:
@@ -345,7 +351,7 @@ def _comparable(composed: Composed, like: Composed) -> Graph:
     return Graph([by_name[name] for name in order], graph.outputs)
 
 
-def _pairs(entries: Sequence[Any], where: str) -> dict[str, str]:
+def _pairs(entries: Sequence[StringStringEntryProto], where: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in entries:
         if item.key in found:
@@ -354,14 +360,14 @@ def _pairs(entries: Sequence[Any], where: str) -> dict[str, str]:
     return found
 
 
-def _texts(file: OnnxFile, node: Any, name: str) -> tuple[str, ...]:
+def _texts(file: OnnxFile, node: NodeProto, name: str) -> tuple[str, ...]:
     found = next((file.attribute(item) for item in node.attribute if item.name == name), ())
     if not isinstance(found, tuple) or not all(isinstance(item, str) for item in found) or len({*found}) < len(found):
         raise OnnxError(f"node {node.name!r} ({node.op_type}): its attribute {name!r} is no list of different names")
     return found
 
 
-def _text(file: OnnxFile, node: Any, name: str) -> str:
+def _text(file: OnnxFile, node: NodeProto, name: str) -> str:
     found = next((file.attribute(item) for item in node.attribute if item.name == name), None)
     if not isinstance(found, str):
         raise OnnxError(f"node {node.name!r} ({node.op_type}): its attribute {name!r} is no name")

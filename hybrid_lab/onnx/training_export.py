@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
-from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
+from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
 
 from . import initial_values, optimizers
 from .asked import asked_of
@@ -44,6 +44,9 @@ from .network import Body, Network, Writer, pruned, unused
 from .nodes import Tensor, TrainingNode
 from .optimizers import PREFIX, Step, Weight
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 @dataclass
 class Settings:
@@ -51,7 +54,7 @@ class Settings:
 
     loss: HybridBlock
     trainer: Trainer
-    label: Any = None
+    label: object = None
 
 
 @dataclass
@@ -75,7 +78,7 @@ class Training:
     arrays: Mapping[str, np.ndarray]
     first_values: Mapping[str, str]
     bindings: Mapping[str, str]
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, object]
     notes: tuple[str, ...]
 
 
@@ -377,11 +380,13 @@ class _Writing:
         outputs: list[Tensor] = []
         unknown: list[str] = []
 
-        def add(name: str, node: Any, arrays: Mapping[str, np.ndarray], shape: Any, dtype: Any) -> None:
+        def add(
+            name: str, node: OnnxNode, arrays: Mapping[str, np.ndarray], shape: Sequence[Size] | None, dtype: DTypeLike
+        ) -> None:
             nodes.append(node)
             constants.update(arrays)
             values[name] = node.outputs[0]
-            outputs.append((node.outputs[0], shape, np.dtype(dtype)))
+            outputs.append((node.outputs[0], tuple(shape or ()), np.dtype(dtype)))
 
         read = {name for node in (*self.network.body.nodes, *self.emitter.nodes) for name in node.inputs}
         for name, parameter in self.owners.items():
@@ -402,7 +407,7 @@ class _Writing:
         return Body("", (), names, tuple(nodes), constants, (None,) * len(nodes)), outputs, values, notes
 
 
-def _hints(shape: Sequence[Any]) -> tuple[int, ...]:
+def _hints(shape: Sequence[Size]) -> tuple[int, ...]:
     """A shape in numbers, as it was in the call."""
     return tuple(size.hint if isinstance(size, SymbolicSize) else int(size) for size in shape)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
-from hybrid_lab.onnx.importers.table import add, operator
+from hybrid_lab.onnx.importers.table import Function, add, operator
 
 _FUNCTIONS = {
     "Abs": "abs", "Acos": "arccos", "Acosh": "arccosh", "Asin": "arcsin", "Asinh": "arcsinh", "Atan": "arctan",
@@ -26,11 +24,11 @@ _COMPARISONS = {
 _LOGIC = {"And": "broadcast_logical_and", "Or": "broadcast_logical_or", "Xor": "broadcast_logical_xor"}
 
 
-def _unary(record: str) -> Callable[..., Any]:
+def _unary(record: str) -> Function:
     return lambda F, x: getattr(F, record)(x)
 
 
-def _compared(record: str) -> Callable[..., Any]:
+def _compared(record: str) -> Function:
     def function(F: Functions, a: Tensor, b: Tensor) -> Tensor:
         made: Tensor = F.cast(getattr(F, record)(a, b), "bool")
         return made
@@ -111,7 +109,7 @@ def _pow(F: Functions, a: Tensor, b: Tensor) -> Tensor:
     return F.cast(F.broadcast_power(F.cast(a, wide), F.cast(b, wide)), a.dtype)
 
 
-def _folded(record: str) -> Callable[..., Any]:
+def _folded(record: str) -> Function:
     return lambda F, *arrays: reduce(getattr(F, record), arrays)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from hybrid_lab.ops.framework.namespace import Arithmetic, Namespace
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import apply_numpy
 from hybrid_lab.ops.framework.sizes import Guards, NeedsNumber, SymbolicSize
+from hybrid_lab.ops.framework.sizes import Size as Size
 
 LARGEST_FOLDED = 1 << 20
 """Elements of the largest array that is computed at the import; larger ones become nodes of the graph."""
@@ -32,12 +33,14 @@ _SMALL = 1 << 10
 """Arrays of so many elements take no room: they may be shapes, which must be known."""
 FIRST_HINT, HINT_STEP = 1009, 62
 """Sizes assumed for open dimensions where a rule compares them: all different, and larger than a window."""
-Size: TypeAlias = int | SymbolicSize
-"""A size of an axis, which the file may leave open."""
 Shape: TypeAlias = tuple[Any, ...]
 Result: TypeAlias = "Tensor | tuple[Tensor, ...]"
 """What the function of an operator with a varying number of outputs returns."""
 Operand: TypeAlias = "Tensor | float"
+Item: TypeAlias = "Tensor | list[Item] | None"
+"""A value of a graph: a tensor, a sequence, or an optional one that is empty."""
+Attributes: TypeAlias = Mapping[str, Any]
+"""Attribute of a node -> Python data: numbers, texts, tuples, arrays with their element type, graphs."""
 
 
 class Tensor(Arithmetic):

@@ -10,7 +10,7 @@ import numpy as np
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
 from hybrid_lab.onnx.importers.narrow import FLOATS, rounded_to
-from hybrid_lab.onnx.importers.table import add, operator
+from hybrid_lab.onnx.importers.table import Function, add, operator
 
 # -- conversions -----------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def _bit_shift(F: Functions, x: Tensor, by: Tensor, *, direction: str) -> Tensor
     return F.cast(F.select(F.truth(inside), moved, beyond), x.dtype)
 
 
-def _bitwise(join: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+def _bitwise(join: Callable[[Any, Any, Any], Any]) -> Function:
     """Both operands taken apart into their bits, and put together again."""
 
     def function(F: Functions, a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.onnx.importers.functions import Functions, Tensor
-from hybrid_lab.onnx.importers.table import add, operator
+from hybrid_lab.onnx.importers.table import Function, add, operator
 from hybrid_lab.ops.framework.sizes import SymbolicSize
 
 Reduction = Callable[[Functions, Tensor, Sequence[int], bool], Tensor]
@@ -73,7 +73,7 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 
 
-def _by_attribute(reduce: Reduction) -> Callable[..., Any]:
+def _by_attribute(reduce: Reduction) -> Function:
     """The operator where axes are an attribute."""
 
     def function(F: Functions, x: Tensor, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Tensor:
@@ -82,7 +82,7 @@ def _by_attribute(reduce: Reduction) -> Callable[..., Any]:
     return function
 
 
-def _by_input(reduce: Reduction) -> Callable[..., Any]:
+def _by_input(reduce: Reduction) -> Function:
     """The operator where axes are an input."""
 
     def function(
@@ -106,11 +106,11 @@ for _name, _rule in REDUCTIONS.items():
 # -- softmax ---------------------------------------------------------------------------------------------------------
 
 
-def _over_axis(record: str) -> Callable[..., Any]:
+def _over_axis(record: str) -> Function:
     return lambda F, x, *, axis=-1: getattr(F, record)(x, axis=F.axis(axis, x.rank))
 
 
-def _over_rest(function: Callable[..., Any]) -> Callable[..., Any]:
+def _over_rest(function: Function) -> Function:
     """The form of opsets before 13: all axes from `axis` on are one."""
 
     def flattened(F: Functions, x: Tensor, *, axis: int = 1) -> Tensor:
@@ -145,7 +145,7 @@ for _name, _function in {
 # -- positions -------------------------------------------------------------------------------------------------------
 
 
-def _position(record: str) -> Callable[..., Any]:
+def _position(record: str) -> Function:
     def function(F: Functions, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         axis = F.axis(axis, x.rank)
         if x.dtype.kind == "b" or x.dtype.name == "bfloat16":

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from hybrid_lab.ops.framework.sizes import SymbolicSize
+from hybrid_lab.ops.framework.sizes import Size, SymbolicSize
 
 Array = np.ndarray[Any, Any]
-Size: TypeAlias = int | SymbolicSize
 
 
 def shape_of(shape: tuple[Size, ...]) -> Array:
