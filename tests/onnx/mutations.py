@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from pathlib import Path
@@ -15,7 +16,11 @@ import numpy as np
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.onnx import own_graph
+from hybrid_lab.ops.framework.operator import registered_names
 
+OPERATORS = [name for name in registered_names() if not name.startswith("_np")]
+TEXTS = ("0", "1", "-1", "7", "2147483647", "(2147483647,)", "(1, 1)", "(65536, 65536)", "()", "None", "True")
 NUMBERS = (0, 1, -1, 2, 3, 7, 2**31 - 1, -(2**31), 2**62, -(2**63), 2**63 - 1)
 
 
@@ -117,6 +122,10 @@ def mutated(data, rng):
 
     model = onnx.ModelProto.FromString(data)
     try:
+        told = [item for item in model.metadata_props if item.key == own_graph.METADATA]
+        if told and rng.random() < 0.5:
+            told[0].value = _told(told[0].value, rng)
+            return model.SerializeToString()
         for _ in range(rng.choice((1, 1, 2, 4))):
             _field(model, rng)
         return model.SerializeToString()
@@ -167,6 +176,31 @@ def _field(message, rng):
         else:
             setattr(message, field.name, _other(value, [value], rng))
         return
+
+
+def _told(text, rng):
+    """The graph in a file's metadata with other operators, attributes or inputs."""
+    try:
+        document = json.loads(text)
+        nodes = [node for node in document["nodes"] if node["op"] != "null"]
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            node = rng.choice(nodes)
+            kind, attributes = rng.randrange(5), node.setdefault("attrs", {})
+            if kind == 0:
+                node["op"] = rng.choice(OPERATORS)
+                attributes.clear()
+            elif kind == 1:
+                attributes[rng.choice([*attributes, "axis", "shape", "k", "depth", "kernel"])] = rng.choice(TEXTS)
+            elif kind == 2:
+                place = rng.randrange(len(document["nodes"]))
+                node["inputs"] = [rng.choice((item, [place, 0, 0])) for item in node["inputs"]]
+            elif kind == 3:
+                document["nodes"].insert(rng.randrange(len(document["nodes"])), dict(node))
+            else:
+                document["heads"] = [[rng.randrange(len(document["nodes"])), 0, 0] for _ in document["heads"]]
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):  # it is damaged already
+        return text + "x"
+    return json.dumps(document)
 
 
 def _rearrange(items, rng):
