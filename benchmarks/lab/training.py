@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 import hybrid_lab as mx  # noqa: E402
 from hybrid_lab import autograd, gluon  # noqa: E402
 from hybrid_lab.gluon import nn  # noqa: E402
-from hybrid_lab.lab.messages import PROTOCOL  # noqa: E402
+from hybrid_lab.lab.messages.connection import PROTOCOL  # noqa: E402
 
 CHUNK, SECONDS = 0.2, 3.0
 """Seconds of steps of one kind in a row, and in a round."""

@@ -13,7 +13,7 @@ from hybrid_lab.diagnostics.words import count, visible
 from hybrid_lab.lab.boxes import LARGEST
 from hybrid_lab.lab.errors import RequestError
 from hybrid_lab.lab.messages.common import Tensor
-from hybrid_lab.lab.messages.graphs import Badge, GraphBox, GraphNode, GraphReply, NodeKind
+from hybrid_lab.lab.messages.graphs import Badge, GraphBox, GraphNode, GraphReply, NodeKind, Read
 from hybrid_lab.lab.messages.models import BlockNode, Model
 
 _NOTHING: Tensor = {"shape": None, "dtype": ""}
@@ -107,55 +107,7 @@ class OnnxFile:
     def graph(self) -> GraphReply:
         """The picture: the nodes in the file's order, large graphs in parts."""
         graph = self.model.graph
-        types = {item.name: _type(item.type.tensor_type) for item in [*graph.input, *graph.value_info, *graph.output]}
-        weights = {item.name: item for item in graph.initializer}
-        readers = Counter(name for node in graph.node for name in dict.fromkeys(node.input) if name in weights)
-        nodes: list[GraphNode] = []
-        made: dict[str, tuple[str, int]] = {}
-
-        def add(kind: NodeKind, label: str, op: str, outputs: list[Tensor], names: list[str]) -> GraphNode:
-            identity = f"n{len(nodes)}"
-            made.update({name: (identity, place) for place, name in enumerate(names)})
-            nodes.append(
-                {
-                    "id": identity,
-                    "box": "",
-                    "kind": kind,
-                    "label": visible(label),
-                    "op": visible(op),
-                    "attributes": {},
-                    "inputs": [],
-                    "outputs": outputs,
-                    "badges": [],
-                    "block": "",
-                    "location": None,
-                    "engine": "",
-                }
-            )
-            return nodes[-1]
-
-        for item in graph.input:
-            if item.name not in weights:
-                add("input", item.name, "", [types[item.name]], [item.name])
-        for name, item in weights.items():
-            if readers[name] > 1:
-                add("parameter", name, "", [_weight(item)], [name])
-        for node in graph.node:
-            outputs = [name for name in node.output if name]
-            row = add("operator", node.op_type, node.op_type, [types.get(name, _NOTHING) for name in outputs], outputs)
-            row["attributes"] = {visible(item.name): visible(_text(item)) for item in node.attribute}
-            if node.name:
-                row["attributes"]["name"] = visible(node.name)
-            for name in node.input:
-                if name in weights and readers[name] == 1:
-                    row["badges"].append(_badge(name, weights[name]))
-                elif name in made:
-                    row["inputs"].append({"node": made[name][0], "output": made[name][1]})
-        for item in graph.output:
-            row = add("output", item.name, "", [types[item.name]], [])
-            if item.name in made:
-                row["inputs"].append({"node": made[item.name][0], "output": made[item.name][1]})
-        summary = f"{count(len(graph.node), 'operator')}, from an ONNX file"
+        nodes = _nodes(graph)
         return {
             "path": "",
             "program": "traced",
@@ -169,11 +121,66 @@ class OnnxFile:
                 f"{', '.join(node.output)} = {node.op_type}({', '.join(node.input)})" for node in graph.node
             ),
             "dot": "",
-            "summary": summary,
+            "summary": f"{count(len(graph.node), 'operator')}, from an ONNX file",
             "missing": "" if nodes else "This file has no graph.",
             "variants": 1,
             "failed": None,
         }
+
+
+class _Picture:
+    """The nodes of a graph's picture. outputs : name of a value in the file -> the node that gives it, and which"""
+
+    def __init__(self) -> None:
+        self.nodes: list[GraphNode] = []
+        self.outputs: dict[str, Read] = {}
+
+    def add(self, kind: NodeKind, label: str, op: str, outputs: Mapping[str, Tensor]) -> GraphNode:
+        """Add a node without inputs. outputs : name of a value -> its type"""
+        node: GraphNode = {
+            "id": f"n{len(self.nodes)}",
+            "box": "",
+            "kind": kind,
+            "label": visible(label),
+            "op": visible(op),
+            "attributes": {},
+            "inputs": [],
+            "outputs": list(outputs.values()),
+            "badges": [],
+            "block": "",
+            "location": None,
+            "engine": "",
+        }
+        self.nodes.append(node)
+        self.outputs.update({name: {"node": node["id"], "output": place} for place, name in enumerate(outputs)})
+        return node
+
+
+def _nodes(graph: Any) -> list[GraphNode]:  # noqa: ANN401
+    """The nodes of a GraphProto: its inputs, the weights that several operators read, its operators and outputs."""
+    types = {item.name: _type(item.type.tensor_type) for item in [*graph.input, *graph.value_info, *graph.output]}
+    weights = {item.name: item for item in graph.initializer}
+    readers = Counter(name for node in graph.node for name in dict.fromkeys(node.input) if name in weights)
+    picture = _Picture()
+    for item in graph.input:
+        if item.name not in weights:
+            picture.add("input", item.name, "", {item.name: types[item.name]})
+    for name, item in weights.items():
+        if readers[name] > 1:
+            picture.add("parameter", name, "", {name: _weight(item)})
+    for node in graph.node:
+        outputs = {name: types.get(name, _NOTHING) for name in node.output if name}
+        row = picture.add("operator", node.op_type, node.op_type, outputs)
+        row["attributes"] = {visible(item.name): visible(_text(item)) for item in node.attribute}
+        if node.name:
+            row["attributes"]["name"] = visible(node.name)
+        row["badges"] = [_badge(name, weights[name]) for name in node.input if readers[name] == 1]
+        row["inputs"] = [picture.outputs[name] for name in node.input if name in picture.outputs]
+    for item in graph.output:
+        row = picture.add("output", item.name, "", {})
+        row["outputs"] = [types[item.name]]
+        row["inputs"] = [picture.outputs[item.name]] if item.name in picture.outputs else []
+    return picture.nodes
 
 
 def _parts(nodes: list[GraphNode]) -> list[GraphBox]:
