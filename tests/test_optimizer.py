@@ -122,3 +122,32 @@ def test_adadelta_says_once_that_it_uses_no_learning_rate(monkeypatch):
         "AdaDelta does not use lr_scheduler",
     ]
     assert weights[0].asscalar() == weights[1].asscalar() != 1
+
+
+def test_dcasgd_with_momentum_follows_its_rule():
+    """MXNet's raises for weights of more than one element."""
+    updater = optimizer.get_updater(optimizer.create("dcasgd", learning_rate=0.5, momentum=0.9, lamda=2.0))
+    weight, own, momentum, previous = nd.array([1.0, -2.0]), np.array([1.0, -2.0]), 0.0, np.array([1.0, -2.0])
+    for grad in ([0.1, 0.2], [0.3, -0.1]):
+        updater(0, nd.array(grad), weight)
+        grad = np.array(grad)
+        momentum = 0.9 * momentum - 0.5 * (grad + 2.0 * grad * grad * (own - previous))
+        own, previous = own + momentum, own
+        np.testing.assert_allclose(weight.asnumpy(), own, rtol=1e-6)
+
+
+def test_sgld_draws_with_the_variance_of_the_rate():
+    updater = optimizer.get_updater(optimizer.create("sgld", learning_rate=0.04))
+    weight = nd.zeros((20_000,))
+    updater(0, nd.ones((20_000,)), weight)
+    assert abs(weight.asnumpy().mean() + 0.02) < 0.01
+    assert abs(weight.asnumpy().std() - 0.2) < 0.01
+
+
+def test_lars_corrects_the_momentum_of_every_weight_at_a_new_rate():
+    lars = optimizer.create("lars", learning_rate=1.0, momentum=0.5, param_idx2name={0: "a_bias", 1: "b_bias"})
+    updater, weights = optimizer.get_updater(lars), [nd.zeros((1,)), nd.zeros((1,))]
+    for rate in (1.0, 0.5):
+        lars.set_learning_rate(rate)
+        updater([0, 1], [nd.ones((1,))] * 2, weights)
+    assert [weight.asscalar() for weight in weights] == [-1.75, -1.75]  # -1; then 0.25 * -1 - 0.5

@@ -37,6 +37,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ndarray.ndarray": ("ndarray",),
     "ndarray.op": ("ndarray:op",),
     "ndarray.utils": ("ndarray",),
+    "optimizer.contrib": ("optimizer",),
     "optimizer.optimizer": ("optimizer",),
     "symbol.contrib": ("symbol:contrib",),
     "symbol.image": ("symbol:image",),

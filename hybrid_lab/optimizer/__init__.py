@@ -3,25 +3,37 @@
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
 from .adam import Adam, Adamax, AdamW
-from .adaptive import AdaDelta, AdaGrad, Ftrl, RMSProp
+from .adaptive import FTML, AdaDelta, AdaGrad, Ftrl, RMSProp
+from .large_batch import LAMB, LARS, LBSGD
 from .optimizer import Optimizer, ScheduledRateError, create, register
-from .sgd import NAG, SGD, Signum
+from .sgd import NAG, SGD, Signum, ccSGD
+from .stepwise import DCASGD, SGLD, GroupAdaGrad, Nadam, Test
 from .updater import Updater, get_updater
 
 __all__ = [
+    "DCASGD",
+    "FTML",
+    "LAMB",
+    "LARS",
+    "LBSGD",
     "NAG",
     "SGD",
+    "SGLD",
     "AdaDelta",
     "AdaGrad",
     "Adam",
     "AdamW",
     "Adamax",
     "Ftrl",
+    "GroupAdaGrad",
+    "Nadam",
     "Optimizer",
     "RMSProp",
     "ScheduledRateError",
     "Signum",
+    "Test",
     "Updater",
+    "ccSGD",
     "create",
     "get_updater",
     "register",

@@ -1,4 +1,4 @@
-"""Optimizers with a rate per element from the history of its gradient: AdaGrad, AdaDelta, RMSProp, Ftrl."""
+"""Optimizers with a rate per element from the history of its gradient: AdaGrad, AdaDelta, RMSProp, Ftrl, FTML."""
 
 from __future__ import annotations
 
@@ -119,3 +119,27 @@ class Ftrl(Optimizer):
 
     def operator(self) -> Operator:
         return get("ftrl_update").bind(lamda1=self.lamda1, beta=self.beta, clip_gradient=self._limit())
+
+
+@register
+class FTML(Optimizer):
+    """Follow the moving leader (Zheng and Kwok, 2017): g = g + wd * w;  v = beta2 * v + (1 - beta2) * g^2;
+    d' = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon);
+    z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * w;  d = d';  w = -z / d.
+    """
+
+    states = ("d", "v", "z")
+
+    def __init__(self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-8, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+
+    def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
+        return {"lr": lr, "wd": wd, "t": count}
+
+    def operator(self) -> Operator:
+        return get("ftml_update").bind(
+            beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon, clip_grad=self._limit()
+        )

@@ -87,3 +87,8 @@ class Signum(_Momentum):
         if self.momentum:
             return get("signum_update").bind(momentum=self.momentum, clip_gradient=self._limit(), wd_lh=self.wd_lh)
         return get("signsgd_update").bind(clip_gradient=self._limit())
+
+
+@register
+class ccSGD(SGD):  # noqa: N801 - MXNet's name
+    """SGD, under a former name of MXNet's."""

@@ -28,6 +28,18 @@ CASES = [
     ("rmsprop", {"learning_rate": 0.01, "wd": 0.3, "clip_gradient": 0.2, "rescale_grad": 0.5}),
     ("rmsprop", {"learning_rate": 0.01, "wd": 0.3, "centered": True, "clip_gradient": 0.2, "clip_weights": 1.0}),
     ("ftrl", {"learning_rate": 0.1, "lamda1": 0.05, "wd": 0.1, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("ftml", {"learning_rate": 0.1, "wd": 0.1, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("lamb", {"learning_rate": 0.1, "wd": 0.1, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("lamb", {"learning_rate": 0.1, "bias_correction": False, "lower_bound": 5.0, "upper_bound": 7.0}),
+    ("lars", {"learning_rate": 0.1, "momentum": 0.9, "eta": 0.5, "wd": 0.1, "clip_gradient": 0.5}),
+    ("lars", {"learning_rate": 0.1, "eta": 0.5, "eps": 0.1, "rescale_grad": 0.5}),
+    ("lbsgd", {"learning_rate": 0.1, "momentum": 0.9, "batch_scale": 2, "wd": 0.1, "clip_gradient": 0.5}),
+    ("lbsgd", {"learning_rate": 0.1, "batch_scale": 3, "warmup_strategy": "lars", "wd": 0.1}),
+    ("lbsgd", {"learning_rate": 0.1, "batch_scale": 2, "warmup_strategy": "sqrt", "updates_per_epoch": 1}),
+    ("nadam", {"learning_rate": 0.1, "wd": 0.1, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("dcasgd", {"learning_rate": 0.1, "wd": 0.1, "lamda": 0.5, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("groupadagrad", {"learning_rate": 0.1, "clip_gradient": 0.5, "rescale_grad": 0.5}),
+    ("ccsgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}),
 ]
 
 rng = np.random.RandomState(0)
