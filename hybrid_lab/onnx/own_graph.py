@@ -54,6 +54,7 @@ METADATA = "hybrid_lab.graph"
 _ROOT = "model"
 """The first part of all scopes, in place of the name that the exported Block has in this process."""
 _LONGEST = 8 << 20
+"""Characters of the longest text that is written and read."""
 _BROKEN = (TypeError, ValueError, IndexError, KeyError, AttributeError, ArithmeticError, MemoryError, RecursionError)
 """What Python and NumPy raise for attributes and shapes that make no sense."""
 
@@ -94,7 +95,7 @@ def normal_form(neutral: NeutralGraph, names: Sequence[str]) -> NormalForm | Non
         read = _read(text, constants, kept)
     except HybridLabError:
         return None
-    if len(read.operators) != len(locations):
+    if len(text) >= _LONGEST or len(read.operators) != len(locations):
         return None
     places = dict(zip(read.operators, locations, strict=True))
 

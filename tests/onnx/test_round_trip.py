@@ -19,7 +19,7 @@ from hybrid_lab.gluon.model_zoo import vision
 from hybrid_lab.onnx.block import ImportedGraph
 from hybrid_lab.onnx.compose import compose
 
-from .networks import Detector, Encoder, Mixed, SeveralOutputs, WithStates, assert_equal, call, floats
+from .networks import Detector, Encoder, Mixed, SeveralOutputs, Unrolled, WithStates, assert_equal, call, floats
 
 FAMILIES = ["mobilenet0.25", "squeezenet1.1", "resnet18_v2"]
 if os.environ.get("HYBRID_LAB_ONNX") == "all":
@@ -29,19 +29,19 @@ if os.environ.get("HYBRID_LAB_ONNX") == "all":
     ]  # fmt: skip
 
 
-def there_and_back(net, folder, calls):
+def there_and_back(net, folder, calls, **settings):
     """Export, import, export; returns what was imported. The second file is the first one, byte by byte."""
     net.initialize(mx.init.Xavier())
     net.hybridize()
     call(net, calls[0])
-    first = mx.onnx.export(net, folder / "first.onnx")
+    first = mx.onnx.export(net, folder / "first.onnx", **settings)
     again = mx.onnx.imports(first.path)
     again.hybridize()
     by_nodes = ImportedGraph(compose(first.path, by_nodes=True))  # as of a file that the metadata say nothing of
     for arrays, block in itertools.product(calls, (again, by_nodes)):
         for one, two in zip(call(net, arrays), call(block, arrays), strict=True):
             np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-4 * max(np.abs(one).max(initial=0), 1e-6))
-    second = mx.onnx.export(again, folder / "second.onnx")
+    second = mx.onnx.export(again, folder / "second.onnx", **settings)
     assert Path(first.path).read_bytes() == Path(second.path).read_bytes()
     for arrays in calls:
         assert_equal(second.path, net, arrays)
@@ -100,6 +100,11 @@ def test_recurrent_layers(layer, layout, tmp_path):
     """Their zeros at the beginning have the open size of the batch."""
     net = layer(7, 2, layout=layout, bidirectional=True, input_size=5)
     there_and_back(net, tmp_path, [[floats(4, 3, 5)], [floats(4, 2, 5)]])
+
+
+@pytest.mark.parametrize("settings", [{}, {"flat": True}, {"opset": 13}, {"flat": True, "opset": 17}])
+def test_a_cell_that_is_unrolled(settings, tmp_path):
+    there_and_back(Unrolled(), tmp_path, [[floats(3, 5, 4)], [floats(2, 5, 4)]], **settings)
 
 
 def test_states_that_come_in_and_go_out(tmp_path):
