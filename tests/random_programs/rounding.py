@@ -72,7 +72,7 @@ class Rounding:
         compound = type(op).lower is not Operator.lower and op.name not in _INDICES
         if compound:
             with contextlib.suppress(Unmappable):
-                moved = self._lowered(op, near, error)
+                moved = self._lowered(op, near, error, norm)
         return {
             place: self._moved(op, inputs, found, np.asarray(exact[place]), np.asarray(moved[place]), compound, norm)
             for place, found in outputs.items()
@@ -102,18 +102,19 @@ class Rounding:
             other = np.where(either, self.random.choice([0.0, -0.0], found.shape), other)
         return other
 
-    def _lowered(self, op: Operator, inputs: Sequence[Any], error: float) -> Sequence[Any]:
+    def _lowered(self, op: Operator, inputs: Sequence[Any], error: float, whole: bool) -> Sequence[Any]:
         """What the operators give that a compound one stands for, each of them off by a few roundings: other formulas
         for the same, `x * scale - mean * scale` for `(x - mean) * scale`, are off where this one is exact.
+        whole : whether whole numbers are off, too: float32 has no others above 2 ** 23
         """
 
         def step(op: Operator, inputs: Sequence[Any]) -> Any:
             made = apply_numpy(op, inputs)
             if isinstance(made, tuple):
-                return tuple(self._off(item, error) for item in made)
+                return tuple(self._off(item, error, whole) for item in made)
             # Added up one after another, n numbers are off by about the square root of n roundings.
             count = np.size(inputs[0]) / max(1, np.size(made)) if op.family == "reduce" else 1
-            return self._off(made, error * max(1.0, count) ** 0.5)
+            return self._off(made, error * max(1.0, count) ** 0.5, whole)
 
         made = op.lower(Namespace(step), *inputs)
         return made if isinstance(made, (tuple, list)) else [made]

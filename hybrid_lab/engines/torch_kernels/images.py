@@ -218,6 +218,8 @@ def _batch_norm(torch: ModuleType, node: Node, op: BatchNorm) -> Kernel:
     normalize, fixed = torch.native_batch_norm, op.fix_gamma
     if op.from_batch:
         _needs_exact_sums(shape_of(node, 0))
+        # torch computes x * scale - mean * scale, which is not 0 where x is its own mean.
+        needs(math.prod(shape_of(node, 0)) != shape_of(node, 0)[1], "one element a channel, whose mean it is")
         return lambda x, gamma, beta, mean, variance: normalize(
             x, None if fixed else gamma, beta, None, None, True, 0.0, eps
         )
