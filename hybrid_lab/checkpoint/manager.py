@@ -15,7 +15,7 @@ import numpy as np
 
 from hybrid_lab import temporary
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError, SettingError
-from hybrid_lab.diagnostics.file_errors import writing
+from hybrid_lab.diagnostics.file_errors import reading, writing
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.formats.archive import layout
 from hybrid_lab.formats.archive.archive import Archive, read_values
@@ -251,7 +251,8 @@ class Manager:
     def _names(self) -> Sequence[str]:
         """The names of all checkpoints in the folder, damaged ones too."""
         try:
-            return sorted(filter(_NAME.fullmatch, os.listdir(self.folder)))
+            with reading(self.folder):
+                return sorted(filter(_NAME.fullmatch, os.listdir(self.folder)))
         except FileNotFoundError:
             return ()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..diagnostics.file_errors import writing
 from ..diagnostics.words import count
 from .archive import printable
 from .command import CommandError, Commands, archive_file, block_in
@@ -64,8 +65,10 @@ def run_compile(arguments: Namespace) -> int:
         if not arguments.into.is_file():
             raise CommandError(f"--into {arguments.into}: no such archive; save the model first")
         Container.open(arguments.into)  # no archive is found out before anything is compiled
-    if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
-        raise CommandError(f"--out {arguments.out}: a file has this name; name a folder")
+    if arguments.out is not None:
+        there = next(each for each in (arguments.out, *arguments.out.absolute().parents) if each.exists())
+        if not there.is_dir():
+            raise CommandError(f"--out {arguments.out}: {there} is a file; name a folder")
     check_triton()
     if arguments.trust:
         print(use_compiled(arguments.archive), file=sys.stderr)
@@ -155,7 +158,8 @@ def write(model: CompiledModel, folder: Path) -> int:
         where = folder / target
         if model.name:
             where = where / re.sub(r"[^\w.\-]", "_", model.name)
-        where.mkdir(parents=True, exist_ok=True)
+        with writing(where):
+            where.mkdir(parents=True, exist_ok=True)
         kernels = model.on(target)
         names: dict[str, str] = {}
         for kernel in kernels:

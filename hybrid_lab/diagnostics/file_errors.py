@@ -11,6 +11,8 @@ from os import PathLike
 
 from .errors import HybridLabError
 
+_LONG_ENDINGS = ("-symbol.json", ".safetensors.index.json")
+"""Endings of names that have more than one dot, or a hyphen."""
 _SHOWN = 6
 """Names of files that a message lists."""
 _LONGEST = 120
@@ -149,6 +151,8 @@ def _other(number: int, name: str) -> str:
     if number == errno.ENAMETOOLONG:
         return f"the name {_shown(os.path.basename(name))} is too long; file systems take up to 255 bytes"
     if number == errno.ENOTDIR:
+        if os.path.isfile(name):
+            return f"{_shown(name)} is a file where a folder is needed; give another name, or remove the file"
         file = os.path.dirname(name)
         while file and not os.path.lexists(file):
             file = os.path.dirname(file)
@@ -158,9 +162,10 @@ def _other(number: int, name: str) -> str:
 
 def _instead(name: str, folder: str) -> str:
     """What to read in place of a file that is not there."""
-    there = _files(folder, os.path.splitext(name)[1])
-    stems = {os.path.splitext(each)[0]: each for each in there}
-    near = get_close_matches(os.path.splitext(os.path.basename(name))[0], stems, n=1, cutoff=0.75)
+    ending = next((each for each in _LONG_ENDINGS if name.endswith(each)), os.path.splitext(name)[1])
+    there = _files(folder, ending)
+    stems = {each.removesuffix(ending): each for each in there}
+    near = get_close_matches(os.path.basename(name).removesuffix(ending), stems, n=1, cutoff=0.75)
     if near:
         return f"; did you mean {_shown(os.path.join(os.path.dirname(name), stems[near[0]]))}?"
     absolute = "" if os.path.isabs(name) else f" in {_shown(os.path.abspath(folder))}"

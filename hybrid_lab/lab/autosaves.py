@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 import weakref
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.file_errors import write_error
 from hybrid_lab.diagnostics.words import count, first_line
 from hybrid_lab.formats.archive import layout, save_cached_graphs, why_no_archive
 from hybrid_lab.gluon import access
@@ -115,13 +117,15 @@ def autosave(
 
     A save happens in the thread that trains, right after the step, and writes nothing into the cell's output. One that
     fails does not stop the training; the panel and the returned object say why. Raises HybridLabError for a bad
-    argument, or a path where something else than an archive is.
+    argument, or a path where something else than an archive is, FileError where its folder is missing.
     """
     if not isinstance(net, Block):
         raise HybridLabError(f"autosave needs a Block, not {type(net).__name__}")
     if every != "epoch" and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
         raise HybridLabError(f"every must be a number of steps, 1 or more, or 'epoch', not {every!r}")
     file = os.path.abspath(layout.archive_path(path, "") if path is not None else f"{net.name}.autosave.hlab")
+    if not os.path.isdir(os.path.dirname(file)):
+        raise write_error(errno.ENOENT, file)
     reason = why_no_archive(file) if os.path.lexists(file) else None
     if reason is not None:
         raise HybridLabError(f"{file} exists and is not an intact archive ({reason}); give another path")

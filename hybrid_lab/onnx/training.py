@@ -15,6 +15,7 @@ import numpy as np
 
 from hybrid_lab import initializer, ops
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.diagnostics.file_errors import FileError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.loss import SoftmaxCrossEntropyLoss
 from hybrid_lab.gluon.trainer import Trainer
@@ -69,6 +70,8 @@ def imports_training(
         return _Reader(OnnxFile(path), ctx, shapes, values).training()
     except OnnxError as error:
         name_file(error, path)
+        raise
+    except FileError:
         raise
     except HybridLabError as error:
         raise OnnxError(f"the training information cannot be used: {error} ({path!s})") from error

@@ -397,7 +397,7 @@ def test_what_is_no_archive_with_graphs_is_told_so(archive, capsys, file, messag
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option, message", [("--into", "not a .hlab archive"), ("--out", "a file has this name")])
+@pytest.mark.parametrize("option, message", [("--into", "not a .hlab archive"), ("--out", "text.json is a file")])
 def test_a_place_that_cannot_be_written_to_is_told_at_once(archive, capsys, monkeypatch, option, message):
     (archive / "text.json").write_text("{}")
     monkeypatch.setattr(compiling, "compile_all", None)

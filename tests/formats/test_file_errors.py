@@ -108,6 +108,9 @@ def test_the_next_step_names_what_is_there(net):
         net.load("other")
     with pytest.raises(SettingError, match="names no file"):
         net.load("")
+    net.export("net")
+    with pytest.raises(FileNotFoundError, match=r"did you mean 'net-symbol.json'\?"):
+        mx.sym.load("nets-symbol.json")
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -146,6 +149,10 @@ def test_files_in_place_of_a_folder(net, tmp_path):
     with pytest.raises(FileError, match="'file' is a file where a folder is needed"):
         manager = mx.checkpoint.Manager("file", net, gluon.Trainer(net.collect_params(), "sgd"))
         manager.save(1)
+    with pytest.raises(NotADirectoryError, match="'file' is a file where a folder is needed"):
+        mx.checkpoint.Manager("file", net, gluon.Trainer(net.collect_params(), "sgd")).restore()
+    with pytest.raises(FileNotFoundError, match="nowhere' to write .* into; create it"):
+        mx.lab.autosave(net, "nowhere/m")
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics.words import count
 
 from ..atomic import atomic_write
 from .container import Container, ContainerWriter
+from .layout import existing_path
 
 if TYPE_CHECKING:
     from hybrid_lab.engines.triton.build.binaries import Binary
@@ -95,14 +96,14 @@ def use_compiled(path: str | PathLike[str]) -> Taken:
     """Put the binaries of an archive into this machine's cache, where compiling finds them.
 
     For an archive that you made or trust: they run on the GPU as they are. Binaries of another version of Triton are
-    left. Raises ArchiveError for a damaged archive.
+    left. Raises ArchiveError for a damaged archive, FileError.
     """
     from hybrid_lab.engines.triton.build import binaries as stored
     from hybrid_lab.engines.triton.build import internals
     from hybrid_lab.engines.triton.build.compiling import check_triton
 
     check_triton()
-    archive = Container.open(path)
+    archive = Container.open(existing_path(path))
     result = Taken({}, {})
     for target, head in _heads(archive):
         if head.get("binaries") != stored.FORMAT or head.get("triton") != internals.version():
