@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import AutogradError, HybridLabError
@@ -30,14 +31,14 @@ __all__ = [
 _state = tape.state
 
 
-def _scope(call: str, recording: bool | None, training: bool | None) -> tape.Mode:
-    """Raises HybridizeError HL175 in code that is traced: a graph has the mode of the call, all through."""
-    if _state.observe is not None:
-        _state.observe(call)
+def _scope(call: str, recording: bool | None, training: bool | None) -> AbstractContextManager[None]:
+    """A scope of another mode; in code that is traced, one whose operators stay in this mode in the graph."""
+    if _state.scope is not None:
+        return _state.scope(call, recording, training)
     return tape.Mode(recording, training)
 
 
-def record(train_mode: bool = True) -> tape.Mode:
+def record(train_mode: bool = True) -> AbstractContextManager[None]:
     """`with autograd.record():` records the computations inside, so that `backward()` can differentiate them.
 
     train_mode : whether Dropout, BatchNorm and the like behave as in training
@@ -45,17 +46,20 @@ def record(train_mode: bool = True) -> tape.Mode:
     return _scope("autograd.record()", True, train_mode)
 
 
-def pause(train_mode: bool = False) -> tape.Mode:
-    """`with autograd.pause():` records nothing; for use inside `record()`."""
+def pause(train_mode: bool = False) -> AbstractContextManager[None]:
+    """`with autograd.pause():` records nothing; for use inside `record()`.
+
+    In code that is traced, no gradient goes through what is computed inside, as in an eager call.
+    """
     return _scope("autograd.pause()", False, train_mode)
 
 
-def train_mode() -> tape.Mode:
+def train_mode() -> AbstractContextManager[None]:
     """`with autograd.train_mode():` layers behave as in training; recording stays as it is."""
     return _scope("autograd.train_mode()", None, True)
 
 
-def predict_mode() -> tape.Mode:
+def predict_mode() -> AbstractContextManager[None]:
     """`with autograd.predict_mode():` layers behave as in prediction; recording stays as it is."""
     return _scope("autograd.predict_mode()", None, False)
 

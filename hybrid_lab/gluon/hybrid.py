@@ -206,7 +206,7 @@ class HybridBlock(Block):
             raise self._no_array(args)
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
-        observed = len(trace.observed)
+        observed, used_fixed = len(trace.observed), trace.used_fixed
         arguments, returned = separated(args)
         try:
             result, alone = run_traced(self, trace, arguments, self._path_in(trace))
@@ -214,6 +214,7 @@ class HybridBlock(Block):
             returned(None)
             raise
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
+        alone = alone and trace.used_fixed == used_fixed
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed)
             if graph is not None:

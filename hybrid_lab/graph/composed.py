@@ -146,6 +146,10 @@ class ControlFlow(Composed):
             by_mode[train] = self.rebuilt(graphs, tuple(place + self.first for place in places))
         return by_mode[train]
 
+    def fix_mode(self, train: bool) -> Operator:
+        """The operators of the bodies were fixed when the bodies were traced."""
+        return self
+
     def updates(self, index: int) -> bool:
         """Whether body number `index` gives new values of states; a loop's condition only looks."""
         return True

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 
 
+def next_serial() -> int:
+    """A number larger than the `serial` of every node so far, and smaller than that of every later one."""
+    return next(_serial)
+
+
 class Value:
     """One output of a node. Equal only to itself: compilers compare and hash values, so nothing is overloaded here."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +32,14 @@ class _State(threading.local):
 
     trace : the trace in progress of a 2.x-style forward (set by symbol/), or None
     observe : called as observe("is_training") or observe("is_recording") when user code asks for the mode, or None
+    scope : makes the context manager of autograd.pause() and its like in code that is traced, or None: see Trace.mode
     """
 
     recording: bool = False
     training: bool = False
     trace: Any = None
     observe: Callable[[str], None] | None = None
+    scope: Callable[[str, bool | None, bool | None], AbstractContextManager[None]] | None = None
 
 
 state = _State()

@@ -145,6 +145,8 @@ class _Sketch:
         values: list[Value] = []
         for item in outputs:
             value = _value(item)
+            if self.trace is not None:
+                value = self.trace.outside_pause(value)
             if value.node.serial < self.first or value.is_input or value in values:
                 value = _value(compose(get("identity").bind(), [item], None, hint="identity"))
             values.append(value)

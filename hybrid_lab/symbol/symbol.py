@@ -310,19 +310,23 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     """A new node on Symbols and immediates; inputs left out become variables `<name>_<input>`."""
     trace = tracing.current()
     node_name = names.current().get(name, hint or op.name.lower())
+    drawing = op.random or op.subgraphs
+    if trace is not None:
+        op = trace.operator(op)
     operands = []
     wanted = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
     for position, (input_name, item) in enumerate(zip(wanted, inputs, strict=True)):
         operands.append(_operand(op, position, input_name, item, node_name))
     if operands and not any(isinstance(item, Value) for item in operands):
         raise no_arrays(op, inputs, _needed())
+    draw = (trace.next_draw() if trace else free_draw()) if drawing else None  # Dropout in prediction uses it up, too
     node = Node(
         op,
         operands,
         name=node_name,
         scope=trace.scope if trace else "",
         location=capture(),
-        draw=(trace.next_draw() if trace else free_draw()) if op.random or op.subgraphs else None,
+        draw=draw if op.random or op.subgraphs else None,
     )
     return make_symbol(node)
 
@@ -355,7 +359,8 @@ def _operand(op: Operator, position: int, input_name: str, item: object, node_na
             raise AttributeSpecError(
                 f"{op.name}: the input {input_name} is a Symbol with {len(item.outputs)} outputs; pick one with [i]"
             )
-        return item.outputs[0]
+        trace = tracing.current()
+        return item.outputs[0] if trace is None else trace.outside_pause(item.outputs[0])
     if isinstance(item, (bool, int, float, np.integer, np.floating, np.bool_)):
         return item.item() if isinstance(item, np.generic) else item
     if hasattr(item, "_data") or isinstance(item, np.ndarray):

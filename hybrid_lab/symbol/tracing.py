@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
 from hybrid_lab.diagnostics.source_facts import source_facts
-from hybrid_lab.graph.node import Value
+from hybrid_lab.graph.node import Node, Value, next_serial
 from hybrid_lab.graph.scope import Scope
+from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ndarray.tape import state as modes
+from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.symbol import names
 
 if TYPE_CHECKING:
     from hybrid_lab.symbol.symbol import Symbol
@@ -26,6 +29,8 @@ class Trace:
     draws : how many draw numbers were given out
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
     observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
+    fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
+    used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
     """
@@ -44,6 +49,10 @@ class Trace:
         self.raised: list[HybridizeError] = []
         self.nested: dict[tuple[int, Any], tuple[Any, Any]] = {}
         self._child_names: dict[int, dict[int, str]] = {}
+        self.fixed: tuple[bool, str] | None = None
+        self.used_fixed = 0
+        self._paused: list[tuple[int, int]] = []
+        self._paused_since: int | None = None
 
     def next_draw(self) -> int:
         """Use up one draw number."""
@@ -97,13 +106,83 @@ class Trace:
             self.scopes.pop()
             self.styles.pop()
 
+    @contextmanager
+    def mode(self, call: str, recording: bool | None, training: bool | None) -> Iterator[None]:
+        """`with autograd.pause():` and its like in the traced code. The graph keeps what the scope says: operators get
+        the mode of the scope, and no gradient goes through what is computed while recording is paused.
+        """
+        fixed, was_paused = self.fixed, self._paused_since is not None
+        if training is not None:
+            self.fixed = training, call
+        if recording is not None:
+            self._pause(not recording)
+        try:
+            with Mode(recording, training):
+                yield
+        finally:
+            self.fixed = fixed
+            self._pause(was_paused)
+
+    def _pause(self, on: bool) -> None:
+        if self._paused_since is not None:
+            self._paused.append((self._paused_since, next_serial()))
+        self._paused_since = next_serial() if on else None
+
+    def operator(self, op: Operator) -> Operator:
+        """The operator for the graph: of the mode that the code has set, if it has. Raises HybridizeError HL175."""
+        if self.fixed is None or not op.mode_dependent:
+            return op
+        training, call = self.fixed
+        self.used_fixed += 1
+        fixed = op.fix_mode(training)
+        if fixed is not None:
+            return fixed
+        if training is self.training:  # the call has this mode anyway
+            self.observed.append(("mode", capture()))
+            return op
+        mode = "training" if training else "prediction"
+        raise refuse(
+            "HL175",
+            call=call,
+            message=f"`{call}` sets the mode of F.{op.name}, which a graph can run only in the mode of the call.",
+            reason=f"No attribute of {op.name} stands for {mode} in a call of the other mode.",
+            rewrite="the scope around the call of the network      or      call it in a plain Block",
+        )
+
+    def outside_pause(self, value: Value) -> Value:
+        """The value as an operator reads it: behind BlockGrad if it was computed while recording was paused and the
+        reader is not.
+        """
+        if not self._paused or self._paused_since is not None or value.is_input:
+            return value
+        serial = value.node.serial
+        if not any(start < serial < end for start, end in self._paused):
+            return value
+        blocked = Node(
+            get("BlockGrad").bind(),
+            [value],
+            name=names.current().get(None, "blockgrad"),
+            scope=self.scope,
+            location=capture(),
+        ).outputs[0]
+        if value in self.types:
+            self.types[blocked] = self.types[value]
+        return blocked
+
     def observe(self, what: str) -> None:
         """The code asked for the mode, or whether calls are recorded: the trace is a variant that holds for it only.
 
-        Raises HybridizeError HL175 where it opens a scope of another mode: `what` is then the call.
+        Raises HybridizeError HL175 where it sets the mode for all that follows: `what` is then the call.
         """
         if what.endswith("()"):
-            raise refuse("HL175", call=what)
+            raise refuse(
+                "HL175",
+                call=what,
+                message=f"`{what}` inside hybrid_forward changes the mode behind the graph.",
+                reason="A compiled call runs operators, not the Python code around them.",
+                rewrite="with autograd.pause():      or      call it outside the network",
+            )
+        self.used_fixed += self.fixed is not None
         self.observed.append(("recording" if what == "is_recording" else "mode", capture()))
 
     def finish(self) -> None:
@@ -156,11 +235,13 @@ def of_arrays() -> Trace | None:
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Make `trace` the current one; ends with `trace.finish()` where the code ran through."""
     before, local.trace = local.trace, trace
-    observe, modes.observe = modes.observe, trace.observe
+    hooks = modes.observe, modes.scope
+    modes.observe, modes.scope = trace.observe, trace.mode
     try:
         yield trace
     finally:
-        local.trace, modes.observe = before, observe
+        local.trace = before
+        modes.observe, modes.scope = hooks
     trace.finish()
 
 

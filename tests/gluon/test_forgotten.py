@@ -50,21 +50,3 @@ def test_an_augmented_assignment_is_named_as_it_is_written():
     net.hybridize(engine="numpy")
     with pytest.raises(HybridizeError, match=r"`\*=` changes"):
         net(nd.ones((2,)))
-
-
-@pytest.mark.parametrize("scope", ["pause", "record", "train_mode", "predict_mode"])
-def test_a_scope_of_another_mode_inside_is_no_part_of_a_graph(scope):
-    """A graph would have the gradient, and the dropout, of the call's own mode."""
-
-    class Net(nn.HybridBlock):
-        def hybrid_forward(self, F, x):
-            with getattr(autograd, scope)():
-                y = F.Dropout(x, p=0.5) * x
-            return y + x
-
-    net = Net()
-    net(nd.ones((2,)))
-    net.hybridize(engine="numpy")
-    with pytest.raises(HybridizeError, match=rf"autograd.{scope}") as caught:
-        net(nd.ones((2,)))
-    assert caught.value.code == "HL175" and caught.value.location.file == __file__

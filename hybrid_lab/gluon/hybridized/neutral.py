@@ -137,7 +137,7 @@ def trace_block(
         raise
     finally:  # without a call: a Ctrl-C at the start of NameScope.__exit__ would leave the scope open for good
         del managers[depth:]
-    values = [symbol.outputs[0] for symbol in outputs]
+    values = [trace.outside_pause(symbol.outputs[0]) for symbol in outputs]
     variables = [symbol.outputs[0] for symbol in trace.parameters.values()]
     graph = Graph([*inputs, *variables], values, draws=trace.draws, name=block.name)
     refuse_leaks(graph)
@@ -237,7 +237,8 @@ def extract_nested(
     """
     values = [value for symbol in inputs for value in symbol.outputs]
     outputs, out_spec = flatten_outputs(result, block)
-    graph = extract(values, [leaf.outputs[0] for leaf in outputs], data_names(len(values)), block.name)
+    results = [trace.outside_pause(leaf.outputs[0]) for leaf in outputs]
+    graph = extract(values, results, data_names(len(values)), block.name)
     variables = graph.inputs[len(values) :]
     owners = [trace.owners.get(value) for value in variables]
     if any(owner is None for owner in owners):

@@ -11,6 +11,7 @@ from typing import Any
 from hybrid_lab.gluon.hybridized.structure import is_named
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose
 
 
@@ -44,14 +45,16 @@ def separated(args: Sequence[object]) -> tuple[list[Any], Callable[[object], Any
     Each argument is a Value of its own, so that the graph of the call can be told from the rest: a tensor that comes in
     again is replaced by its identity, also in lists and dicts. The function takes these out again.
     """
+    trace = tracing.current()
     seen: set[Value] = set()
     originals: dict[int, tuple[Symbol, Symbol]] = {}  # by the id of the identity: itself, and what it stands for
 
     def separate(tensor: Symbol) -> Symbol:
         value = tensor.outputs[0]
-        if value not in seen:
-            seen.add(value)
-            return tensor
+        outside = value if trace is None else trace.outside_pause(value)
+        if outside not in seen:
+            seen.add(outside)
+            return tensor if outside is value else Symbol((outside,))
         copy = compose(get("identity").bind(), [tensor], None, hint="identity")
         originals[id(copy)] = copy, tensor
         return copy

@@ -204,6 +204,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return self
         return self.variant(act_type="leaky", slope=(self.lower_bound + self.upper_bound) / 2)
 
+    def fix_mode(self, train: bool) -> Operator | None:
+        return None if train and self.act_type == "rrelu" else self.bind_mode(train)
+
     def complete(self, data: PartialShape, gamma: PartialShape = None) -> PartialShapes:
         if self.act_type != "prelu":
             return (data,)

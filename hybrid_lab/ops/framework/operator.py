@@ -317,6 +317,15 @@ class Operator:
         """The operator to run in training or prediction; only mode_dependent records override it."""
         return self
 
+    def fix_mode(self, train: bool) -> Operator | None:
+        """The operator that runs in training or prediction whatever the mode of the call is; None if no attribute can
+        say that. Graphs and files hold it, so it is made of public attributes.
+        """
+        if not self.mode_dependent:
+            return self
+        bound = self.bind_mode(train)
+        return None if bound.mode_dependent else bound
+
     def aux(self, F: Functions, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """New values of auxiliary states by input name; empty outside training."""
         return {}

@@ -82,6 +82,9 @@ class BatchNorm(Operator, name="BatchNorm"):
     def bind_mode(self, train: bool) -> Operator:
         return self if self._training == train else self.variant(_training=train)
 
+    def fix_mode(self, train: bool) -> Operator | None:
+        return self if self.use_global_stats else None if train else self.variant(use_global_stats=True)
+
     def complete(self, data: PartialShape, *vectors: PartialShape) -> PartialShapes:
         size = None if data is None else data[axis_of("BatchNorm", self.axis, len(data))]
         return (data, *(filled(shape, (size,)) for shape in vectors))

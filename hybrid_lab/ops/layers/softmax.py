@@ -62,6 +62,9 @@ class _SoftmaxLike(Operator):
             return self
         return SoftmaxWith.bind(**{key: self.attributes[key] for key in _SHARED}, kind=self.name)
 
+    def fix_mode(self, train: bool) -> Operator:
+        return self
+
     def infer_shape(self, data: Shape) -> Shape:
         axis_of(self.name, self.axis, len(data))
         return data

@@ -186,6 +186,9 @@ class Dropout(Operator, name="Dropout"):
     def bind_mode(self, train: bool) -> Operator:
         return self if train or self.mode == "always" else get("identity").bind()
 
+    def fix_mode(self, train: bool) -> Operator:
+        return self.variant(mode="always") if train else get("identity").bind()
+
     def infer_shape(self, data: Shape) -> list[Shape]:
         return [data, _mask_shape("Dropout", data, self.axes)]
 

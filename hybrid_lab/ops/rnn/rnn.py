@@ -175,6 +175,9 @@ class RNN(Recurrent, name="RNN"):
         """In prediction there is no dropout, and nothing is kept: a backward computes the forward again."""
         return self if train else self.variant(_predict=True)
 
+    def fix_mode(self, train: bool) -> Operator | None:
+        return self if not self.p else None if train else self.variant(p=0.0)
+
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         given = self.read(shapes)
         data, state = given["data"], given["state"]
