@@ -29,7 +29,7 @@ absent raises an error with the nearest names. `python scripts/write_coverage_do
 ## GluonCV
 
 Measured on 2026-11-24 with GluonCV 0.11.0 through `hybrid_lab.compat`, NumPy 2 and no network: all 117 modules of its
-model zoo import, and 245 of its 332 models build. The other 87:
+model zoo import, and 253 of its 332 models build. The other 79:
 
 | models | why |
 |---|---|
@@ -37,7 +37,6 @@ model zoo import, and 245 of its 332 models build. The other 87:
 | 18 | download weights even with `pretrained=False` and `pretrained_base=False` |
 | 22 | int8 networks: the operator `_contrib_quantize_v2` is not here |
 | 12 | call `reset_ctx` before `initialize`, which MXNet refuses too |
-| 8 | `gluon.contrib.cnn` is not here |
 
 ## Names
 

@@ -9,6 +9,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "contrib.ndarray": ("ndarray:contrib",),
     "contrib.symbol": ("symbol:contrib",),
     "gluon.block": ("gluon", "gluon.hybrid", "gluon.symbol_block"),
+    "gluon.contrib.cnn.conv_layers": ("gluon.contrib.cnn",),
     "gluon.contrib.nn.basic_layers": ("gluon.contrib.nn",),
     "gluon.contrib.rnn.conv_rnn_cell": ("gluon.contrib.rnn",),
     "gluon.contrib.rnn.rnn_cell": ("gluon.contrib.rnn",),

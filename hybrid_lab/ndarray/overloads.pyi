@@ -70,6 +70,8 @@ class Overloads:
         """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
     def Convolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+    def Correlation(self, data2: NDArray | None = ..., kernel_size: int = 1, max_displacement: int = 1, stride1: int = 1, stride2: int = 1, pad_size: int = 0, is_multiply: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """How alike patches of two feature maps are, for every displacement (FlowNet, arXiv 1504.06852)."""
     def Deconvolution(self, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
     def Dropout(self, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -48,6 +48,18 @@ from hybrid_lab.ops.linalg import linalg, linalg_parts, linalg_products, linalg_
 from hybrid_lab.ops.random import distributions, random
 from hybrid_lab.ops.rnn import recurrence, rnn
 from hybrid_lab.ops.updates import update_descent, update_groups, update_moments, update_several
-from hybrid_lab.ops.vision import boxes, pad, resize, roi, sampler_grid, warp
+from hybrid_lab.ops.vision import (
+    anchors,
+    boxes,
+    correlation,
+    deformable,
+    pad,
+    proposals,
+    resize,
+    roi,
+    roi_parts,
+    sampler_grid,
+    warp,
+)
 
 __all__ = ["F", "Operator", "find", "get", "ints", "records", "registered_names", "sample"]

@@ -561,6 +561,8 @@ def multi_sum_sq(*data: Symbol | Sequence[Symbol], num_arrays: int, out: None = 
     """The sum of the squares of each input: float32, one number per array."""
 def multi_lars(lrs: Symbol, weights_sum_sq: Symbol | None = ..., grads_sum_sq: Symbol | None = ..., wds: Symbol | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+def Correlation(data1: Symbol, data2: Symbol | None = ..., kernel_size: int = 1, max_displacement: int = 1, stride1: int = 1, stride2: int = 1, pad_size: int = 0, is_multiply: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """How alike patches of two feature maps are, for every displacement (FlowNet, arXiv 1504.06852)."""
 def Pad(data: Symbol, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
 pad = Pad

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from hybrid_lab import nd
+from hybrid_lab import autograd, nd
 from hybrid_lab.gluon import nn
+from hybrid_lab.gluon.contrib import cnn
 from hybrid_lab.gluon.contrib import nn as contrib
 
 
@@ -51,3 +52,38 @@ def test_sync_batch_norm_is_batch_norm_here():
     x = nd.array(np.random.RandomState(0).randn(4, 3, 2))
     assert layer(x).shape == (4, 3, 2)
     assert layer.gamma.shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [cnn.DeformableConvolution, cnn.ModulatedDeformableConvolution])
+def test_deformable_convolution_without_offsets_is_a_convolution(kind):
+    net = kind(3, kernel_size=3, strides=2, padding=1, num_deformable_group=2)
+    net.initialize()
+    x = nd.random.normal(shape=(2, 4, 6, 5))
+    y = net(x)  # the weights of the offsets are 0, and a mask of 0 weighs everything with 2 sigmoid(0) = 1
+    weight, bias = net.deformable_conv_weight.data(), net.deformable_conv_bias.data()
+    expected = nd.Convolution(x, weight, bias, kernel=(3, 3), stride=(2, 2), pad=(1, 1), num_filter=3)
+    np.testing.assert_allclose(y.asnumpy(), expected.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [cnn.DeformableConvolution, cnn.ModulatedDeformableConvolution])
+def test_deformable_convolution_hybrid_equals_eager(kind):
+    net = kind(3, kernel_size=(2, 3), padding=(1, 0), offset_weight_initializer="normal", activation="relu")
+    net.initialize()
+    x = nd.random.normal(shape=(2, 4, 6, 5))
+
+    def results():
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        return [y.asnumpy(), *(parameter.grad().asnumpy() for parameter in net.collect_params().values())]
+
+    eager = results()
+    net.hybridize()
+    for found, expected in zip(results(), eager, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert "4 -> 3, kernel_size=(2, 3)" in repr(net)
+
+
+def test_deformable_convolution_refuses_channels_last():
+    with pytest.raises(ValueError, match="NCHW"):
+        cnn.DeformableConvolution(3, layout="NHWC")

@@ -2,8 +2,8 @@
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
-from . import data, nn, rnn
+from . import cnn, data, nn, rnn
 
-__all__ = ["data", "nn", "rnn"]
+__all__ = ["cnn", "data", "nn", "rnn"]
 
 _suggest_names(__name__)
