@@ -33,6 +33,9 @@ NO_EFFECT = {
     "Embedding.__init__": {"sparse_grad"},
     "Adam.__init__": {"lazy_update"},
     "SGD.__init__": {"lazy_update"},
+    "LARS.__init__": {"lazy_update"},
+    # MXNet stores it and reads it nowhere.
+    "LBSGD.__init__": {"num_epochs"},
     # The size of the weight follows from it, which is all of it.
     "Dense.__init__": {"_in_units"},
     # Statistics are those of the batch on the one device of the call.

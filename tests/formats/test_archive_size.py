@@ -1,5 +1,6 @@
 """Archives of many Blocks and of large ones: work that grows with the number of Blocks, memory for one model only."""
 
+import gc
 import os
 import sys
 import tracemalloc
@@ -45,11 +46,14 @@ def lines_of(function):
         return look
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # a collection runs the finalizers of other tests' models
     sys.settrace(look)
     try:
         function()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
