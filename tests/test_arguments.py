@@ -34,6 +34,8 @@ NO_EFFECT = {
     "Adam.__init__": {"lazy_update"},
     "SGD.__init__": {"lazy_update"},
     "LARS.__init__": {"lazy_update"},
+    # For MXNet's calls: there is one operator for each class.
+    "DeformableConvolution.__init__": {"op_name"},
     # MXNet stores it and reads it nowhere.
     "LBSGD.__init__": {"num_epochs"},
     # The size of the weight follows from it, which is all of it.
@@ -55,7 +57,6 @@ NO_EFFECT = {
     # The streams of random numbers are those of all devices.
     "RandomState.seed": {"ctx"},
     # For subclasses, which override the method.
-    "Optimizer.create_state": {"index"},
     "Optimizer.scaled_numbers": {"dtype"},
 }
 

@@ -322,18 +322,15 @@ class Trainer:
 
     def _array_differences(self, data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
         lines, waiting = [], []
-        for name, array in arrays.items():
+        for name in arrays:
             index = name.split(".")[0]
             if not index.isdecimal() or int(index) >= len(self._params):
                 lines.append(f"state: {name} belongs to no parameter")
                 continue
-            shape = tuple(data["parameters"][int(index)]["shape"])
             if self._params[int(index)]._data is None:
                 waiting.append(
                     f"state: {self._params[int(index)].name} has no values yet; load the model's parameters first"
                 )
-            if tuple(array.shape) != shape:
-                lines.append(f"state: {name} is {tuple(array.shape)}, its parameter {shape}")
         if lines:
             return lines + waiting
         twin = optimizers.create(type(self._optimizer).__name__, **self._settings(data["hyperparameters"]))
@@ -342,8 +339,12 @@ class Trainer:
             parameter, shape = self._params[number], tuple(data["parameters"][number]["shape"])
             weight = zeros(shape, dtype=parameter.dtype) if parameter._data is None else parameter.list_data()[0]
             updater.states[number] = twin.create_state_multi_precision(number, weight)
-            missing = updater.get_arrays().keys() - arrays.keys()
-            lines += [f"state: {name} of {parameter.name} is missing" for name in sorted(missing)]
+            expected = updater.get_arrays()
+            missing = sorted(expected.keys() - arrays.keys())
+            lines += [f"state: {name} of {parameter.name} is missing" for name in missing]
+            for name in sorted(expected.keys() & arrays.keys()):
+                if arrays[name].shape != expected[name].shape:
+                    lines.append(f"state: {name} is {arrays[name].shape} in the file, {expected[name].shape} here")
         return lines + waiting
 
     def _settings(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
