@@ -463,6 +463,22 @@ def linalg_syevd(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name:
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
 def linalg_gelqf(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+def random_pdf_uniform(sample: NDArray, low: NDArray | None = ..., high: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
+def random_pdf_normal(sample: NDArray, mu: NDArray | None = ..., sigma: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of normal distributions. sample : (..., any); mu, sigma : (...); returns : as sample."""
+def random_pdf_gamma(sample: NDArray, alpha: NDArray | None = ..., beta: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of gamma distributions with shape alpha and rate beta."""
+def random_pdf_exponential(sample: NDArray, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of exponential distributions with rate lam. sample : (..., any); lam : (...); returns : as sample."""
+def random_pdf_poisson(sample: NDArray, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts under Poisson distributions with mean lam; the sample has no gradient, as in MXNet."""
+def random_pdf_negative_binomial(sample: NDArray, k: NDArray | None = ..., p: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts before k events of probability p; the sample has no gradient, as in MXNet."""
+def random_pdf_generalized_negative_binomial(sample: NDArray, mu: NDArray | None = ..., alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts with mean mu and dispersion alpha; the sample has no gradient, as in MXNet."""
+def random_pdf_dirichlet(sample: NDArray, alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of Dirichlet distributions. sample : (..., any, k); alpha : (..., k); returns : (..., any)."""
 def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Independent numbers, uniform in [low, high)."""
 uniform = random_uniform

@@ -458,6 +458,22 @@ class Overloads:
         """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
     def random_normal_like(self, loc: float = 0.0, scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
+    def random_pdf_dirichlet(self, alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Densities of Dirichlet distributions. sample : (..., any, k); alpha : (..., k); returns : (..., any)."""
+    def random_pdf_exponential(self, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Densities of exponential distributions with rate lam. sample : (..., any); lam : (...); returns : as sample."""
+    def random_pdf_gamma(self, alpha: NDArray | None = ..., beta: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Densities of gamma distributions with shape alpha and rate beta."""
+    def random_pdf_generalized_negative_binomial(self, mu: NDArray | None = ..., alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Probabilities of counts with mean mu and dispersion alpha; the sample has no gradient, as in MXNet."""
+    def random_pdf_negative_binomial(self, k: NDArray | None = ..., p: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Probabilities of counts before k events of probability p; the sample has no gradient, as in MXNet."""
+    def random_pdf_normal(self, mu: NDArray | None = ..., sigma: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Densities of normal distributions. sample : (..., any); mu, sigma : (...); returns : as sample."""
+    def random_pdf_poisson(self, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Probabilities of counts under Poisson distributions with mean lam; the sample has no gradient, as in MXNet."""
+    def random_pdf_uniform(self, low: NDArray | None = ..., high: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
     def random_poisson_like(self, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
     def random_uniform_like(self, low: float = 0.0, high: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

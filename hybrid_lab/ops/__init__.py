@@ -12,6 +12,7 @@ from hybrid_lab.ops.arrays import (
     scatter,
     sequence,
     slicing,
+    spectral,
 )
 from hybrid_lab.ops.elementwise import (
     activation,
@@ -37,6 +38,7 @@ from hybrid_lab.ops.layers import (
     deconv,
     fused_gradient,
     group_norm,
+    hawkes,
     norm,
     outputs,
     patches,
@@ -45,7 +47,7 @@ from hybrid_lab.ops.layers import (
     softmax,
 )
 from hybrid_lab.ops.linalg import linalg, linalg_parts, linalg_products, linalg_solve
-from hybrid_lab.ops.random import distributions, random
+from hybrid_lab.ops.random import densities, distributions, random
 from hybrid_lab.ops.rnn import recurrence, rnn
 from hybrid_lab.ops.updates import update_descent, update_groups, update_moments, update_several
 from hybrid_lab.ops.vision import (

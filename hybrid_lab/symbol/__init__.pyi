@@ -450,6 +450,22 @@ def linalg_syevd(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbo
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
 def linalg_gelqf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+def random_pdf_uniform(sample: Symbol, low: Symbol | None = ..., high: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
+def random_pdf_normal(sample: Symbol, mu: Symbol | None = ..., sigma: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Densities of normal distributions. sample : (..., any); mu, sigma : (...); returns : as sample."""
+def random_pdf_gamma(sample: Symbol, alpha: Symbol | None = ..., beta: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Densities of gamma distributions with shape alpha and rate beta."""
+def random_pdf_exponential(sample: Symbol, lam: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Densities of exponential distributions with rate lam. sample : (..., any); lam : (...); returns : as sample."""
+def random_pdf_poisson(sample: Symbol, lam: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Probabilities of counts under Poisson distributions with mean lam; the sample has no gradient, as in MXNet."""
+def random_pdf_negative_binomial(sample: Symbol, k: Symbol | None = ..., p: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Probabilities of counts before k events of probability p; the sample has no gradient, as in MXNet."""
+def random_pdf_generalized_negative_binomial(sample: Symbol, mu: Symbol | None = ..., alpha: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Probabilities of counts with mean mu and dispersion alpha; the sample has no gradient, as in MXNet."""
+def random_pdf_dirichlet(sample: Symbol, alpha: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Densities of Dirichlet distributions. sample : (..., any, k); alpha : (..., k); returns : (..., any)."""
 def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Independent numbers, uniform in [low, high)."""
 uniform = random_uniform

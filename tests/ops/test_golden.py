@@ -30,6 +30,7 @@ REFUSED: dict[str, str] = {
     "transpose-2": "negative axes",
     "cumsum-2": "the gradient of a negative axis",
     "batch_take-0": "it has no gradient there",
+    **{f"_contrib_{name}-{number}": "on GPUs only" for name in ("fft", "ifft", "count_sketch") for number in range(2)},
     "_contrib_ModulatedDeformableConvolution-0": "the gradient is on GPUs only",
     **{f"_contrib_group_adagrad_update-{number}": "sparse gradients only" for number in range(2)},
     **{f"khatri_rao-{number}": "it has no gradient there" for number in range(3)},

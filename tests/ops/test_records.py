@@ -152,6 +152,8 @@ def _differentiable_inputs(case: Case, inputs: list) -> list[int]:
 #: Gradients that are MXNet's on purpose and not the derivative of the output.
 _NOT_THE_DERIVATIVE = {"BlockGrad", "make_loss", "_contrib_round_ste", "_contrib_sign_ste"} | {
     "_contrib_gradientmultiplier",
+    # Samples of discrete distributions have no gradient.
+    *("random_pdf_poisson", "random_pdf_negative_binomial", "random_pdf_generalized_negative_binomial"),
     *("SoftmaxOutput", "SVMOutput", "MakeLoss"),
     *("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"),
 }

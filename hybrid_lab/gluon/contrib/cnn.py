@@ -101,7 +101,7 @@ class DeformableConvolution(HybridBlock):
 
     def __repr__(self) -> str:
         kwargs: Any = self._kwargs_deformable_conv
-        shape = self.deformable_conv_weight.shape
+        shape = self.deformable_conv_weight.shape or (0,) * 4
         parts = [f"{shape[1] or None} -> {shape[0]}", f"kernel_size={kwargs['kernel']}", f"stride={kwargs['stride']}"]
         if any(kwargs["pad"]):
             parts.append(f"padding={kwargs['pad']}")
