@@ -62,6 +62,12 @@ class Executor:
         by_value |= dict(zip(_values(symbol, states=True), (array.detach() for array in states), strict=True))
         self._arrays = [by_value[value] for value in self.bound.graph.inputs]
         self._linked = [array for array in by_value.values() if array.tape_link is not None]
+        # Whole numbers have no history, and a gradient of 0.
+        self._zero = [
+            grad
+            for array, grad, request in zip(args, grads, requests, strict=True)
+            if grad is not None and request == "write" and not is_floating(array.host_view.dtype)
+        ]
         self._programs = Programs(self.bound, self._arrays)
         self._monitor: tuple[Monitor, bool] | None = None
         self._recorded: list[NDArray] | None = None
@@ -154,8 +160,11 @@ class Executor:
 
         out_grads : the gradients of the outputs, needed where they are no losses (SoftmaxOutput, make_loss ...)
         is_train : accepted for MXNet's sake; the mode is that of the last `forward`
-        Raises BindError for an output gradient that is missing or has another shape.
+        Raises BindError for an output gradient that is missing or has another shape. Further gradients, and those of
+        outputs without a gradient such as shape_array, are not read.
         """
+        for gradient in self._zero:
+            gradient[:] = 0
         if not self._linked:
             return
         heads = self._heads(out_grads)
@@ -167,6 +176,11 @@ class Executor:
             if output.tape_link is not None and index in self._differentiable:
                 if head is None and not self.bound.graph.outputs[index].node.op.own_gradient:
                     raise _missing_head(self.symbol.list_outputs()[index])
+                if head is not None and head.shape != output.shape:
+                    raise BindError(
+                        f"backward: the gradient of {self.symbol.list_outputs()[index]} has shape {head.shape}, the "
+                        f"output {output.shape}"
+                    )
                 pairs.append((output, head))
         links: list[Any] = [array.tape_link for array in self._linked]
         for link in links:
@@ -203,14 +217,11 @@ class Executor:
         names = self.symbol.list_outputs()
         if isinstance(given, Mapping):
             given = [given.get(name) for name in names]
-        if len(given) > len(self.outputs):
-            raise BindError(f"backward: there are {len(given)} gradients for {len(self.outputs)} outputs")
-        heads = [*given, *[None] * (len(self.outputs) - len(given))]
-        for name, output, head in zip(names, self.outputs, heads, strict=True):
+        # MXNet reads no gradients beyond the last output, nor those of outputs without a gradient.
+        heads = [*given, *[None] * (len(self.outputs) - len(given))][: len(self.outputs)]
+        for name, head in zip(names, heads, strict=True):
             if head is not None and not isinstance(head, NDArray):
                 raise SettingError(f"backward: the gradient of {name} must be an NDArray, not {type(head).__name__}")
-            if head is not None and head.shape != output.shape:
-                raise BindError(f"backward: the gradient of {name} has shape {head.shape}, the output {output.shape}")
         return heads
 
     # -- monitor -------------------------------------------------------------------------------------------------

@@ -76,6 +76,8 @@ def _dense(stype: str | None) -> None:
 
 def _shape(shape: Shape) -> tuple[int, ...]:
     try:
+        if isinstance(shape, np.ndarray):
+            shape = shape.tolist()
         sizes = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
     except TypeError:
         raise ShapeError(f"a shape must be an int or a tuple of ints, not {shape!r}") from None

@@ -354,10 +354,10 @@ class Overloads:
         """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
     def linalg_maketrian(self, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
-    def linalg_potrf(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric."""
-    def linalg_potri(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+    def linalg_potrf(self, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Cholesky's factorization: the lower triangular L of A = L L^T, or with lower=False the upper one, L^T."""
+    def linalg_potri(self, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """The inverse of L L^T from its factor. A : L, or with lower=False L^T, (..., n, n); returns : as A."""
     def linalg_slogdet(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
         """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
     def linalg_sumlogdiag(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -442,6 +442,8 @@ class Overloads:
         """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def pick(self, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+    def pow(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """lhs to the power of rhs, with broadcasting."""
     def power(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs to the power of rhs, with broadcasting."""
     def prod(self, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -204,6 +204,7 @@ modulo = broadcast_mod
 def broadcast_power(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """lhs to the power of rhs, with broadcasting."""
 power = broadcast_power
+pow = broadcast_power
 def broadcast_maximum(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
 maximum = broadcast_maximum
@@ -434,10 +435,10 @@ def linalg_maketrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: Non
     """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 def linalg_trsm(A: Symbol, B: Symbol | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
-def linalg_potrf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric."""
-def linalg_potri(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+def linalg_potrf(A: Symbol, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Cholesky's factorization: the lower triangular L of A = L L^T, or with lower=False the upper one, L^T."""
+def linalg_potri(A: Symbol, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inverse of L L^T from its factor. A : L, or with lower=False L^T, (..., n, n); returns : as A."""
 def linalg_inverse(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The inverse of square matrices. A : (..., n, n); returns : as A."""
 def linalg_det(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -231,3 +231,41 @@ def test_attributes_that_do_not_fit(name, attributes, text):
     with pytest.raises(AttributeSpecError) as caught:
         get(name).bind(**attributes)
     assert text in str(caught.value)
+
+
+def test_multi_box_target_takes_the_negatives_that_there_are():
+    anchors = nd.array([[[0.1, 0.1, 0.5, 0.5], [0.1, 0.1, 0.5, 0.55], [0.6, 0.6, 0.9, 0.9]]])
+    label = nd.array([[[3, 0.1, 0.1, 0.5, 0.5]]])
+    scores = nd.array(RANDOM.normal(size=(1, 4, 3)))
+    # Two are wanted; the second anchor overlaps the box too much to be background, and too little to be matched.
+    *_, classes = nd.contrib.MultiBoxTarget(
+        anchors, label, scores, overlap_threshold=0.95, negative_mining_ratio=2, negative_mining_thresh=0.5
+    )
+    np.testing.assert_array_equal(classes.asnumpy(), [[4, -1, 0]])
+
+
+def test_dropout_of_everything():
+    x = nd.ones((3, 4))
+    x.attach_grad()
+    with autograd.record():
+        y = nd.Dropout(x, p=1.0)
+    y.backward()
+    assert not y.asnumpy().any() and not x.grad.asnumpy().any()
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 1, 4)])
+def test_fourier_transforms_are_inverse_up_to_the_length(shape):
+    x = RANDOM.normal(size=shape).astype("float32")
+    found = nd.contrib.ifft(nd.contrib.fft(nd.array(x))).asnumpy()
+    np.testing.assert_allclose(found, x * shape[-1], rtol=1e-5, atol=1e-5)
+
+
+def test_count_sketch_refuses_places_outside():
+    with pytest.raises(ShapeError, match="outside of 0 to out_dim=2 - 1"):
+        nd.contrib.count_sketch(nd.ones((1, 2)), nd.array([[0, 2]]), nd.array([[1, 1]]), out_dim=2)
+
+
+def test_images_that_regions_name_must_be_there():
+    rois = nd.array([[2, 0, 0, 3, 3]])
+    with pytest.raises(IndexError, match="rois name images 2 to 2; data has 1"):
+        nd.contrib.PSROIPooling(nd.ones((1, 4, 5, 5)), rois, spatial_scale=1, output_dim=1, pooled_size=2)

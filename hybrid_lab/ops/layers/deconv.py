@@ -45,7 +45,9 @@ class _Deconvolving(Spatial):
 
     def check(self) -> None:
         super().check()
-        if any(adj >= step for adj, step in zip(self.adj, self.stride or (1,) * len(self.kernel), strict=False)):
+        if not any(self.target_shape) and any(  # which replaces adj
+            adj >= step for adj, step in zip(self.adj, self.stride or (1,) * len(self.kernel), strict=False)
+        ):
             raise AttributeSpecError(f"Deconvolution: adj={self.adj} must be smaller than stride={self.stride or 1}")
 
     @lru_cache(1024)  # noqa: B019 - operators are interned and live for ever

@@ -90,33 +90,44 @@ class Trsm(_Solver, TriangularOperand, name="_linalg_trsm", aliases=("linalg_trs
 
 
 class Potrf(_SquareSolver, name="_linalg_potrf", aliases=("linalg_potrf",)):
-    """Cholesky's factorization: the lower triangular L of A = L L^T. A : (..., n, n), symmetric and positive definite;
-    returns : as A. The gradient is symmetric.
+    """Cholesky's factorization: the lower triangular L of A = L L^T, or with lower=False the upper one, L^T.
+
+    A : (..., n, n), symmetric and positive definite; returns : as A. The gradient is symmetric.
     """
 
-    samples = [sample(_POSITIVE), sample(_POSITIVES)]
+    lower_: bool = True
+    samples = [sample(_POSITIVE), sample(_POSITIVES), sample(_POSITIVES, lower=False)]
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
-        return into(solved(self.name, np.linalg.cholesky, (A + flip(A)) * A.dtype.type(0.5)), out)
+        factor = solved(self.name, np.linalg.cholesky, (A + flip(A)) * A.dtype.type(0.5))
+        return into(factor if self.lower_ else np.ascontiguousarray(flip(factor)), out)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        y, dy = (item if self.lower_ else F.SwapAxis(item, dim1=-2, dim2=-1) for item in (y, dy))
         inner = symmetric(F, F._triangle(F._linalg_gemm2(y, dy, transpose_a=True), halved=True))
         left = F._linalg_trsm(y, inner, transpose=True)
         return F._linalg_trsm(y, left, rightside=True, alpha=0.5)
 
 
 class Potri(_SquareSolver, name="_linalg_potri", aliases=("linalg_potri",)):
-    """The inverse of L L^T from the lower triangular factor. A : L, (..., n, n); returns : as A."""
+    """The inverse of L L^T from its factor. A : L, or with lower=False L^T, (..., n, n); returns : as A."""
 
-    samples = [sample(triangle(_TRIANGULAR)), sample(triangle(_BATCH))]
+    lower_: bool = True
+    samples = [
+        sample(triangle(_TRIANGULAR)), sample(triangle(_BATCH)),
+        sample(np.ascontiguousarray(flip(triangle(_BATCH))), lower=False),
+    ]  # fmt: skip
 
     def numpy(self, A: Array, out: Array | None = None) -> Array:
-        inverse = solved(self.name, np.linalg.inv, triangle(A))
+        inverse = solved(self.name, np.linalg.inv, triangle(A if self.lower_ else flip(A)))
         return into(flip(inverse) @ inverse, out)
 
     def grad(self, F: Functions, A: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-        product = F._linalg_gemm2(y, symmetric(F, dy), alpha=-1.0)
-        return F._triangle(F._linalg_trsm(A, product, rightside=True, transpose=True))
+        if self.lower_:
+            product = F._linalg_gemm2(y, symmetric(F, dy), alpha=-1.0)
+            return F._triangle(F._linalg_trsm(A, product, rightside=True, transpose=True))
+        product = F._linalg_gemm2(symmetric(F, dy), y, alpha=-1.0)
+        return F._triangle(F._linalg_trsm(A, product, lower=False, transpose=True), lower=False)
 
 
 # -- determinants and inverses ---------------------------------------------------------------------------------

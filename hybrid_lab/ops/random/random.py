@@ -177,11 +177,17 @@ class Dropout(Operator, name="Dropout"):
     random = True
     mode_dependent = True
     signature = Signature(outputs=2, visible=1)
-    samples = [sample((4, 5)), sample((4, 5), p=0.3), sample((2, 3, 4), p=0.5, axes=(1,)), sample((2, 3), p=0.0)]
+    samples = [
+        sample((4, 5)),
+        sample((4, 5), p=0.3),
+        sample((2, 3, 4), p=0.5, axes=(1,)),
+        sample((2, 3), p=0.0),
+        sample((2, 3), p=1.0),
+    ]
 
     def check(self) -> None:
-        if not 0 <= self.p < 1:
-            raise AttributeSpecError(f"Dropout: p={self.p}; a probability below 1 is needed")
+        if not 0 <= self.p <= 1:
+            raise AttributeSpecError(f"Dropout: p={self.p}; a probability from 0 to 1 is needed")
 
     def bind_mode(self, train: bool) -> Operator:
         return self if train or self.mode == "always" else get("identity").bind()
@@ -197,8 +203,8 @@ class Dropout(Operator, name="Dropout"):
 
     @property
     def scale(self) -> float:
-        """What kept elements are multiplied with."""
-        return 1.0 / (1.0 - self.p)
+        """What kept elements are multiplied with; of p=1 there are none."""
+        return 1.0 / (1.0 - self.p) if self.p < 1 else 0.0
 
     def numpy(
         self, data: Array, out: Outs = None, rng: tuple[int, int] | None = None, scratch: Scratch = np.empty
