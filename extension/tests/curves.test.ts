@@ -133,3 +133,12 @@ test('a curve without finite values has no line', () => {
   ]);
   assert.doesNotMatch(view.element.innerHTML, /NaN|Infinity/);
 });
+
+test('a curve without a finite value has the axis that the picture under the cell has', () => {
+  const view = new CurvesView();
+  mount(view.element);
+  const bad = curve('loss', [], { last: null, last_step: 7, bad: 1, latest: 'NaN' });
+  view.update([training(1, { curves: [bad] })]);
+  const labels = [...view.element.querySelectorAll('.hl-axes text')].map(label => label.textContent);
+  assert.deepEqual(labels.slice(-2), ['step 0', '7']);
+});

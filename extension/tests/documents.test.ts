@@ -211,3 +211,20 @@ test('code: paths, names and strings', () => {
     `import hybrid_lab as mx\nnet = mx.gluon.SymbolBlock.imports("a/$&-symbol.json", ['FILE', 'BESIDE'], "a/n'-0000.params")`
   );
 });
+
+test('a file that is deleted under its tab leaves the reason and one button', async () => {
+  const gone = new RequestError('failed', 'work/net.hlab is not there any more.', 'Save the model again.');
+  const answers: Record<string, unknown> = { ...whole };
+  const { view } = page(answers, [{ id: 'n', name: 'a.ipynb', folder: '' }]);
+  await view.open();
+  answers.document = answers.contents = gone;
+  click(buttonOf(view.element, 'Tensors and digests'));
+  await settle();
+  const text = view.element.querySelector('.hl-alert')?.textContent;
+  assert.equal(text, 'work/net.hlab is not there any more. Save the model again.');
+  assert.equal(view.element.querySelector<HTMLElement>('.hl-doc-load')?.hidden, true);
+  answers.document = file;
+  click(buttonOf(view.element, 'Read again'));
+  await settle();
+  assert.equal(view.element.querySelector<HTMLElement>('.hl-doc-load')?.hidden, false);
+});

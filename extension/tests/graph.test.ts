@@ -239,6 +239,9 @@ test('the camera zooms round a point, fits, starts at the first input, and never
   assert.equal(start.scale, 0.75);
   assert.equal(start.x + start.scale * 3050, 200);
   assert.ok(start.y + start.scale * 18 > 0 && start.y + start.scale * 48 < 60);
+  const again = started({ width: 4000, height: 9000 }, { x: 3000, y: 18, width: 100, height: 30 }, pane, 1.5);
+  assert.equal(again.scale, 1.5);
+  assert.ok(again.y + again.scale * 18 > 0 && again.y + again.scale * 18 < 60, 'the first input is in view');
   assert.equal(kept({ x: -9000, y: 0, scale: 1 }, { width: 500, height: 500 }, pane).x, 60 - 500);
   const moved = anchored(camera, { x: 5, y: 5 }, { x: 25, y: 5 });
   assert.equal(moved.x + 25, camera.x + 5);

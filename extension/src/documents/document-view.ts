@@ -88,10 +88,7 @@ export class DocumentView {
     try {
       reply = await requester.ask('document', {});
     } catch (error) {
-      const { message, next } = asRequestError(error);
-      replace(this.head, h('strong', {}, requester.path.split('/').pop() ?? ''));
-      this.complain(message, next);
-      this.tabs.element.hidden = true;
+      this.fail(error);
       return;
     }
     if (generation !== this.generation) {
@@ -142,6 +139,21 @@ export class DocumentView {
         ...reply.facts.flatMap(fact => [h('dt', {}, fact.name), h('dd', {}, fact.text)])
       )
     );
+  }
+
+  /** The file cannot be read, for example because it was deleted: nothing of what it was is offered any more. */
+  private fail(error: unknown): void {
+    const { message, next } = asRequestError(error);
+    const name = this.options.requester.path.split('/').pop() ?? '';
+    replace(
+      this.head,
+      h('strong', {}, name),
+      button('Read again', () => void this.open())
+    );
+    this.complain(message, next);
+    this.reply = null;
+    this.load.hidden = true;
+    this.tabs.element.hidden = true;
   }
 
   private complain(message: string, next: string): void {
@@ -256,6 +268,7 @@ export class DocumentView {
     } catch (error) {
       const { message, next } = asRequestError(error);
       this.contentsStatus.textContent = `${message} ${next}`.trim();
+      await this.options.requester.ask('document', {}).catch(gone => this.fail(gone));
     } finally {
       if (generation === this.generation) {
         this.isReading = -1;

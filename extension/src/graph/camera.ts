@@ -46,14 +46,18 @@ export function fitted(rect: Rect, pane: Size, most: number = SCALES.start): Cam
   };
 }
 
-/** Where a new picture starts: whole if it can be read then, else with `first` in the middle of the upper edge. */
-export function started(whole: Size, first: Rect, pane: Size): Camera {
-  const all = fitted({ x: 0, y: 0, ...whole }, pane);
-  if (all.scale >= SCALES.readable) {
+/**
+ * Where a new picture starts: whole if it can be read then, else with `first` in the middle of the upper edge.
+ * `chosen`: the scale that the user chose before.
+ */
+export function started(whole: Size, first: Rect, pane: Size, chosen: number | null = null): Camera {
+  const rect = { x: 0, y: 0, ...whole };
+  const all = fitted(rect, pane, chosen ?? SCALES.start);
+  if (all.scale >= (chosen ?? SCALES.readable)) {
     return all;
   }
-  const scale =
-    SCALES.start * Math.max(SCALES.readable, Math.min(1, (pane.width - 2 * MARGIN) / whole.width));
+  const readable = Math.max(SCALES.readable, Math.min(1, (pane.width - 2 * MARGIN) / whole.width));
+  const scale = chosen ?? SCALES.start * readable;
   return {
     scale,
     x: pane.width / 2 - (first.x + first.width / 2) * scale,

@@ -103,8 +103,14 @@ export class Canvas {
     }
   }
 
-  /** `keep`: the camera stays; else the picture starts with `first` in view. */
-  show(picture: Picture, scene: Scene, first: string | null, keep: boolean): void {
+  /** `keep`: the camera stays; else the picture starts with `first` in view, at the scale `chosen` if there is one. */
+  show(
+    picture: Picture,
+    scene: Scene,
+    first: string | null,
+    keep: boolean,
+    chosen: number | null = null
+  ): void {
     this.picture = picture;
     this.scene = scene;
     this.first = first;
@@ -122,6 +128,7 @@ export class Canvas {
       this.moved ||= this.element.clientWidth > 0;
       this.look(this.camera);
     } else {
+      this.chosen = chosen;
       this.start();
     }
   }
@@ -171,7 +178,9 @@ export class Canvas {
     if (picture) {
       const first = picture.items.get(this.first ?? '') ?? picture.items.values().next().value;
       this.moved = false;
-      this.look(started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.pane));
+      this.look(
+        started(picture, first ?? { x: 0, y: 0, width: picture.width, height: 0 }, this.pane, this.chosen)
+      );
     }
   }
 
@@ -449,6 +458,7 @@ export class Canvas {
   private drawn: { rect: Rect; isFar: boolean } | null = null;
   private first: string | null = null;
   private moved = false;
+  private chosen: number | null = null;
   private last: { id: string | null; at: Point; time: number } | null = null;
 }
 

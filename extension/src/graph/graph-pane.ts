@@ -144,10 +144,7 @@ export class GraphPane {
     if (this.selected !== null && scene.resolve(this.selected) !== this.selected) {
       this.selected = null;
     }
-    await this.redraw(open, null, keep);
-    if (recalled && view === this.view) {
-      this.canvas.zoom(recalled.scale / this.canvas.camera.scale);
-    }
+    await this.redraw(open, null, keep, recalled?.scale ?? null);
   }
 
   /** Show a picture that was drawn earlier (a saved widget without a kernel). */
@@ -236,7 +233,12 @@ export class GraphPane {
     clearTimeout(this.resting);
   }
 
-  private async redraw(open: Set<string>, anchor: string | null, keep: boolean): Promise<void> {
+  private async redraw(
+    open: Set<string>,
+    anchor: string | null,
+    keep: boolean,
+    chosen: number | null = null
+  ): Promise<void> {
     const { scene, picture: old } = this;
     if (!scene) {
       return;
@@ -253,7 +255,7 @@ export class GraphPane {
     this.element.setAttribute('aria-busy', 'true');
     try {
       const picture = await this.composer.compose(scene, open, running.signal);
-      this.place(picture, scene, anchor, keep && old !== null);
+      this.place(picture, scene, anchor, keep && old !== null, chosen);
     } catch (error) {
       if (!(error instanceof Aborted)) {
         this.message(error instanceof Error ? error.message : String(error), true);
@@ -266,7 +268,13 @@ export class GraphPane {
     }
   }
 
-  private place(picture: Picture, scene: Scene, anchor: string | null, keep: boolean): void {
+  private place(
+    picture: Picture,
+    scene: Scene,
+    anchor: string | null,
+    keep: boolean,
+    chosen: number | null
+  ): void {
     const before = anchor === null ? undefined : this.picture?.items.get(anchor);
     const after = anchor === null ? undefined : picture.items.get(anchor);
     this.picture = picture;
@@ -279,7 +287,7 @@ export class GraphPane {
       this.canvas.camera = anchored(this.canvas.camera, before, after);
     }
     const first = scene.layer('').members.find(id => scene.nodes.get(id)?.kind === 'input') ?? null;
-    this.canvas.show(picture, scene, first, keep);
+    this.canvas.show(picture, scene, first, keep, chosen);
     this.mark();
     clearTimeout(this.resting);
     if (this.events.onPicture) {

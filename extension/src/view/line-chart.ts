@@ -204,7 +204,8 @@ function rangeOf(curves: readonly Curve[]): { low: number; high: number; first: 
   const highest = Math.max(...curves.flatMap(curve => curve.highs));
   const [low, high] = Number.isFinite(lowest) ? [lowest, highest] : [0, 1];
   const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
-  const first = Math.min(...curves.map(curve => curve.steps[0] ?? curve.last_step));
+  const starts = curves.flatMap(curve => curve.steps.slice(0, 1));
+  const first = starts.length > 0 ? Math.min(...starts) : 0;
   const last = Math.max(first + 1, ...curves.map(curve => curve.last_step));
   return { low: low - room, high: high + room, first, last };
 }
