@@ -47,8 +47,6 @@ REASONS = {
     "symbol.sparse": "arrays are dense",
     "contrib.onnx": "`mx.onnx` has `export` and `imports` with other arguments",
     "contrib.autograd": "deprecated in MXNet; use `mx.autograd`",
-    "ndarray.image": "use `gluon.data.vision.transforms` and `mx.image`",
-    "symbol.image": "transforms of images run eagerly",
     "numpy_extension.image": "use `gluon.data.vision.transforms` and `mx.image`",
     "contrib.quantization": "there are no int8 networks",
     "gluon.loss": "a class of `gluon` that the module only imports",

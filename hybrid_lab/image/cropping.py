@@ -19,8 +19,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import DTypeError, ShapeError
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.ndarray import NDArray
-
-from . import resizing
+from hybrid_lab.ops.kernels import resizing
 
 #: x, y, width and height of a part of an image.
 Box: TypeAlias = tuple[int, int, int, int]
@@ -194,9 +193,7 @@ def color_normalize(src: NDArray, mean: NDArray | float | None, std: NDArray | f
     return src
 
 
-def imrotate(
-    src: NDArray, rotation_degrees: float | NDArray, zoom_in: bool = False, zoom_out: bool = False
-) -> NDArray:
+def imrotate(src: NDArray, rotation_degrees: float | NDArray, zoom_in: bool = False, zoom_out: bool = False) -> NDArray:
     """Images turned around their center, float32 (channels, height, width), with or without a batch axis.
 
     rotation_degrees : a number, or one for each image of a batch

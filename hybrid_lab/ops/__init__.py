@@ -55,6 +55,8 @@ from hybrid_lab.ops.vision import (
     boxes,
     correlation,
     deformable,
+    image_colors,
+    images,
     pad,
     proposals,
     resize,

@@ -11,8 +11,9 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import recordio
 from hybrid_lab.diagnostics import ShapeError
-from hybrid_lab.image import ImageError, color
+from hybrid_lab.image import ImageError
 from hybrid_lab.image.cropping import choose_interp
+from hybrid_lab.ops.kernels import color
 
 GOLDEN = dict(np.load(Path(__file__).parents[1] / "golden" / "image" / "image.npz"))
 PHOTO = GOLDEN["photo"]

@@ -23,6 +23,7 @@ DIFFERENT: dict[str, str] = {
     "log_softmax-4": "MXNet computes in float16 and converts then; ours computes in float32",
     "SoftmaxActivation-2": "MXNet's gradient is that of a softmax over more than the last axis; ours is the derivative",
     "SoftmaxOutput-9": "with out_grad MXNet multiplies with its output in place of the gradient from above",
+    **{f"_image_flip_{name}-0": "MXNet's gradient is not flipped" for name in ("left_right", "top_bottom")},
     "mp_lamb_update_phase2-0": "MXNet leaves weight32 as it was, so that the next step starts there again",
 }
 #: Cases that MXNet refuses.
@@ -30,6 +31,7 @@ REFUSED: dict[str, str] = {
     "transpose-2": "negative axes",
     "cumsum-2": "the gradient of a negative axis",
     "batch_take-0": "it has no gradient there",
+    **{f"_image_flip_{name}-1": "one image only" for name in ("left_right", "top_bottom")},
     **{f"_contrib_{name}-{number}": "on GPUs only" for name in ("fft", "ifft", "count_sketch") for number in range(2)},
     "_contrib_ModulatedDeformableConvolution-0": "the gradient is on GPUs only",
     **{f"_contrib_group_adagrad_update-{number}": "sparse gradients only" for number in range(2)},

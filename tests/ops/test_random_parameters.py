@@ -19,6 +19,8 @@ from tests.ops.cases import RECORDS
 #: Attributes of random records -> values that they do not take.
 WRONG = {
     **dict.fromkeys(("scale", "lam", "mu", "alpha", "beta", "sigma"), (-1.0, math.nan)),
+    **dict.fromkeys(("min_factor", "max_factor", "alpha_std"), (-1.0, math.nan)),
+    **dict.fromkeys(("brightness", "contrast", "saturation", "hue"), (-1.0, math.nan)),
     "p": (-0.5, 1.5, math.nan),
     "k": (-1, 0),
     "high": (-7.0,),
@@ -45,6 +47,7 @@ BINDINGS = [
 @pytest.mark.parametrize(("record", "name", "value"), BINDINGS, ids=lambda item: getattr(item, "name", str(item)))
 def test_every_random_record_refuses_wrong_parameters(record, name, value):
     given = {key: field.default for key, field in record.fields.items() if not field.required and key[0] != "_"}
+    given |= record.samples[0].attributes if any(field.required for field in record.fields.values()) else {}
     given |= {"low": -3, "high": 5} if record.name == "random_randint" else {}
     record.bind(**given)
     with pytest.raises(AttributeSpecError, match=name):

@@ -269,3 +269,37 @@ def test_images_that_regions_name_must_be_there():
     rois = nd.array([[2, 0, 0, 3, 3]])
     with pytest.raises(IndexError, match="rois name images 2 to 2; data has 1"):
         nd.contrib.PSROIPooling(nd.ones((1, 4, 5, 5)), rois, spatial_scale=1, output_dim=1, pooled_size=2)
+
+
+def test_image_flips_have_the_gradient_of_a_flip():
+    x = nd.array(RANDOM.normal(size=(2, 3, 1)))
+    x.attach_grad()
+    with autograd.record():
+        y = (nd.image.flip_left_right(x) * nd.array(np.arange(6).reshape(2, 3, 1))).sum()
+    y.backward()
+    np.testing.assert_array_equal(x.grad.asnumpy()[..., 0], [[2, 1, 0], [5, 4, 3]])
+
+
+def test_random_image_operators_follow_the_seed():
+    x = nd.array(RANDOM.uniform(0, 255, (4, 5, 3)), dtype="uint8")
+    for draw in (
+        lambda: nd.image.random_brightness(x, min_factor=0.5, max_factor=1.5),
+        lambda: nd.image.random_color_jitter(x, brightness=0.3, contrast=0.3, saturation=0.3, hue=0.1),
+        lambda: nd.image.random_lighting(x, alpha_std=0.5),
+    ):
+        mx.random.seed(3)
+        first = draw().asnumpy()
+        mx.random.seed(3)
+        np.testing.assert_array_equal(draw().asnumpy(), first)
+        assert (draw().asnumpy() != first).any()
+
+
+def test_image_crop_outside():
+    with pytest.raises(ShapeError, match="does not fit into an image of 4 x 5 pixels"):
+        nd.image.crop(nd.ones((4, 5, 3)), x=3, y=0, width=3, height=2)
+
+
+def test_image_random_flips():
+    x = nd.array(np.arange(6).reshape(1, 6, 1))
+    np.testing.assert_array_equal(nd.image.random_flip_left_right(x, p=1).asnumpy().ravel(), np.arange(6)[::-1])
+    np.testing.assert_array_equal(nd.image.random_flip_left_right(x, p=0).asnumpy().ravel(), np.arange(6))

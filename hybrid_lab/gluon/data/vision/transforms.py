@@ -17,8 +17,9 @@ from hybrid_lab import image
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.image import color, cropping
+from hybrid_lab.image import cropping
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.kernels import color
 
 from ...block import Block
 from ...nn import Lambda, Sequential
@@ -148,8 +149,7 @@ class CropResize(Block):
         left, top, width, height = self._part
         if left < 0 or top < 0 or left + width > x.shape[1] or top + height > x.shape[0]:
             raise ShapeError(
-                f"a part of {width} x {height} at ({left}, {top}) is not inside an image of "
-                f"{x.shape[1]} x {x.shape[0]}"
+                f"a part of {width} x {height} at ({left}, {top}) is not inside an image of {x.shape[1]} x {x.shape[0]}"
             )
         return image.fixed_crop(x, left, top, width, height, self._size, self._interpolation)
 
