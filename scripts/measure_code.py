@@ -34,6 +34,7 @@ ORDER = (
     ("engines",),
     ("context", "ndarray", "autograd", "random"),
     ("symbol",),
+    ("numpy", "numpy_extension", "util"),
     ("initializer", "optimizer", "lr_scheduler", "metric", "operator"),
     ("image_files",),
     ("io", "recordio"),

@@ -466,10 +466,10 @@ class Block:
     """(shape, dtype) of each output of the last call, for the lab's tree."""
 
     def _note_outputs(self, outputs: object) -> None:
-        if type(outputs) is NDArray:
+        if isinstance(outputs, NDArray):
             types: tuple[tuple[Any, Any], ...] = ((outputs.host_view.shape, outputs.host_view.dtype),)
         elif isinstance(outputs, (tuple, list)):
-            types = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if type(item) is NDArray)
+            types = tuple((item.host_view.shape, item.host_view.dtype) for item in outputs if isinstance(item, NDArray))
         else:
             return
         self._note_output_types(types)

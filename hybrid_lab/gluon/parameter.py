@@ -18,6 +18,7 @@ from hybrid_lab.ndarray import NDArray, changes, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
@@ -226,7 +227,7 @@ class Parameter:
         with tape.Mode(False, False):
             data = deferred.data
             if data is None:
-                data = nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype)
+                data = in_mode(nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype))
                 self._fill(data, deferred)
             self._init_impl(data, deferred.ctx)
         self._deferred_init = None
@@ -247,14 +248,15 @@ class Parameter:
 
     def _init_impl(self, data: NDArray, ctx: Sequence[Context], own: bool = False) -> None:
         taken = own and list(ctx) == [data.ctx]
-        self._set_arrays([data] if taken else [nd_array(data, ctx=each, dtype=data.dtype) for each in ctx])
+        arrays = [data] if taken else [nd_array(data, ctx=each, dtype=data.dtype) for each in ctx]
+        self._set_arrays([in_mode(array) for array in arrays])
         self._init_grad()
 
     def _init_grad(self) -> None:
         if self._grad_req == "null" or self._data is None:
             self._grad = None
             return
-        self._grad = [nd_zeros(array.shape, ctx=array.ctx, dtype=array.dtype) for array in self._data]
+        self._grad = [array.alike(nd_zeros(array.shape, ctx=array.ctx, dtype=array.dtype)) for array in self._data]
         autograd.mark_variables(self._data, self._grad, self._grad_req)
 
     def _set_arrays(self, arrays: list[NDArray] | None) -> None:
@@ -451,7 +453,8 @@ class Parameter:
         vars(self).update({**state, "_data": None})
         if state["_data"] is not None:
             with tape.Mode(False, False):
-                self._set_arrays([nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in state["_data"]])
+                arrays = [nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in state["_data"]]
+                self._set_arrays([old.alike(array) for old, array in zip(state["_data"], arrays, strict=True)])
                 self._init_grad()
 
 

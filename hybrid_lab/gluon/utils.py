@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.dtypes import is_narrow
 
 from .hooks import HookHandle
@@ -47,7 +49,7 @@ def split_and_load(
 ) -> list[NDArray]:
     """As `split_data`, one part for each context, loaded there."""
     if not isinstance(data, NDArray):
-        data = nd.array(data, ctx=ctx_list[0])
+        data = cast(NDArray, in_mode(nd.array(data, ctx=ctx_list[0])))
     parts = split_data(data, len(ctx_list), batch_axis, even_split)
     return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list, strict=True)]
 

@@ -19,6 +19,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import DTypeError, ShapeError
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.kernels import resizing
 
 #: x, y, width and height of a part of an image.
@@ -258,7 +259,7 @@ def host(image: NDArray | np.ndarray) -> np.ndarray:
 
 
 def _result(values: np.ndarray, out: NDArray | None) -> NDArray:
-    made = nd.array(values, dtype=values.dtype)
+    made = in_mode(nd.array(values, dtype=values.dtype))
     if out is None:
         return made
     out[:] = made

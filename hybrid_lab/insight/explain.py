@@ -349,6 +349,8 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
     observation, parts = neutral.observation, []
     if observation.types is not None:
         parts.append("the shapes " + ", ".join(str(shape) for shape, _ in observation.types))
+    if observation.layout is not None:
+        parts.append("tensors of " + ", ".join(f"{rank} axes in {dtype}" for (rank,), dtype in observation.layout))
     if observation.training is not None:
         parts.append("training" if observation.training else "prediction")
     if observation.recording is not None:

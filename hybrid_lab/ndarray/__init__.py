@@ -30,6 +30,7 @@ from hybrid_lab.ndarray.creation import (
 from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.storage import load, load_frombuffer, save
+from hybrid_lab.provided import Provided as _Provided
 
 contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
 contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
@@ -79,7 +80,13 @@ __all__ = [
 ]
 
 
+numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")
+"""`nd.np` and `nd.npx`: the modules `mx.np` and `mx.npx`."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in ("np", "npx"):
+        return numpy_room(name, False)
     function = functions.find_function(name)
     if function is None:
         raise _unknown_name("nd", name, __dir__())

@@ -457,6 +457,8 @@ def grad(
         elif not create_graph:
             gradient = NDArray.from_host(np.array(gradient, order="C"), variable.ctx)
         results.append(as_function_of(gradient, variables) if create_graph else gradient)
+    for variable, result in zip(variables, results, strict=True):
+        variable.alike(result)
     return results
 
 

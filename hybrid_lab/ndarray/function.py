@@ -81,6 +81,7 @@ class FunctionEntry(tape.Entry):
         self._context = outputs[0].context
         self._inputs = [(item.shape, item.host_view.dtype) if isinstance(item, NDArray) else None for item in inputs]
         self._outputs = [(item.shape, item.host_view.dtype) for item in outputs]
+        self._is_np = any(item.is_np for item in outputs)
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         function = self._function
@@ -89,6 +90,8 @@ class FunctionEntry(tape.Entry):
             NDArray.from_host(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
             for dout, kind in zip(douts, self._outputs, strict=True)
         ]
+        if self._is_np:
+            gradients = [gradient.as_np_ndarray() for gradient in gradients]
         results = function.backward(*gradients)
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
         if len(results) != len(self._inputs):

@@ -25,7 +25,7 @@ def getitem(array: NDArray, key: Any) -> NDArray:
     if type(key) is slice and key == _ALL or type(key) is tuple and not key:
         return array
     key, advanced = _normalized(array, key)
-    result = _take(array, key, advanced)
+    result = array.alike(_take(array, key, advanced))
     if tape.state.recording and tape.link(array) is not None:
         tape.note(IndexEntry(key, advanced, array), (array,), (result,))
     return result
@@ -90,6 +90,10 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
         elif isinstance(item, slice):
             items.append(item)
         elif isinstance(item, (bool, np.bool_)):
+            if array.is_np:
+                items.append(bool(item))
+                advanced = True
+                continue
             raise ArrayIndexError(f"{item} is not an index; to mask, use a boolean array")
         elif isinstance(item, (int, np.integer)):
             items.append(int(item))
@@ -119,17 +123,19 @@ def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:
 def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
     if advanced:
         try:
-            values = array._data[key]
+            values = np.array(array._data[key], order="C")
         except IndexError as error:
             raise _index_error(array, error) from None
-        return NDArray.from_host(np.ascontiguousarray(values), array.context)
+        if values.ndim == 0 and not array.is_np:
+            values = values.reshape(1)
+        return NDArray.from_host(values, array.context)
     try:
         view = array.host_view[key]
         if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
             view = array.host_view[(key, ...) if type(key) is not tuple else (*key, ...)]
     except IndexError as error:
         raise _index_error(array, error) from None
-    if view.ndim == 0:
+    if view.ndim == 0 and not array.is_np:
         view = view.reshape(1)
     if view.flags.c_contiguous:
         return NDArray.view_of(array.buffer, view)
@@ -163,25 +169,25 @@ class IndexEntry(tape.Entry):
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         values = douts[0]
         gradient = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
-        tape.note(ScatterEntry(self._key, self._advanced), (values,), (gradient,))
+        tape.note(ScatterEntry(self._key, self._advanced, values.shape), (values,), (gradient,))
         return (gradient,)
 
 
 class ScatterEntry(tape.Entry):
     """The gradient of an index: y = zeros, y[key] += x."""
 
-    __slots__ = ("_advanced", "_key", "name")
+    __slots__ = ("_advanced", "_key", "_shape", "name")
 
-    def __init__(self, key: Any, advanced: bool):
+    def __init__(self, key: Any, advanced: bool, shape: tuple[int, ...]):
         self.name = "the gradient of an index"
-        self._key, self._advanced = key, advanced
+        self._key, self._advanced, self._shape = key, advanced, shape
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        values = np.ascontiguousarray(douts[0][self._key])
-        return (values if values.ndim else values.reshape(1),)
+        return (np.array(douts[0][self._key], order="C").reshape(self._shape),)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return (getitem(douts[0], self._key),)
+        values = getitem(douts[0], self._key)
+        return (values if values.shape == self._shape else values.reshape(self._shape),)
 
 
 class AssignEntry(tape.Entry):

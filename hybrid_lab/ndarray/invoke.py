@@ -59,6 +59,8 @@ def invoke(
     Raises ShapeError, DTypeError, AttributeSpecError in the terms of the operator; AutogradError for a write to a
     recorded array.
     """
+    if out is not None and _other_class(out if isinstance(out, (list, tuple)) else (out,)):
+        return _invoke_as_plain(op, inputs, out, name, rng, cast)
     if precision is not None and cast:
         inputs = _converted(op, inputs, precision)
     raw: list[Any] = []
@@ -82,9 +84,14 @@ def invoke(
             if item.tape_link is not None:
                 tracked = True
         else:
-            if getattr(item, "_is_symbol", False):
-                return compose_call(op, inputs, name)
-            raw.append(_immediate(op, len(raw), item))
+            kind = type(item)
+            if kind is not float and kind is not int:
+                if isinstance(item, NDArray):
+                    return _invoke_as_plain(op, inputs, out, name, rng, cast)
+                if getattr(item, "_is_symbol", False):
+                    return compose_call(op, inputs, name)
+                item = _immediate(op, len(raw), item)
+            raw.append(item)
             shapes.append(())
             dtypes.append(None)
     if context is None:
@@ -97,6 +104,31 @@ def invoke(
             return _on_device(op, inputs, out, name, rng)
     key = (tuple(shapes), tuple(dtypes))
     return _invoke_on_host(op, inputs, raw, key, out, rng, tracked and state.recording, context)
+
+
+def _other_class(items: Sequence[object]) -> type[NDArray] | None:
+    """The class of the first array that is of a subclass of NDArray."""
+    return next((type(item) for item in items if isinstance(item, NDArray) and type(item) is not NDArray), None)
+
+
+def _invoke_as_plain(
+    op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
+) -> Any:
+    """The call where an array is of a subclass, `mx.np.ndarray`: the results are of that class, too."""
+    kind = _other_class(inputs)
+    plain = [item.as_nd_ndarray() if isinstance(item, NDArray) else item for item in inputs]
+    if out is None:
+        results = invoke(op, plain, None, name, rng, cast)
+        for result in results if type(results) is list else (results,):
+            if kind is not None and isinstance(result, NDArray):
+                result.__class__ = kind
+        return results
+    targets = out if isinstance(out, (list, tuple)) else (out,)
+    views = [target.as_nd_ndarray() if isinstance(target, NDArray) else target for target in targets]
+    invoke(op, plain, views if targets is out else views[0], name, rng, cast)
+    for target, view in zip(targets, views, strict=True):
+        target.tape_link = view.tape_link
+    return out
 
 
 def _invoke_on_host(
@@ -332,7 +364,7 @@ class EagerEntry(tape.Entry):
 
     def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: tuple[int, int] | None = None):
         self.op, self.name, self._rng = op, op.name, rng
-        self._immediates = tuple([None if type(item) is NDArray else _immediate(op, 0, item) for item in inputs])
+        self._immediates = tuple([None if isinstance(item, NDArray) else _immediate(op, 0, item) for item in inputs])
         needed = tuple([link is not None for link in links])
         self.program = gradient_program(op, self._immediates, needed, (True,) * op.signature.visible)
         # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where the gradient reads no values.

@@ -21,6 +21,8 @@ from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.provided import Provided
 
 array_html: Provided[[Any], str | None] = Provided("array_html")
+numpy_class: Provided[[], Any] = Provided("numpy_class")
+"""The class of `mx.np` arrays."""
 
 
 class NDArray(Overloads):
@@ -32,6 +34,9 @@ class NDArray(Overloads):
     """
 
     __slots__ = ("__weakref__", "buffer", "host_view", "tape_link")
+
+    is_np = False
+    """Whether operators give `mx.np` arrays for it, and `x[0]` of a vector has the shape ()."""
 
     # NumPy leaves `numpy_scalar * array` to the array.
     __array_priority__ = 1000.0
@@ -319,7 +324,7 @@ class NDArray(Overloads):
         return self.copy()
 
     def __deepcopy__(self, memo: object) -> NDArray:
-        copy = NDArray.from_host(self._data.copy(), self.context)
+        copy = self.alike(NDArray.from_host(self._data.copy(), self.context))
         if type(self.tape_link) is tape.Leaf:
             copy.attach_grad(self.tape_link.req)
         return copy
@@ -345,7 +350,7 @@ class NDArray(Overloads):
                 copy = self.copy()
                 copy.buffer.context = context
                 return copy
-            copy = NDArray.from_host(self._data.copy(), context)
+            copy = self.alike(NDArray.from_host(self._data.copy(), context))
             if context.is_gpu:
                 copy.buffer.push(device_of(context))
             calls.note_operator(get("identity").bind(), (self,), (copy,))
@@ -367,8 +372,18 @@ class NDArray(Overloads):
     to_device = as_in_context
 
     def as_nd_ndarray(self) -> NDArray:
-        """The array itself; in MXNet the counterpart of an `mx.np` array."""
+        """The array itself; of an `mx.np` array the NDArray on the same memory, with the same history."""
         return self
+
+    def as_np_ndarray(self) -> Any:
+        """An `mx.np` array on the same memory, with the same history and gradient."""
+        return numpy_class().view_of(self.buffer, self.host_view, self.tape_link)
+
+    def alike(self, other: NDArray) -> Any:
+        """`other`, a new array, as an array of this one's class."""
+        if type(self) is not NDArray:
+            other.__class__ = type(self)
+        return other
 
     def tostype(self, stype: str) -> NDArray:
         """A copy in another storage type. Only 'default' (dense) exists; anything else raises AttributeSpecError."""
@@ -440,7 +455,7 @@ class NDArray(Overloads):
         if grad_req == "null":
             self.tape_link = None
         else:
-            gradient = NDArray.from_host(np.zeros(self.shape, self.host_view.dtype), self.context)
+            gradient = self.alike(NDArray.from_host(np.zeros(self.shape, self.host_view.dtype), self.context))
             self.tape_link = tape.Leaf(gradient, grad_req)
         if self.buffer.watched:
             changes.happened()
@@ -476,7 +491,7 @@ class NDArray(Overloads):
 
     def detach(self) -> NDArray:
         """The same memory without history: a constant for autograd."""
-        return NDArray.view_of(self.buffer, self.host_view)
+        return type(self).view_of(self.buffer, self.host_view)
 
     def backward(self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Fill the gradients of everything this array was computed from. See `autograd.backward`."""

@@ -185,7 +185,7 @@ class _Arrays:
             dtype = np.dtype(weight.dtype)
             wanted = [half or dtype, *[dtype] * len(self.op.signature.aux), half]
             if not is_floating(weight.host_view.dtype) or any(
-                type(array) is not NDArray or array.shape != weight.shape or array.dtype != expected
+                not isinstance(array, NDArray) or array.shape != weight.shape or array.dtype != expected
                 for array, expected in zip((grad, *rest), wanted)
             ):
                 return "a state or a gradient has another shape or dtype than its weight"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.ops.framework.operator import registered_names
+from hybrid_lab.provided import Provided as _Provided
 from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
@@ -50,7 +51,14 @@ __all__ = [
 ]
 
 
+numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")
+"""`sym.np` and `sym.npx`: the functions of `mx.np` and `mx.npx`, of which those that make arrays make Symbols."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in ("np", "npx"):
+        globals()[name] = found = numpy_room(name, True)
+        return found
     function = _surface.find_function(name)
     if function is None:
         raise _surface.unknown("sym", name, () if name.startswith("_") else __dir__())

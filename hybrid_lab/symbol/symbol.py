@@ -26,6 +26,8 @@ from hybrid_lab.symbol.trace_types import known_type, note_types
 
 bind_symbol: Provided[..., Any] = Provided("bind_symbol")
 simple_bind_symbol: Provided[..., Any] = Provided("simple_bind_symbol")
+numpy_symbol_class: Provided[[], Any] = Provided("numpy_symbol_class")
+"""The class of the Symbols of `mx.np` code."""
 
 STORAGE_TYPES = ("default", "row_sparse", "csr")
 """Storage types of MXNet's arrays, in the order of their numbers in its files."""
@@ -52,6 +54,8 @@ class Symbol(GraphQuestions, Refusals):
 
     __slots__ = ("__weakref__", "outputs")
     _is_symbol = True
+    is_np = False
+    """Whether it stands for an `mx.np` array."""
 
     def __init__(self, values: Sequence[Value]):
         self.outputs = tuple(values)
@@ -74,10 +78,18 @@ class Symbol(GraphQuestions, Refusals):
         return id(self) // 16
 
     def __copy__(self) -> Symbol:
-        return Symbol(self.outputs)
+        return type(self)(self.outputs)
 
     def __deepcopy__(self, memo: object) -> Symbol:
-        return Symbol(self.outputs)
+        return type(self)(self.outputs)
+
+    def as_nd_ndarray(self) -> Symbol:
+        """The Symbol itself; of a Symbol of `mx.np` code the same outputs for other code."""
+        return self
+
+    def as_np_ndarray(self) -> Any:
+        """The same outputs for `mx.np` code."""
+        return numpy_symbol_class()(self.outputs)
 
     def attr(self, key: str) -> str | None:
         """One attribute of the node as MXNet's string, or None."""
@@ -99,7 +111,7 @@ class Symbol(GraphQuestions, Refusals):
 
     def __iter__(self) -> Iterator[Symbol]:
         if len(self.outputs) > 1:
-            return (Symbol((value,)) for value in self.outputs)
+            return (type(self)((value,)) for value in self.outputs)
         known = self._asked_type("shape")
         if known is None:
             self._refuse_iteration()
@@ -117,16 +129,16 @@ class Symbol(GraphQuestions, Refusals):
         if isinstance(key, str):
             return self._output_named(key)
         if isinstance(key, slice):
-            return Symbol(self.outputs[key])
+            return type(self)(self.outputs[key])
         try:
-            return Symbol((self.outputs[key],))
+            return type(self)((self.outputs[key],))
         except IndexError:
             raise IndexError(f"{self!r} has {len(self.outputs)} outputs; index {key} is out of range") from None
 
     def _output_named(self, key: str) -> Symbol:
         for name, value in zip(self.list_outputs(), self.outputs, strict=True):
             if key in (name, value.node.name):
-                return Symbol((value,))
+                return type(self)((value,))
         raise KeyError(f"{self!r} has no output {key!r}; it has {', '.join(self.list_outputs())}")
 
     def __getattr__(self, name: str) -> Any:
@@ -328,7 +340,12 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
         location=capture(),
         draw=draw if op.random or op.subgraphs else None,
     )
-    return make_symbol(node)
+    made = make_symbol(node)
+    for item in inputs:
+        if isinstance(item, Symbol) and type(item) is not Symbol:
+            made.__class__ = type(item)
+            break
+    return made
 
 
 def make_symbol(node: Node) -> Symbol:

@@ -44,6 +44,7 @@ class Guard:
     types: Types | None
     training: bool | None
     recording: bool | None = None
+    layout: Types | None = None
 
 
 @dataclass
@@ -116,7 +117,7 @@ def write(
     data, variables = inputs[: neutral.num_data], inputs[neutral.num_data :]
     owners = [ids[id(parameter)] for parameter in neutral.parameters]
     observation = neutral.observation
-    guard = Guard(observation.types, observation.training, observation.recording)
+    guard = Guard(observation.types, observation.training, observation.recording, observation.layout)
     structure = Structure(
         to_json(neutral.in_spec),
         to_json(neutral.out_spec),
@@ -207,10 +208,10 @@ def _depth(data: object) -> int:
 def _observation(guard: Guard | None) -> Observation:
     if guard is None:
         return NOTHING_OBSERVED
-    types = _known(guard.types)
-    observed = (("shape", types), ("mode", guard.training), ("recording", guard.recording))
+    types, layout = _known(guard.types), _known(guard.layout)
+    observed = (("shape", types), ("mode", guard.training), ("recording", guard.recording), ("layout", layout))
     places = tuple([(what, None) for what, value in observed if value is not None])
-    return Observation(types, guard.training, places, guard.recording)
+    return Observation(types, guard.training, places, guard.recording, layout)
 
 
 def _known(types: Types | None) -> Types | None:

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
+from hybrid_lab.ndarray.numpy_mode import in_mode
 
 
 def default_batchify_fn(data: Sequence[object]) -> Any:
@@ -45,8 +46,8 @@ def _as_array(item: object) -> np.ndarray:
 
 
 def as_batch(values: np.ndarray) -> NDArray:
-    """The NDArray of a batch."""
-    return nd_array(values, dtype=values.dtype)
+    """The array of a batch: an NDArray, or with NumPy semantics an `mx.np` array."""
+    return in_mode(nd_array(values, dtype=values.dtype))
 
 
 default_mp_batchify_fn = default_batchify_fn

@@ -158,7 +158,11 @@ class GraphCache:
             if and_dtypes:
                 self._reported = False
                 for spec, graphs in list(self.variants.items()):
-                    self.variants[spec] = [item for item in graphs if not item.observation.includes("dtype")]
+                    self.variants[spec] = [
+                        item
+                        for item in graphs
+                        if not (item.observation.includes("dtype") or item.observation.includes("layout"))
+                    ]
             used = self.compiled.used
             if used:
                 self.compiled = ProgramCache(self._lock)
@@ -342,7 +346,7 @@ class GraphCache:
         self._forget_failure()
         self.note(graph)
         for what, location in graph.observation.places:
-            if (what, location) in self._warned:
+            if (what, location) in self._warned or what == "layout":
                 continue
             self._warned.add((what, location))
             where = f" ({location.describe()})" if location is not None else ""

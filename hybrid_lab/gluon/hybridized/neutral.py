@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +32,21 @@ class Observation:
     """What the traced code observed; the graph holds only for calls in which it would observe the same.
 
     types : (shape, dtype name) of every input tensor, or None; training : the mode, or None; recording : whether calls
-    were recorded, or None
+    were recorded, or None; layout : ((number of axes,), dtype name) of every input tensor, which functions of `mx.np`
+    ask for, or None
     """
 
     types: tuple[Any, ...] | None = None
     training: bool | None = None
     places: tuple[tuple[str, Location | None], ...] = field(default=(), compare=False)
     recording: bool | None = None
+    layout: tuple[Any, ...] | None = None
 
     def describe(self) -> str:
         """` for float32(2, 3) in training, recorded`, or nothing."""
         shapes = "" if self.types is None else " for " + ", ".join(f"{dtype}{shape}" for shape, dtype in self.types)
+        if self.types is None and self.layout is not None:
+            shapes = " for " + ", ".join(f"{dtype} with {rank} axes" for (rank,), dtype in self.layout)
         mode = {True: " in training", False: " in prediction", None: ""}[self.training]
         return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 
@@ -53,7 +57,14 @@ class Observation:
     def holds(self, types: tuple[object, ...], training: bool, recording: bool) -> bool:
         if self.types is not None and self.types != types:
             return False
+        if self.layout is not None and self.layout != layout_of(types):
+            return False
         return self.training in (None, training) and self.recording in (None, recording)
+
+
+def layout_of(types: Iterable[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """((number of axes,), dtype name) of tensors with these shapes and dtypes."""
+    return tuple([((len(shape),), dtype if isinstance(dtype, str) else np.dtype(dtype).name) for shape, dtype in types])
 
 
 NOTHING_OBSERVED = Observation()
@@ -204,7 +215,7 @@ def place_of(block: HybridBlock) -> Location | None:
 def spread(item: Any) -> Any:
     """Symbols with several outputs as lists of single ones."""
     if isinstance(item, Symbol) and len(item.outputs) > 1:
-        return [Symbol((value,)) for value in item.outputs]
+        return [type(item)((value,)) for value in item.outputs]
     if type(item) in (tuple, list):
         return type(item)(spread(part) for part in item)
     if is_named(item):
@@ -226,6 +237,7 @@ def _observation(
         training if "mode" in kinds else None,
         tuple(observed),
         recording if "recording" in kinds else None,
+        layout_of(types) if "layout" in kinds and observed_types is None else None,
     )
 
 
@@ -245,7 +257,7 @@ def extract_nested(
         return None
     types = [trace.types.get(value, (None, None)) for value in values]
     seen = trace.observed[observed:]
-    if any(shape is None for shape, _ in types) and any(what in ("shape", "dtype") for what, _ in seen):
+    if any(shape is None for shape, _ in types) and any(what in ("shape", "dtype", "layout") for what, _ in seen):
         return None  # it read shapes that are not known here, so it is not known for which calls the graph holds
     observation = _observation(seen, types, bool(trace.training), bool(modes.recording))
     parameters = tuple(owner for owner in owners if owner is not None)

@@ -13,6 +13,8 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError
 #: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
 #: ("value", name of the type, value), floats as Exactly. A namedtuple is ("tuple", items, its class).
 LEAF = ("tensor",)
+NUMPY_LEAF = ("tensor", "np")
+"""A tensor of `mx.np`: an array of that class in eager code, a Symbol of its class in a trace."""
 Spec = tuple[Any, ...]
 ONE_TENSOR: Spec = ("tuple", (LEAF,))
 """The arguments of a call with one tensor."""
@@ -56,7 +58,7 @@ def flatten(item: object, where: str = "the input") -> tuple[list[Any], Spec]:
 def _flatten(item: object, leaves: list[object], where: str) -> Spec:
     if is_tensor(item):
         leaves.append(item)
-        return LEAF
+        return NUMPY_LEAF if getattr(item, "is_np", False) else LEAF
     if isinstance(item, tuple):
         items = tuple(_flatten(part, leaves, where) for part in item)
         return ("tuple", items, type(item)) if is_named(item) else ("tuple", items)
@@ -99,11 +101,11 @@ def _value(item: object) -> Spec:
     return ("value", type(item).__name__, Exactly(item) if isinstance(item, float) else item)
 
 
-def unflatten(spec: Spec, leaves: Iterator[object]) -> Any:
-    """The structure with `leaves` put back in order."""
+def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
+    """The structure with `leaves` put back in order, as the kind of array that it says."""
     kind = spec[0]
     if kind == "tensor":
-        return next(leaves)
+        return next(leaves) if len(spec) == 1 else next(leaves).as_np_ndarray()
     if kind == "tuple":
         parts = tuple(unflatten(part, leaves) for part in spec[1])
         return spec[2]._make(parts) if len(spec) == 3 else parts
@@ -118,7 +120,7 @@ def to_json(spec: Spec) -> Any:
     """The structure as JSON data, without the classes of namedtuples."""
     kind = spec[0]
     if kind == "tensor":
-        return "tensor"
+        return "tensor" if len(spec) == 1 else "np"
     if kind in ("tuple", "list"):
         return {kind: [to_json(part) for part in spec[1]]}
     if kind == "dict":
@@ -131,8 +133,8 @@ def to_json(spec: Spec) -> Any:
 
 def from_json(data: object) -> Spec:
     """The structure that `to_json` wrote. Raises HybridLabError for anything else."""
-    if data == "tensor":
-        return LEAF
+    if data in ("tensor", "np"):
+        return LEAF if data == "tensor" else NUMPY_LEAF
     if isinstance(data, dict) and len(data) == 1:
         (kind, value), *_ = data.items()
         if kind in ("tuple", "list") and isinstance(value, list):
@@ -160,7 +162,7 @@ def describe(spec: Spec) -> str:
     """`(tensor, [tensor, None])`."""
     kind = spec[0]
     if kind == "tensor":
-        return "tensor"
+        return "tensor" if len(spec) == 1 else "np tensor"
     if kind == "tuple":
         inner = ", ".join(map(describe, spec[1]))
         if len(spec) == 3:

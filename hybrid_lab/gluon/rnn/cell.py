@@ -10,6 +10,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.initializer import InitializerLike
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
@@ -60,7 +61,7 @@ class RecurrentCell(Block):
         func : makes one, `func(shape=..., **kwargs)`: nd.zeros, nd.ones, nd.random.normal ...
         """
         self._refuse_modified()
-        return [func(shape=info["shape"], **kwargs) for info in self.state_info(batch_size)]
+        return [in_mode(func(shape=info["shape"], **kwargs)) for info in self.state_info(batch_size)]
 
     def _refuse_modified(self) -> None:
         if self._modified:

@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.block import BlockOptions
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..hybrid import HybridBlock
@@ -106,7 +107,8 @@ class _Layer(HybridBlock):
     ) -> list[Tensor]:
         """States to begin with. func : makes one, `func(shape=..., dtype=..., **kwargs)`; default nd.zeros."""
         return [
-            func(**{"shape": info["shape"], "dtype": info["dtype"], **kwargs}) for info in self.state_info(batch_size)
+            in_mode(func(**{"shape": info["shape"], "dtype": info["dtype"], **kwargs}))
+            for info in self.state_info(batch_size)
         ]
 
     # -- calls -------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int) -> Any:
     """
     if isinstance(x, NDArray):
         sizes = tuple(x.shape[batch] if index == axis else size for index, size in enumerate(shape))
-        return nd.zeros(sizes, ctx=x.context, dtype=x.dtype)
+        return x.alike(nd.zeros(sizes, ctx=x.context, dtype=x.dtype))
     if axis > 1:
         raise HybridLabError("the batch must be the first or second axis of a recurrent state")
     F = functions_of(x)

@@ -185,6 +185,18 @@ class Squeeze(_Reshaping, name="squeeze"):
         return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
 
 
+class DropAxes(Squeeze, name="_drop_axes"):
+    """As `squeeze`, but nothing has to stay: data with one element may become an array of shape ()."""
+
+    mxnet = "_np_squeeze"
+    samples = [sample((1, 3, 1)), sample((1, 3, 1), axis=0), sample((1, 1)), sample((1,), axis=0)]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        shape = super().infer_shape(data)
+        gone = len(data) if self.axis is None else len({axis % len(data) for axis in self.axis})
+        return () if gone == len(data) and prod(data) == 1 else shape
+
+
 class ReshapeLike(_Reshaping, name="reshape_like"):
     """The elements of lhs in the shape of rhs, of which only the shape is read.
 

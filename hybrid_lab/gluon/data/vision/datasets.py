@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.image.iterating import as_table, read_list
 from hybrid_lab.io.file_iters import read_idx
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.numpy_mode import in_mode
 
 from ..dataset import Dataset, RecordFileDataset
 
@@ -41,7 +42,7 @@ class _Labelled(Dataset):
         self._root = os.path.expanduser(given)
         self._transform = transform
         data, self._label = self._read()
-        self._data: NDArray = nd.array(data, dtype="uint8")
+        self._data: NDArray = in_mode(nd.array(data, dtype="uint8"))
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         raise NotImplementedError

@@ -19,6 +19,7 @@ from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.image import cropping
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.kernels import color
 
 from ...block import Block
@@ -81,7 +82,7 @@ class ToTensor(Block):
             )
         moved = np.moveaxis(values, -1, -3).astype("float32")
         moved /= 255.0
-        return nd.array(np.ascontiguousarray(moved), dtype="float32")
+        return in_mode(nd.array(np.ascontiguousarray(moved), dtype="float32"))
 
 
 class Normalize(Block):
@@ -98,7 +99,7 @@ class Normalize(Block):
 
     def forward(self, x: Any) -> Any:
         values = _host(x)
-        return nd.array((values - self._mean) / self._std, dtype="float32")
+        return in_mode(nd.array((values - self._mean) / self._std, dtype="float32"))
 
 
 class Resize(Block):

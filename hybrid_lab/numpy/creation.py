@@ -1,0 +1,196 @@
+"""Functions of `mx.np` that make arrays; in traced code what they make is part of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.numpy.elementwise import refuse_options
+from hybrid_lab.numpy.operators import R, as_tensor, call, cast, dtype_of, from_values, write
+from hybrid_lab.numpy.shaping import _sizes, check_order
+from hybrid_lab.ops.framework.operator import get
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def _export(function: Callable[..., Any]) -> Callable[..., Any]:
+    FUNCTIONS[function.__name__] = function
+    return function
+
+
+@_export
+def array(object: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
+    """A new array. dtype : by default that of an array, and float32 for numbers and lists. Raises DTypeError."""
+    return from_values(object, dtype, ctx)
+
+
+def _filled(record: str, shape: Any, dtype: Any, ctx: Context | None, **attributes: Any) -> Any:
+    name = check_dtype(np.float32 if dtype is None else dtype).name
+    return call(get(record).bind(shape=_sizes(shape), dtype=name, **attributes), (), ctx)
+
+
+@_export
+def zeros(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+    """Zeros. dtype : default float32"""
+    check_order("zeros", order)
+    return _filled("_zeros", shape, dtype, ctx)
+
+
+@_export
+def ones(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+    """Ones. dtype : default float32"""
+    check_order("ones", order)
+    return _filled("_ones", shape, dtype, ctx)
+
+
+@_export
+def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+    """An array to be written; its values are zeros. dtype : default float32"""
+    return zeros(shape, dtype, order, ctx)
+
+
+@_export
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
+) -> Any:
+    """An array filled with a number or an array that broadcasts. dtype : default float32, bool for a bool"""
+    check_order("full", order)
+    if isinstance(fill_value, NDArray):
+        made = cast(FUNCTIONS["broadcast_to"](fill_value, shape), dtype or dtype_of(fill_value) or np.float32)
+    else:
+        kind = dtype if dtype is not None else np.bool_ if isinstance(fill_value, (bool, np.bool_)) else np.float32
+        made = from_values(np.full(_sizes(shape), fill_value, check_dtype(kind)), kind, ctx)
+    return write(out, made)
+
+
+def _like(name: str, record: str) -> Callable[..., Any]:
+    def function(
+        a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None, **options: Any
+    ) -> Any:
+        check_order(name, order)
+        refuse_options(name, options)
+        made = getattr(R, record)(as_tensor(a))
+        return write(out, made if dtype is None else cast(made, dtype))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name.partition('_')[0].capitalize()} in the shape and dtype of an array."
+    return function
+
+
+FUNCTIONS["zeros_like"], FUNCTIONS["ones_like"] = _like("zeros_like", "zeros_like"), _like("ones_like", "ones_like")
+FUNCTIONS["empty_like"] = _like("empty_like", "zeros_like")
+
+
+@_export
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
+) -> Any:
+    """An array in the shape and dtype of another, filled with a number."""
+    check_order("full_like", order)
+    made = as_tensor(a) if dtype is None else cast(as_tensor(a), dtype)
+    return write(out, R.full_like(made, fill_value=float(fill_value)))
+
+
+@_export
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: Context | None = None) -> Any:
+    """start, start + step ... below stop; with one number from 0 to it. dtype : default float32"""
+    if dtype is None:
+        dtype = np.float32
+    if stop is None:
+        start, stop = 0, start
+    if step is None:
+        step = 1
+    if step == 0:
+        raise ZeroDivisionError("division by zero")
+    values = np.arange(_number(start), _number(stop), _number(step), dtype=check_dtype(dtype))
+    return from_values(values, dtype, ctx)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, NDArray) else value
+
+
+@_export
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, ctx: Context | None = None,
+) -> Any:  # fmt: skip
+    """`num` numbers at equal distances from start to stop. dtype : default float32"""
+    if isinstance(start, (list, np.ndarray, NDArray)) or isinstance(stop, (list, np.ndarray, NDArray)):
+        raise NotImplementedError("np.linspace: start and stop must be numbers")
+    if axis != 0:
+        raise NotImplementedError("np.linspace: axis must be 0")
+    values, step = np.linspace(start, stop, num, endpoint, retstep=True, dtype=check_dtype(dtype or np.float32))
+    made = from_values(values, dtype or np.float32, ctx)
+    return (made, step) if retstep else made
+
+
+@_export
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0, dtype: Any = None, axis: int = 0,
+    ctx: Context | None = None,
+) -> Any:  # fmt: skip
+    """`num` numbers from base**start to base**stop at equal ratios. dtype : default float32"""
+    if axis != 0:
+        raise NotImplementedError("np.logspace: axis must be 0")
+    values = np.logspace(start, stop, num, endpoint, base, check_dtype(dtype or np.float32))
+    return from_values(values, dtype or np.float32, ctx)
+
+
+@_export
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, ctx: Context | None = None, **options: Any) -> Any:  # noqa: N803
+    """A matrix with ones on a diagonal. dtype : default float32"""
+    refuse_options("eye", {key: value for key, value in options.items() if key != "order" or value != "C"})
+    for size in (N, N if M is None else M):
+        if int(size) < 0:
+            raise AttributeSpecError(f"np.eye: a matrix cannot have {size} rows or columns")
+    return from_values(np.eye(N, M, k, check_dtype(dtype or np.float32)), dtype or np.float32, ctx)
+
+
+@_export
+def identity(n: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+    """The square matrix with ones on its diagonal. dtype : default float32"""
+    return eye(n, dtype=dtype, ctx=ctx)
+
+
+@_export
+def indices(dimensions: Any, dtype: Any = np.int32, ctx: Context | None = None) -> Any:
+    """The coordinates of every place of an array of this shape, one array for each axis."""
+    return from_values(np.indices(_sizes(dimensions), check_dtype(dtype or np.int32)), dtype or np.int32, ctx)
+
+
+def _window(name: str) -> Callable[..., Any]:
+    def function(M: int, dtype: Any = np.float32, ctx: Context | None = None) -> Any:  # noqa: N803 - NumPy's name
+        return from_values(getattr(np, name)(M), dtype or np.float32, ctx)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {name} window of M numbers. dtype : default float32"
+    return function
+
+
+for _name in ("blackman", "hamming", "hanning"):
+    FUNCTIONS[_name] = _window(_name)
+
+
+@_export
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, ctx: Context | None = None) -> Any:  # noqa: N803
+    """Ones on and below a diagonal."""
+    return from_values(np.tri(N, M, k, check_dtype(dtype or np.float32)), dtype or np.float32, ctx)
+
+
+@_export
+def copy(a: Any) -> Any:
+    """A copy."""
+    return R.identity(as_tensor(a))
+
+
+@_export
+def genfromtxt(*args: Any, **options: Any) -> Any:
+    """The numbers in a text file; see numpy.genfromtxt. dtype : default float32"""
+    read: Callable[..., Any] = np.genfromtxt
+    return from_values(read(*args, **{"dtype": np.float32, **options}), None)

@@ -1,0 +1,200 @@
+"""`mx.np.linalg`: decompositions, inverses, norms. What runs in NumPy (`svd`, `qr`, `eig` ...) has no gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.numpy.host import on_host, run_on_host
+from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, shape_of
+from hybrid_lab.numpy.products import dot, matmul
+from hybrid_lab.numpy.reduction import FUNCTIONS as _REDUCTIONS
+from hybrid_lab.numpy.reduction import reduce
+from hybrid_lab.numpy.shaping import ravel, reshape, transpose
+
+__all__ = [
+    "cholesky",
+    "cond",
+    "det",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "tensorinv",
+    "tensorsolve",
+]
+
+svd = on_host("svd", lambda a: np.linalg.svd(a, full_matrices=False))
+svd.__doc__ = "The factors u, s and v of a = u diag(s) v, reduced; without a gradient."
+qr = on_host("qr", np.linalg.qr)
+cond = on_host("cond", np.linalg.cond)
+lstsq = on_host("lstsq", lambda a, b, rcond="warn": np.linalg.lstsq(a, b, None if rcond == "warn" else rcond))
+pinv = on_host("pinv", np.linalg.pinv)
+
+
+def _real(values: Any) -> np.ndarray:
+    if np.iscomplexobj(values):
+        if np.abs(values.imag).max(initial=0.0) > 0:
+            raise ValueError("eigenvalues are not real, and arrays hold real numbers only")
+        return values.real
+    return np.asarray(values)
+
+
+def eig(a: Any) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors (columns) of square matrices. Raises ValueError where they are not real."""
+    made = run_on_host("linalg.eig", lambda x: tuple(map(_real, np.linalg.eig(x))), (_floating(a),), {})
+    return made[0], made[1]
+
+
+def eigvals(a: Any) -> Any:
+    """Eigenvalues of square matrices. Raises ValueError where they are not real."""
+    return run_on_host("linalg.eigvals", lambda x: _real(np.linalg.eigvals(x)), (_floating(a),), {})
+
+
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
+    """Eigenvalues of symmetric matrices, in rising order."""
+    return run_on_host("linalg.eigvalsh", np.linalg.eigvalsh, (_floating(a), UPLO), {})
+
+
+def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's name
+    """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices."""
+    made = run_on_host("linalg.eigh", lambda x, part: tuple(np.linalg.eigh(x, part)), (_floating(a), UPLO), {})
+    return made[0], made[1]
+
+
+def matrix_rank(M: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noqa: N803 - NumPy's name
+    """The rank of matrices: how many singular values are not 0."""
+    return run_on_host("linalg.matrix_rank", np.linalg.matrix_rank, (as_tensor(M), tol, hermitian), {})
+
+
+def _floating(a: Any) -> Any:
+    return alike(as_tensor(a), floating=True)[0]
+
+
+def _alone(result: Any, a: Any) -> Any:
+    """The number of one matrix without axes."""
+    return R._drop_axes(result, axis=(0,)) if known_rank("linalg", a) == 2 else result
+
+
+def inv(a: Any) -> Any:
+    """The inverse of square matrices."""
+    return R._linalg_inverse(_floating(a))
+
+
+def det(a: Any) -> Any:
+    """The determinants of square matrices."""
+    a = _floating(a)
+    return _alone(R._linalg_det(a), a)
+
+
+def slogdet(a: Any) -> tuple[Any, Any]:
+    """Sign and logarithm of the absolute determinants of square matrices."""
+    a = _floating(a)
+    sign, size = R._linalg_slogdet(a)
+    return _alone(sign, a), _alone(size, a)
+
+
+def cholesky(a: Any) -> Any:
+    """The lower triangular factors of symmetric positive definite matrices."""
+    return R._linalg_potrf(_floating(a))
+
+
+def solve(a: Any, b: Any) -> Any:
+    """The solutions x of a x = b."""
+    a, b = alike(as_tensor(a), as_tensor(b), floating=True)
+    return matmul(R._linalg_inverse(a), b)
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """A square matrix multiplied with itself; with n < 0 its inverse."""
+    a = _floating(a)
+    if n == 0:
+        return R.broadcast_mul(R.ones_like(a), as_tensor(np.eye(shape_of("matrix_power", a)[-1], dtype="float32")))
+    base, result = inv(a) if n < 0 else a, None
+    n = abs(n)
+    while n:
+        if n & 1:
+            result = base if result is None else matmul(result, base)
+        n >>= 1
+        base = matmul(base, base) if n else base
+    return result
+
+
+def multi_dot(arrays: Any) -> Any:
+    """The product of several matrices, from the left."""
+    result, *rest = arrays
+    for each in rest:
+        result = dot(result, each)
+    return result
+
+
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of `tensordot` with a: the first `ind` axes are the rows."""
+    shape = shape_of("tensorinv", a)
+    rows, columns = shape[:ind], shape[ind:]
+    matrix = reshape(_floating(a), (int(np.prod(rows)), int(np.prod(columns))))
+    return reshape(inv(matrix), (*columns, *rows))
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """The solution x of tensordot(a, x, axes=x.ndim) = b. axes : axes of a that are moved to its end first"""
+    a, b = alike(as_tensor(a), as_tensor(b), floating=True)
+    if axes is not None:
+        rank = known_rank("tensorsolve", a)
+        moved = [axes] if isinstance(axes, int) else list(axes)
+        a = transpose(a, [each for each in range(rank) if each not in moved] + moved)
+    shape = shape_of("tensorsolve", a)[known_rank("tensorsolve", b) :]
+    size = int(np.prod(shape))
+    return reshape(dot(inv(reshape(a, (-1, size))), ravel(b)), shape)
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The norm of vectors (one axis) or matrices (two axes). ord : None, a number, inf, -inf, 'fro' or 'nuc'"""
+    x = _floating(x)
+    rank = known_rank("norm", x)
+    if axis is None and (ord is None or (rank == 2 and ord in ("fro", "f")) or (rank == 1 and ord == 2)):
+        return R.sqrt(reduce("sum", R.square(x), None, keepdims))
+    axes = tuple(range(rank)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    total, absolute = _REDUCTIONS["sum"], R.abs(x)
+    if len(axes) == 1:
+        (each,) = axes
+        if ord is None or ord == 2:
+            return R.sqrt(total(R.square(x), axis=each, keepdims=keepdims))
+        if ord in (np.inf, -np.inf):
+            return _REDUCTIONS["max" if ord > 0 else "min"](absolute, axis=each, keepdims=keepdims)
+        if ord == 0:
+            return total(R.broadcast_not_equal(x, 0.0), axis=each, keepdims=keepdims)
+        if not isinstance(ord, (int, float)):
+            raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
+        return R.broadcast_power(
+            total(R.broadcast_power(absolute, float(ord)), axis=each, keepdims=keepdims), 1.0 / ord
+        )
+    if len(axes) != 2:
+        raise ValueError("norm: one or two axes are needed")
+    rows, columns = (each % rank for each in axes)
+    if ord is None or ord in ("fro", "f"):
+        return R.sqrt(total(R.square(x), axis=(rows, columns), keepdims=keepdims))
+    if ord in (1, -1, np.inf, -np.inf):
+        inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
+        sums = total(absolute, axis=inner, keepdims=True)
+        extreme = _REDUCTIONS["max" if ord > 0 else "min"](sums, axis=outer, keepdims=True)
+        return extreme if keepdims else R._drop_axes(extreme, axis=(rows, columns))
+    if ord in (2, -2, "nuc"):
+        return run_on_host("linalg.norm", np.linalg.norm, (x, ord, (rows, columns), keepdims), {})
+    raise ValueError(f"norm: ord={ord!r} is not a norm of matrices")
+
+
+_suggest_names(__name__)

@@ -1,0 +1,114 @@
+"""What arrays and Symbols of `mx.np` have in common: Python's operators, and the functions that are methods, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""The functions of `mx.np` by name. `hybrid_lab.numpy` fills it, because their modules import the classes."""
+
+METHODS = (
+    *("abs", "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "clip", "cumsum", "diagonal", "dot"),
+    *("expand_dims", "flip", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "sign", "sort"),
+    *("sqrt", "square", "squeeze", "std", "sum", "swapaxes", "take", "tile", "trace", "var", "exp", "log"),
+    *("floor", "ceil", "rint", "fix", "trunc", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh"),
+    *("tanh", "arcsinh", "arccosh", "arctanh", "log10", "log2", "log1p", "expm1", "cbrt", "reciprocal", "degrees"),
+    *("radians", "zeros_like", "ones_like", "conj"),
+)
+"""Methods that are the function of the same name with the array as its first argument."""
+
+
+def _binary(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return FUNCTIONS[name](self, other)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        return FUNCTIONS[name](other, self)
+
+    return method
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        return FUNCTIONS[name](self)
+
+    return method
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return FUNCTIONS[name](self, *args, **keywords)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`mx.np.{name}` of the array."
+    return method
+
+
+class Methods:
+    """Mixin. Operands have NumPy's dtypes and broadcast; comparisons give bools."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("true_divide"), _reflected("true_divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __neg__, __abs__, __invert__ = _unary("negative"), _unary("abs"), _unary("invert")
+    __hash__ = object.__hash__
+
+    def __pos__(self) -> Any:
+        return self
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - NumPy's name
+        """The array with its axes reversed."""
+        return FUNCTIONS["transpose"](self)
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """`x.reshape(2, 3)` or `x.reshape((2, 3))`: the elements in another shape; -1 stands for what is left over."""
+        if "newshape" in options:
+            shape = (options.pop("newshape"),)
+        return FUNCTIONS["reshape"](self, shape[0] if len(shape) == 1 else shape, **options)
+
+    def reshape_view(self, *shape: Any, **options: Any) -> Any:
+        """As `reshape`."""
+        return self.reshape(*shape, **options)
+
+    def transpose(self, *axes: Any) -> Any:
+        """`x.transpose(1, 0)` or `x.transpose((1, 0))`: the axes in another order, reversed by default."""
+        return FUNCTIONS["transpose"](
+            self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        )
+
+    def flatten(self, order: str = "C") -> Any:
+        """A copy with one axis."""
+        return FUNCTIONS["ravel"](self, order=order).copy() if hasattr(self, "_data") else FUNCTIONS["ravel"](self)
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Any:
+        """The array with another dtype; copy=False gives the array itself where it has that dtype."""
+        return FUNCTIONS["_astype"](self, dtype, copy)
+
+    def split(self, indices_or_sections: Any, axis: int = 0) -> Any:
+        """`mx.np.split` of the array."""
+        return FUNCTIONS["split"](self, indices_or_sections, axis)
+
+
+for _name in METHODS:
+    setattr(Methods, _name, _method(_name))

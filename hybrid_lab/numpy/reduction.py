@@ -1,0 +1,213 @@
+"""Functions of `mx.np` that reduce axes: sums, means, extremes, counts, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, rank_of, shape_of, write
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+Axis = Any
+
+
+def _export(function: Callable[..., Any]) -> Callable[..., Any]:
+    FUNCTIONS[function.__name__] = function
+    return function
+
+
+def reduce(record: str, a: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Any:
+    """A record of a reduction with NumPy's axes: none are left where all are reduced."""
+    run = getattr(R, record)
+    if isinstance(axis, (tuple, list)):
+        axis = tuple(int(each) for each in axis)
+        if not axis:
+            return a
+    elif axis is not None:
+        axis = int(axis)
+    if keepdims:
+        return run(a, axis=axis, keepdims=True, **attributes)
+    if isinstance(a, NDArray):
+        rank = a.ndim
+        if axis is not None and rank and (len(axis) if isinstance(axis, tuple) else 1) < rank:
+            return run(a, axis=axis, **attributes)
+        if not rank and axis is None:
+            return R._drop_axes(run(a, **attributes)) if record != "identity" else a
+    kept = run(a, axis=axis, keepdims=True, **attributes)
+    return R._drop_axes(kept, axis=axis if axis is None or isinstance(axis, tuple) else (axis,))
+
+
+def _checked_initial(name: str, initial: Any) -> None:
+    if initial is not None and not isinstance(initial, (int, float)):
+        raise AttributeSpecError(f"np.{name}: initial={initial!r} must be a number")
+
+
+def _summable(a: Any, dtype: Any) -> Any:
+    """Bools as int64, other dtypes as they are; in `dtype` if there is one."""
+    if dtype is not None:
+        return cast(a, dtype)
+    return cast(a, np.int64) if dtype_of(a) == BOOL else a
+
+
+@_export
+def sum(
+    a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, out: Any = None
+) -> Any:
+    """The sum over `axis`, over all axes by default. initial : a number to add"""
+    if isinstance(dtype, NDArray) or isinstance(keepdims, NDArray):
+        raise AttributeSpecError("np.sum: out must be given by name")
+    _checked_initial("sum", initial)
+    result = reduce("sum", _summable(as_tensor(a), dtype), axis, keepdims)
+    return write(out, result if not initial else R.broadcast_add(result, initial))
+
+
+@_export
+def prod(
+    a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, out: Any = None
+) -> Any:
+    """The product over `axis`, over all axes by default. initial : a factor"""
+    _checked_initial("prod", initial)
+    result = reduce("prod", _summable(as_tensor(a), dtype), axis, keepdims)
+    return write(out, result if initial is None or initial == 1 else R.broadcast_mul(result, initial))
+
+
+FUNCTIONS["product"] = prod
+
+
+@_export
+def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The mean over `axis`, over all axes by default; of whole numbers in float32."""
+    a = as_tensor(a)
+    a = cast(a, dtype) if dtype is not None else alike(a, floating=True)[0]
+    return write(out, reduce("mean", a, axis, keepdims))
+
+
+def _extreme(name: str, record: str) -> Callable[..., Any]:
+    def function(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        a = as_tensor(a)
+        if dtype_of(a) == BOOL:
+            return write(out, cast(function(cast(a, "int8"), axis, None, keepdims), BOOL))
+        result = reduce(record, a, axis, keepdims)
+        if initial is not None:
+            result = getattr(R, f"broadcast_{'maximum' if record == 'max' else 'minimum'}")(result, initial)
+        return write(out, result)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {'largest' if record == 'max' else 'smallest'} number along `axis`; of all by default."
+    return function
+
+
+for _name, _record in {"max": "max", "amax": "max", "min": "min", "amin": "min"}.items():
+    FUNCTIONS[_name] = _extreme(_name, _record)
+
+
+def _place_of(name: str) -> Callable[..., Any]:
+    def function(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False) -> Any:
+        a = as_tensor(a)
+        a = cast(a, "int8") if dtype_of(a) == BOOL else a
+        if axis is None:
+            a, axis = R.Reshape(a, shape=(-1,)), 0
+            keepdims = False
+        return write(out, cast(reduce(name, a, axis, keepdims), np.int64))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Where the {name[3:]}imum along `axis` is, int64; its place among all elements by default."
+    return function
+
+
+FUNCTIONS["argmax"], FUNCTIONS["argmin"] = _place_of("argmax"), _place_of("argmin")
+
+
+@_export
+def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+    """True where no element along `axis` is 0."""
+    zeros = R.Cast(R.broadcast_equal(_counted(as_tensor(a)), 0), dtype="int64")
+    return write(out, cast(R.broadcast_equal(reduce("sum", zeros, axis, keepdims), 0), BOOL))
+
+
+@_export
+def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+    """True where some element along `axis` is not 0."""
+    others = R.Cast(R.broadcast_not_equal(_counted(as_tensor(a)), 0), dtype="int64")
+    return write(out, cast(R.broadcast_not_equal(reduce("sum", others, axis, keepdims), 0), BOOL))
+
+
+FUNCTIONS["alltrue"], FUNCTIONS["sometrue"] = all, any
+
+
+def _counted(a: Any) -> Any:
+    return cast(a, "int8") if dtype_of(a) == BOOL else a
+
+
+@_export
+def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """The variance: the mean squared distance from the mean; ddof is subtracted from the number of elements."""
+    a = as_tensor(a)
+    a = cast(a, dtype) if dtype is not None else alike(a, floating=True)[0]
+    distance = R.broadcast_sub(a, reduce("mean", a, axis, True) if axis != () else a)
+    result = reduce("mean", R.square(distance), axis, keepdims)
+    if ddof:
+        shape = shape_of("var", a)
+        axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+        count = int(np.prod([shape[each] for each in axes]))
+        result = R.broadcast_mul(result, count / (count - ddof) if count > ddof else float("nan"))
+    return write(out, result)
+
+
+@_export
+def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """The standard deviation, the square root of `var`."""
+    return write(out, R.sqrt(var(a, axis, dtype, None, ddof, keepdims)))
+
+
+@_export
+def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, out: Any = None) -> Any:
+    """The mean weighted by `weights`, which has the shape of a or is a vector along `axis`."""
+    a = as_tensor(a)
+    if weights is None:
+        result = mean(a, axis)
+        if not returned:
+            return write(out, result)
+        total = R.broadcast_div(sum(R.ones_like(a), axis), 1)
+        return result, cast(total, dtype_of(result) or "float32")
+    weights = as_tensor(weights)
+    a, weights = alike(a, weights, floating=True)
+    if rank_of(weights) != rank_of(a):
+        shape = [1] * (rank_of(a) or 0)
+        shape[axis] = -1
+        weights = R.Reshape(weights, shape=tuple(shape))
+        weights = R.broadcast_mul(R.ones_like(a), weights)
+    total = sum(weights, axis)
+    result = R.broadcast_div(sum(R.broadcast_mul(a, weights), axis), total)
+    return (result, total) if returned else write(out, result)
+
+
+@_export
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """The sums of the elements up to each one, along `axis`; of the flattened array by default."""
+    a = _summable(as_tensor(a), dtype)
+    if axis is None:
+        a, axis = R.Reshape(a, shape=(-1,)), 0
+    return write(out, R.cumsum(a, axis=axis))
+
+
+@_export
+def count_nonzero(a: Any, axis: Axis = None) -> Any:
+    """How many elements along `axis` are not 0."""
+    return sum(R.Cast(R.broadcast_not_equal(_counted(as_tensor(a)), 0), dtype="int64"), axis)
+
+
+@_export
+def nansum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum with NaN counted as 0."""
+    return reduce("nansum", as_tensor(a), axis, keepdims)
+
+
+@_export
+def nanprod(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The product with NaN counted as 1."""
+    return reduce("nanprod", as_tensor(a), axis, keepdims)

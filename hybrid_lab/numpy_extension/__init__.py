@@ -1,0 +1,145 @@
+"""`mx.npx`: operators of neural networks on `mx.np` arrays, and the switch to NumPy semantics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
+from hybrid_lab.ndarray import storage as _storage
+from hybrid_lab.ndarray.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+from hybrid_lab.ndarray.creation import waitall
+from hybrid_lab.ndarray.random_state import state as _state
+from hybrid_lab.numpy.host import run_on_host as _run_on_host
+from hybrid_lab.numpy.operators import R as _R
+from hybrid_lab.numpy.operators import as_tensor as _as_tensor
+from hybrid_lab.numpy.operators import call as _call
+from hybrid_lab.numpy.operators import write as _write
+from hybrid_lab.numpy_extension import random
+from hybrid_lab.ops.framework.operator import get as _get
+from hybrid_lab.ops.framework.surface import make_function as _make_function
+from hybrid_lab.util import is_np_array, is_np_shape, reset_np, set_np, use_np
+
+seed = _state.seed
+
+OPERATORS = {
+    "activation": "Activation",
+    "arange_like": "_contrib_arange_like",
+    "batch_dot": "batch_dot",
+    "batch_flatten": "Flatten",
+    "batch_norm": "BatchNorm",
+    "cast": "Cast",
+    "convolution": "Convolution",
+    "ctc_loss": "CTCLoss",
+    "deconvolution": "Deconvolution",
+    "dropout": "Dropout",
+    "embedding": "Embedding",
+    "erf": "erf",
+    "erfinv": "erfinv",
+    "fully_connected": "FullyConnected",
+    "gamma": "gamma",
+    "gammaln": "gammaln",
+    "gather_nd": "gather_nd",
+    "group_norm": "GroupNorm",
+    "instance_norm": "InstanceNorm",
+    "l2_normalization": "L2Normalization",
+    "layer_norm": "LayerNorm",
+    "leaky_relu": "LeakyReLU",
+    "log_softmax": "log_softmax",
+    "multibox_prior": "_contrib_MultiBoxPrior",
+    "one_hot": "one_hot",
+    "pick": "pick",
+    "pooling": "Pooling",
+    "relu": "relu",
+    "reshape_like": "reshape_like",
+    "rnn": "RNN",
+    "roi_align": "_contrib_ROIAlign",
+    "roi_pooling": "ROIPooling",
+    "sequence_last": "SequenceLast",
+    "sequence_mask": "SequenceMask",
+    "sequence_reverse": "SequenceReverse",
+    "shape_array": "shape_array",
+    "sigmoid": "sigmoid",
+    "slice": "slice",
+    "smooth_l1": "smooth_l1",
+    "softmax": "softmax",
+    "softsign": "softsign",
+    "topk": "topk",
+}
+"""Name in `mx.npx` -> record."""
+
+
+def _dispatch(op: Any, inputs: list[Any], out: Any, name: str | None) -> Any:
+    return _write(out, _call(op, inputs))
+
+
+globals().update({name: _make_function(_get(record), _dispatch, name) for name, record in OPERATORS.items()})
+
+
+def nonzero(a: Any) -> Any:
+    """The places of the elements that are not 0, one row of int64 for each. Graphs refuse it."""
+    import numpy
+
+    return _run_on_host("nonzero", lambda x: numpy.argwhere(x).astype(numpy.int64), (a,), {})
+
+
+def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
+    """The elements in another shape, with codes: -1 what is left over, -2 the same size, -3 drop an axis of 1, -4 all
+    further axes, -5 two axes joined, -6 one axis split into the two numbers that follow.
+    """
+    sizes = [newshape] if isinstance(newshape, int) else list(newshape)
+    codes, dropped, position = [], [], 0
+    translated = {-2: 0, -4: -2, -5: -3, -6: -4}
+    for size in sizes:
+        if size == -3:
+            dropped.append(position)
+            codes.append(0)
+        else:
+            codes.append(translated.get(size, size))
+        position += size not in (-6,)
+    if dropped and (reverse or -4 in sizes):
+        raise ShapeError("npx.reshape: -3 beside -4, or with reverse=True, is not supported")
+    result = _R.Reshape(_as_tensor(a), shape=tuple(codes), reverse=reverse)
+    return _R._drop_axes(result, axis=tuple(dropped)) if dropped else result
+
+
+def save(file: str | PathLike[str], arr: Any) -> None:
+    """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form."""
+    _storage.save(file, arr)
+
+
+def load(file: str | PathLike[str]) -> Any:
+    """The `mx.np` arrays that `save` (or MXNet) wrote: a list, or a dict where they have names."""
+    loaded = _storage.load(file)
+    if isinstance(loaded, Mapping):
+        return {name: None if item is None else item.as_np_ndarray() for name, item in loaded.items()}
+    return [None if item is None else item.as_np_ndarray() for item in loaded]
+
+
+__all__ = [
+    "Context",
+    "cpu",
+    "cpu_pinned",
+    "current_context",
+    "gpu",
+    "is_np_array",
+    "is_np_shape",
+    "load",
+    "nonzero",
+    "num_gpus",
+    "random",
+    "reset_np",
+    "reshape",
+    "save",
+    "seed",
+    "set_np",
+    "use_np",
+    "waitall",
+    *OPERATORS,
+]
+
+
+def __getattr__(name: str) -> Any:
+    raise _unknown_name("npx", name, __all__)

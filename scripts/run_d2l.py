@@ -1,0 +1,155 @@
+"""Run the MXNet cells of the book "Dive into Deep Learning" and print how many run.
+
+    python scripts/run_d2l.py FOLDER [--data DATA] [--files PART ...] [--mxnet] [--seconds 120] [--errors]
+
+FOLDER : a clone of the book, with its chapters and its package d2l/. Nothing is downloaded: a file that a cell asks
+for is taken from DATA by its name, and a cell that asks for another one counts as "data".
+--mxnet : run the cells with the installed mxnet instead of this package
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BLOCK = re.compile(r"^```\{\.python[^}]*\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TAB = re.compile(r"^\s*(?:%%tab|#@tab)\s+(.+)$")
+
+
+def cells_of(text: str) -> list[str]:
+    """The code of the MXNet cells of a page: those of its tab, of all tabs, and those without one."""
+    found = []
+    for match in BLOCK.finditer(text):
+        lines = match.group(1).splitlines()
+        tabs = [TAB.match(line) for line in lines]
+        names = [name.strip() for tab in tabs if tab for name in tab.group(1).split(",")]
+        if names and not {"mxnet", "all"} & set(names):
+            continue
+        kept = [line for line, tab in zip(lines, tabs, strict=True) if not tab]
+        code = "\n".join(line for line in kept if not line.lstrip().startswith(("%", "!", "tab.interact")))
+        if code.strip():
+            found.append(code)
+    return found
+
+
+def run_page(folder: Path, page: Path, data: Path | None, real: bool) -> None:
+    """Run the cells of one page in this process; one line of JSON for each on the true standard output."""
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if not real:
+        import hybrid_lab.compat  # noqa: F401
+    import matplotlib
+
+    matplotlib.use("Agg")
+    sys.path.insert(0, str(folder))
+    space = _page_names(data)
+    for code in cells_of(page.read_text(encoding="utf-8")):
+        kind, message = "ok", ""
+        try:
+            exec(compile(code, f"<cell of {page.name}>", "exec"), space)
+        except BaseException as error:
+            kind = "data" if _asks_for_data(error) else "error"
+            message = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        report.write(json.dumps({"kind": kind, "message": message, "code": code[:200]}) + "\n")
+        report.flush()
+    report.close()
+
+
+def _page_names(data: Path | None) -> dict[str, Any]:
+    """What the cells of a page find defined, with downloads replaced by files of `data`."""
+
+    class Tab:
+        def selected(self, *names: str) -> bool:
+            return "mxnet" in names
+
+        def interact_select(self, *names: object) -> None:
+            pass
+
+    class Lines:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **keywords: None
+
+    space: dict[str, Any] = {"__name__": "__main__", "tab": Tab(), "get_ipython": Lines, "display": lambda *items: None}
+    import matplotlib_inline.backend_inline as inline
+
+    inline.set_matplotlib_formats = lambda *args, **keywords: None
+    import d2l.mxnet as d2l
+
+    def local(url: str, *args: object, **keywords: object) -> str:
+        name = url.rsplit("/", 1)[-1] if "/" in url else d2l.DATA_HUB.get(url, (url,))[0].rsplit("/", 1)[-1]
+        if data is None or not (data / name).exists():
+            raise FileNotFoundError(f"no local file for {name}")
+        return str(data / name)
+
+    d2l.download = local
+    return space
+
+
+def _asks_for_data(error: BaseException) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"FileNotFoundError", "DatasetFileError", "ConnectionError", "URLError"})
+
+
+def main() -> None:
+    """Run the pages, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--files", nargs="*", default=[])
+    parser.add_argument("--mxnet", action="store_true")
+    parser.add_argument("--errors", action="store_true", help="print the first error of each page")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for one page")
+    parser.add_argument("--page", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.page is not None:
+        run_page(options.folder, options.page, options.data, options.mxnet)
+        return
+    totals: dict[str, int] = {}
+    pages = [page for page in sorted(options.folder.glob("chapter_*/*.md")) if _is_page(page, options.files)]
+    print(f"{'page':60} {'cells':>6} {'ok':>4} {'data':>5} {'error':>6} {'time':>5}")
+    for page in pages:
+        counts, first = count_page(page, options)
+        for kind, number in counts.items():
+            totals[kind] = totals.get(kind, 0) + number
+        print(_row(str(page.relative_to(options.folder)), counts), flush=True)
+        if options.errors and first:
+            print(f"    {first}", flush=True)
+    print(_row(f"{len(pages)} pages", totals))
+
+
+def _is_page(page: Path, parts: list[str]) -> bool:
+    text = page.read_text(encoding="utf-8")
+    return bool(re.search(r"(%%tab|#@tab).*mxnet", text)) and (not parts or any(part in str(page) for part in parts))
+
+
+def count_page(page: Path, options: argparse.Namespace) -> tuple[dict[str, int], str]:
+    """How many cells of a page gave which result, and the first error."""
+    expected = len(cells_of(page.read_text(encoding="utf-8")))
+    command = [sys.executable, __file__, str(options.folder), "--page", str(page)]
+    command += ["--data", str(options.data)] if options.data else []
+    command += ["--mxnet"] if options.mxnet else []
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds, check=False)
+        output, ended = done.stdout, done.stderr.strip().splitlines()[-1:] if done.returncode else []
+    except subprocess.TimeoutExpired as late:
+        output, ended = (late.stdout or b"").decode() if isinstance(late.stdout, bytes) else "", ["time is over"]
+    results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    counts = {kind: sum(result["kind"] == kind for result in results) for kind in ("ok", "data", "error")}
+    counts["time"] = expected - len(results)
+    errors = [result["message"] for result in results if result["kind"] == "error"]
+    return counts, errors[0] if errors else "".join(ended)
+
+
+def _row(title: str, counts: dict[str, int]) -> str:
+    numbers = [sum(counts.values()), *(counts.get(kind, 0) for kind in ("ok", "data", "error", "time"))]
+    return f"{title:60} {numbers[0]:6} {numbers[1]:4} {numbers[2]:5} {numbers[3]:6} {numbers[4]:5}"
+
+
+if __name__ == "__main__":
+    main()
