@@ -1,9 +1,10 @@
 """Run the MXNet cells of the book "Dive into Deep Learning" and print how many run.
 
-    python scripts/run_d2l.py FOLDER [--data DATA] [--files PART ...] [--mxnet] [--seconds 120] [--errors]
+    python scripts/run_d2l.py FOLDER [--data DATA] [--files PART ...] [--mxnet] [--epochs 2] [--seconds 120] [--errors]
 
 FOLDER : a clone of the book, with its chapters and its package d2l/. Nothing is downloaded: a file that a cell asks
-for is taken from DATA by its name, and a cell that asks for another one counts as "data".
+for is taken from DATA by its name, data sets of gluon from DATA/mxnet/datasets, and a cell that asks for another file
+counts as "data". Networks that the book downloads get random weights.
 --mxnet : run the cells with the installed mxnet instead of this package
 """
 
@@ -15,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -38,57 +40,101 @@ def cells_of(text: str) -> list[str]:
     return found
 
 
-def run_page(folder: Path, page: Path, data: Path | None, real: bool) -> None:
+def run_page(options: argparse.Namespace) -> None:
     """Run the cells of one page in this process; one line of JSON for each on the true standard output."""
     report = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if not real:
+    if not options.mxnet:
         import hybrid_lab.compat  # noqa: F401
-    import matplotlib
-
-    matplotlib.use("Agg")
+    folder, page = options.folder.resolve(), options.page.resolve()
     sys.path.insert(0, str(folder))
-    space = _page_names(data)
-    for code in cells_of(page.read_text(encoding="utf-8")):
-        kind, message = "ok", ""
-        try:
-            exec(compile(code, f"<cell of {page.name}>", "exec"), space)
-        except BaseException as error:
-            kind = "data" if _asks_for_data(error) else "error"
-            message = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        report.write(json.dumps({"kind": kind, "message": message, "code": code[:200]}) + "\n")
-        report.flush()
+    data = None if options.data is None else options.data.resolve()
+    if data is not None:
+        os.environ.setdefault("MXNET_HOME", str(data / "mxnet"))
+    with tempfile.TemporaryDirectory() as place:
+        # Pages name files as ../img/cat.jpg and ../data/file.
+        os.mkdir(os.path.join(place, "page"))
+        os.symlink(folder / "img", os.path.join(place, "img"))
+        os.chdir(os.path.join(place, "page"))
+        space = _page_names(data, options.epochs)
+        for code in cells_of(page.read_text(encoding="utf-8")):
+            kind, message = "ok", ""
+            try:
+                exec(compile(code, f"<cell of {page.name}>", "exec"), space)
+            except BaseException as error:
+                kind = "data" if _asks_for_data(error) else "error"
+                message = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            report.write(json.dumps({"kind": kind, "message": message, "code": code[:200]}) + "\n")
+            report.flush()
+        os.chdir("/")
     report.close()
 
 
-def _page_names(data: Path | None) -> dict[str, Any]:
+class _Tab:
+    """The book's object that says which framework a cell is run for."""
+
+    def selected(self, *names: str) -> bool:
+        return "mxnet" in names
+
+    def interact_select(self, *names: object) -> None:
+        pass
+
+
+class _Anything:
+    """An object whose methods do nothing: IPython outside of a notebook."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **keywords: None
+
+
+class _Response:
+    """What `requests.get` gives: the bytes of a local file."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+
+def _page_names(data: Path | None, epochs: int | None) -> dict[str, Any]:
     """What the cells of a page find defined, with downloads replaced by files of `data`."""
+    import matplotlib
 
-    class Tab:
-        def selected(self, *names: str) -> bool:
-            return "mxnet" in names
-
-        def interact_select(self, *names: object) -> None:
-            pass
-
-    class Lines:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *args, **keywords: None
-
-    space: dict[str, Any] = {"__name__": "__main__", "tab": Tab(), "get_ipython": Lines, "display": lambda *items: None}
+    matplotlib.use("Agg")
     import matplotlib_inline.backend_inline as inline
+    import requests
 
-    inline.set_matplotlib_formats = lambda *args, **keywords: None
-    import d2l.mxnet as d2l
-
-    def local(url: str, *args: object, **keywords: object) -> str:
-        name = url.rsplit("/", 1)[-1] if "/" in url else d2l.DATA_HUB.get(url, (url,))[0].rsplit("/", 1)[-1]
+    def local(url: str, *args: object, **keywords: object) -> _Response:
+        name = url.rsplit("/", 1)[-1]
         if data is None or not (data / name).exists():
             raise FileNotFoundError(f"no local file for {name}")
-        return str(data / name)
+        return _Response((data / name).read_bytes())
 
-    d2l.download = local
-    return space
+    requests.get = local
+    inline.set_matplotlib_formats = lambda *args, **keywords: None
+    import d2l.mxnet as d2l
+    from mxnet import init
+    from mxnet.gluon.model_zoo import vision
+
+    def untrained(name: str) -> Any:
+        make = getattr(vision, name)
+
+        def model(*args: object, pretrained: bool = False, ctx: Any = None, **keywords: object) -> Any:
+            net = make(*args, **keywords)
+            if pretrained:
+                net.initialize(init.Xavier(), ctx=ctx)
+            return net
+
+        return model
+
+    for name in ("resnet18_v2", "resnet34_v2", "vgg19"):
+        setattr(vision, name, untrained(name))
+    if epochs is not None:
+        initialize = d2l.Trainer.__init__
+
+        def shorter(self: Any, max_epochs: int, *args: object, **keywords: object) -> None:
+            initialize(self, min(max_epochs, epochs), *args, **keywords)
+
+        d2l.Trainer.__init__ = shorter
+    return {"__name__": "__main__", "tab": _Tab(), "get_ipython": _Anything, "display": lambda *items: None}
 
 
 def _asks_for_data(error: BaseException) -> bool:
@@ -103,12 +149,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--files", nargs="*", default=[])
     parser.add_argument("--mxnet", action="store_true")
+    parser.add_argument("--epochs", type=int, help="at most so many epochs where a page trains with d2l.Trainer")
     parser.add_argument("--errors", action="store_true", help="print the first error of each page")
     parser.add_argument("--seconds", type=float, default=120.0, help="for one page")
     parser.add_argument("--page", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.page is not None:
-        run_page(options.folder, options.page, options.data, options.mxnet)
+        run_page(options)
         return
     totals: dict[str, int] = {}
     pages = [page for page in sorted(options.folder.glob("chapter_*/*.md")) if _is_page(page, options.files)]
@@ -134,6 +181,7 @@ def count_page(page: Path, options: argparse.Namespace) -> tuple[dict[str, int],
     command = [sys.executable, __file__, str(options.folder), "--page", str(page)]
     command += ["--data", str(options.data)] if options.data else []
     command += ["--mxnet"] if options.mxnet else []
+    command += ["--epochs", str(options.epochs)] if options.epochs else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds, check=False)
         output, ended = done.stdout, done.stderr.strip().splitlines()[-1:] if done.returncode else []

@@ -30,6 +30,10 @@ class AttributeSpecError(HybridLabError, TypeError):
     """An operator attribute that is unknown, missing or cannot be parsed."""
 
 
+class UnsupportedArgument(AttributeSpecError, NotImplementedError):
+    """An argument that NumPy's function of the name has, with a value that is not supported here."""
+
+
 class SettingError(HybridLabError, TypeError):
     """An argument of another kind than it takes: a name where a switch is meant, a text where a number is."""
 

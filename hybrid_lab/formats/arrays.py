@@ -64,15 +64,18 @@ def _read_parts(path: str) -> Arrays:
     return arrays
 
 
-def write_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray]) -> None:
+def write_arrays(
+    path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray], np_shape: bool = False
+) -> None:
     """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
 
+    np_shape : write `.params` in the form that MXNet reads with NumPy semantics only
     Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors, SettingError for
     the ending of another kind of file; no file is written then.
     """
     check_path(path, "arrays", ".params", SAFETENSORS)
     if not fspath(path).endswith(SAFETENSORS):
-        write_params(path, arrays)
+        write_params(path, arrays, np_shape=np_shape)
         return
     if not isinstance(arrays, Mapping):
         raise ArchiveError(

@@ -18,7 +18,7 @@ from hybrid_lab.ndarray import NDArray, changes, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
-from hybrid_lab.ndarray.numpy_mode import in_mode
+from hybrid_lab.ndarray.numpy_mode import in_mode, is_np_array
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
@@ -100,6 +100,7 @@ class Parameter:
         self._stype = stype
         self._grad_stype = grad_stype
         self._var: object = None
+        self._made_for_np = is_np_array()
         self.registered = False  # whether a Block has it; until then its name is without the Block's prefix
         self.grad_req = grad_req
 
@@ -227,7 +228,7 @@ class Parameter:
         with tape.Mode(False, False):
             data = deferred.data
             if data is None:
-                data = in_mode(nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype))
+                data = self._in_mode(nd_zeros(self.shape or (), ctx=cpu(), dtype=self._dtype))
                 self._fill(data, deferred)
             self._init_impl(data, deferred.ctx)
         self._deferred_init = None
@@ -249,8 +250,19 @@ class Parameter:
     def _init_impl(self, data: NDArray, ctx: Sequence[Context], own: bool = False) -> None:
         taken = own and list(ctx) == [data.ctx]
         arrays = [data] if taken else [nd_array(data, ctx=each, dtype=data.dtype) for each in ctx]
-        self._set_arrays([in_mode(array) for array in arrays])
+        self._set_arrays([self._in_mode(array) for array in arrays])
         self._init_grad()
+
+    def _in_mode(self, array: NDArray) -> Any:
+        """An `mx.np` array, if NumPy semantics are on or were on when the parameter was created."""
+        return array.as_np_ndarray() if self._made_for_np else in_mode(array)
+
+    @property
+    def is_np(self) -> bool:
+        """Whether its values are, or will be, `mx.np` arrays."""
+        if self._array is not None:
+            return self._array.is_np
+        return self._made_for_np or is_np_array()
 
     def _init_grad(self) -> None:
         if self._grad_req == "null" or self._data is None:

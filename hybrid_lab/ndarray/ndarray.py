@@ -294,7 +294,7 @@ class NDArray(Overloads):
     def __index__(self) -> int:
         if self.dtype is np.bool_ or self.host_view.dtype.kind not in "iu" or self.size != 1:
             raise DTypeError(
-                f"only an integer array with one element can be an index, not {self.dtype.__name__} {self.shape}"
+                f"only an integer array with one element can be an index, not {self.host_view.dtype.name} {self.shape}"
             )
         return int(self.asscalar())
 
@@ -465,8 +465,8 @@ class NDArray(Overloads):
         check_choice("grad_req", grad_req, tape.GRAD_REQS, AttributeSpecError)
         if gradient.shape != self.shape or gradient.dtype != self.dtype:
             raise ShapeError(
-                f"the gradient is {gradient.dtype.__name__} {gradient.shape}, "
-                f"its array {self.dtype.__name__} {self.shape}; they must agree"
+                f"the gradient is {gradient.host_view.dtype.name} {gradient.shape}, "
+                f"its array {self.host_view.dtype.name} {self.shape}; they must agree"
             )
         self.tape_link = None if grad_req == "null" else tape.Leaf(gradient, grad_req)
         if self.buffer.watched:

@@ -92,7 +92,13 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
         return str(self.asnumpy())
 
     def __format__(self, specification: str) -> str:
-        return format(self.item() if self.ndim == 0 else str(self), specification)
+        return format(self.item() if self.ndim == 0 else self.asnumpy(), specification)
+
+    def copy(self, order: str = "C") -> Any:
+        """A copy on the same device; recorded."""
+        FUNCTIONS["_check_order"]("copy", order)
+        copied: Any = super().copy()
+        return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, super().__reduce__()

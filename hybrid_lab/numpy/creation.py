@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.elementwise import refuse_options
@@ -122,9 +122,9 @@ def linspace(
 ) -> Any:  # fmt: skip
     """`num` numbers at equal distances from start to stop. dtype : default float32"""
     if isinstance(start, (list, np.ndarray, NDArray)) or isinstance(stop, (list, np.ndarray, NDArray)):
-        raise NotImplementedError("np.linspace: start and stop must be numbers")
+        raise UnsupportedArgument("np.linspace: start and stop must be numbers")
     if axis != 0:
-        raise NotImplementedError("np.linspace: axis must be 0")
+        raise UnsupportedArgument("np.linspace: axis must be 0")
     values, step = np.linspace(start, stop, num, endpoint, retstep=True, dtype=check_dtype(dtype or np.float32))
     made = from_values(values, dtype or np.float32, ctx)
     return (made, step) if retstep else made
@@ -137,7 +137,7 @@ def logspace(
 ) -> Any:  # fmt: skip
     """`num` numbers from base**start to base**stop at equal ratios. dtype : default float32"""
     if axis != 0:
-        raise NotImplementedError("np.logspace: axis must be 0")
+        raise UnsupportedArgument("np.logspace: axis must be 0")
     values = np.logspace(start, stop, num, endpoint, base, check_dtype(dtype or np.float32))
     return from_values(values, dtype or np.float32, ctx)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
 from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, common, dtype_of, is_tensor, write
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.types import Array
@@ -64,7 +64,7 @@ def refuse_options(name: str, options: dict[str, Any]) -> None:
         if key not in defaults:
             raise AttributeSpecError(f"np.{name}: unknown argument {key}")
         if value is not defaults[key] and value != defaults[key]:
-            raise AttributeSpecError(f"np.{name}: {key}={value!r} is not supported; the default is {defaults[key]!r}")
+            raise UnsupportedArgument(f"np.{name}: {key}={value!r} is not supported; the default is {defaults[key]!r}")
 
 
 def _documented(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:

@@ -125,12 +125,13 @@ def _host_values(values: Any) -> np.ndarray:
 
 
 def _known(symbol: Any, what: str) -> tuple[Any, Any] | None:
-    trace = tracing.current()
-    if trace is None:
-        return None
-    known = known_type(trace, symbol.outputs[0])
-    if known is not None:
+    """Shape and dtype of a Symbol, as the trace knows them; sizes may be None where `what` is "layout"."""
+    trace, value = tracing.current(), symbol.outputs[0]
+    known = None if trace is None else known_type(trace, value)
+    if trace is not None and known is not None:
         trace.observed.append((what, capture()))
+    if known is None and what == "layout" and value.shape is not None:
+        known = value.shape, value.dtype or FLOAT32
     return known
 
 

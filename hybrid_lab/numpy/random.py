@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
@@ -318,6 +318,8 @@ def geometric(p: Any, size: Any = None, ctx: Context | None = None) -> Any:
 def multinomial(n: int, pvals: Any, size: Any = None, **options: Any) -> Any:
     """How often each outcome comes in n trials, int64. Raises ValueError for probabilities above 1 in sum."""
     chances = np.asarray(to_host(pvals), np.float64)
+    if chances.size == 0:
+        return from_values(np.empty((*(() if size is None else _sizes(size)), 0)), np.int64, None)
     total = chances[..., :-1].sum(axis=-1)
     if np.any(total > 1.0 + 1e-5):
         raise ValueError("sum(pvals[:-1]) > 1.0")
@@ -348,7 +350,7 @@ def shuffle(x: NDArray) -> None:
 def multivariate_normal(mean: Any, cov: Any, size: Any = None, check_valid: Any = None, tol: Any = None) -> Any:
     """Vectors of a normal distribution with these means and covariances."""
     if check_valid is not None or tol is not None:
-        raise NotImplementedError("multivariate_normal: check_valid and tol are not supported")
+        raise UnsupportedArgument("multivariate_normal: check_valid and tol are not supported")
     mean, cov = alike(as_tensor(mean), as_tensor(cov), floating=True)
     factor = R._linalg_potrf(cov)
     means, factors = shape_of("multivariate_normal", mean), shape_of("multivariate_normal", cov)

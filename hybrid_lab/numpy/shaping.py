@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
 from hybrid_lab.ndarray.invoke import note_operator
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.numpy.array import ndarray
@@ -61,8 +61,11 @@ def resolved(shape: Sequence[int], wanted: Any) -> tuple[int, ...]:
 
 def check_order(function: str, order: str) -> None:
     """Raise AttributeSpecError for another order of elements than C's."""
-    if order not in ("C", "K", "A"):
-        raise AttributeSpecError(f"np.{function}: order={order!r} is not supported; elements are in the order 'C'")
+    if order != "C":
+        raise UnsupportedArgument(f"np.{function}: order={order!r} is not supported; elements are in the order 'C'")
+
+
+FUNCTIONS["_check_order"] = check_order
 
 
 @_export
@@ -435,11 +438,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
     if mode == "constant":
         value = options.pop("constant_values", 0)
         if options:
-            raise NotImplementedError(f"np.pad: {next(iter(options))} is not an argument of mode 'constant'")
+            raise UnsupportedArgument(f"np.pad: {next(iter(options))} is not an argument of mode 'constant'")
         return _bordered(x, widths, lambda part, count, front: R.full_like(part, fill_value=float(value)))
     if mode in ("maximum", "minimum"):
         if options.get("stat_length") is not None:
-            raise NotImplementedError("np.pad: stat_length is not supported")
+            raise UnsupportedArgument("np.pad: stat_length is not supported")
         record = R.max if mode == "maximum" else R.min
         for axis, (before, after) in enumerate(widths):
             extreme = record(x, axis=axis, keepdims=True)
@@ -448,7 +451,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
         return x
     if mode in ("edge", "reflect", "symmetric"):
         if options.get("reflect_type", "even") != "even":
-            raise NotImplementedError("np.pad: reflect_type is not supported")
+            raise UnsupportedArgument("np.pad: reflect_type is not supported")
         for axis, (before, after) in enumerate(widths):
             if before or after:
                 numbers: Any = np.arange(shape_of("pad", x)[axis])
@@ -456,7 +459,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Any:
                 places = np.pad(numbers, (before, after), mode=border)
                 x = R.take(x, as_tensor(places), axis=axis)
         return x
-    raise NotImplementedError(f"np.pad: mode {mode!r} is not supported")
+    raise UnsupportedArgument(f"np.pad: mode {mode!r} is not supported")
 
 
 def _bordered(x: Any, widths: Any, border: Callable[..., Any]) -> Any:
@@ -490,7 +493,10 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out
         if values.size and values.min() < 0:
             places, mode = as_tensor(np.where(values < 0, values + size, values)), "clip"
         mode = "clip"
-    return write(out, R.take(a, places, axis=axis, mode="clip" if mode == "raise" else mode))
+    elif mode == "raise":  # the record counts from the front only
+        size = shape_of("take", a)[axis]
+        places = R.broadcast_add(places, R.broadcast_mul(R.broadcast_lesser(places, 0), size))
+    return write(out, R.take(a, places, axis=axis, mode=mode))
 
 
 @_export
@@ -517,8 +523,11 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
     rest = [axis for axis in range(rank) if axis not in (first, second)]
-    a = transpose(a, [*rest, first, second])
-    return R._linalg_extractdiag(a, offset=offset) if rank > 2 else R.diag(a, k=offset)
+    *lead, rows, columns = shape_of("diagonal", a := transpose(a, [*rest, first, second]))
+    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    start = offset if offset >= 0 else -offset * columns
+    places = as_tensor(start + np.arange(count) * (columns + 1))
+    return R.take(reshape(a, (*lead, rows * columns)), places, axis=-1)
 
 
 @_export
@@ -547,7 +556,7 @@ FUNCTIONS["tril"], FUNCTIONS["triu"] = _triangle_of("tril"), _triangle_of("triu"
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along an axis, n times."""
     if prepend is not None or append is not None:
-        raise NotImplementedError("np.diff: prepend and append are not supported")
+        raise UnsupportedArgument("np.diff: prepend and append are not supported")
     a = as_tensor(a)
     for _ in range(n):
         a = R.broadcast_sub(

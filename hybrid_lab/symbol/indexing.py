@@ -59,9 +59,13 @@ def index_operators(symbol: Symbol, key: object) -> list[Operator]:
             attributes["step"] = tuple(step)
         operators.append(get("slice").bind(**attributes))
     if dropped:
-        operators.append(get("squeeze").bind(axis=tuple(dropped)))
+        operators.append(get(_DROPPING[symbol.is_np]).bind(axis=tuple(dropped)))
     operators += [get("expand_dims").bind(axis=axis) for axis in added]
     return operators or [get("identity").bind()]
+
+
+_DROPPING = {False: "squeeze", True: "_drop_axes"}
+"""What takes the axes of ints away; of `mx.np` code all axes may go."""
 
 
 def _int(symbol: Symbol, item: object) -> int | None:
@@ -92,5 +96,5 @@ def _operators_with_ellipsis(symbol: Symbol, keys: tuple[object, ...]) -> list[O
         if begin != 0 or end is not None:
             operators.append(get("slice_axis").bind(axis=axis, begin=begin, end=end))
     if dropped:
-        operators.append(get("squeeze").bind(axis=tuple(dropped)))
+        operators.append(get(_DROPPING[symbol.is_np]).bind(axis=tuple(dropped)))
     return operators or [get("identity").bind()]

@@ -64,7 +64,8 @@ class Trace:
         """The variable that stands for a Parameter in this trace: always the same one."""
         variable = self.parameters.get(parameter)
         if variable is None:
-            variable = self.parameters[parameter] = parameter.var(self._names)
+            variable = parameter.var(self._names)
+            variable = self.parameters[parameter] = variable.as_np_ndarray() if parameter.is_np else variable
             self.owners[variable.outputs[0]] = parameter
         return variable
 

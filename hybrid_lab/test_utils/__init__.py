@@ -11,6 +11,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.ndarray import NDArray, array
 from hybrid_lab.symbol import Symbol
+from hybrid_lab.util import use_np
 
 from .comparing import (
     almost_equal,

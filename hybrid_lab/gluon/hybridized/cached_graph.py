@@ -30,7 +30,16 @@ from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
 from hybrid_lab.gluon.hybridized.read_values import ClassSource, changed_values, class_source, is_plain, own_values
 from hybrid_lab.gluon.hybridized.recompiles import Call, Compilation, Signature
-from hybrid_lab.gluon.hybridized.structure import LEAF, ONE_TENSOR, Spec, describe, flatten, plain
+from hybrid_lab.gluon.hybridized.structure import (
+    LEAF,
+    NUMPY_LEAF,
+    ONE_TENSOR,
+    Spec,
+    describe,
+    flatten,
+    of_class,
+    plain,
+)
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -104,6 +113,7 @@ class GraphCache:
         self.variants: dict[Spec, list[NeutralGraph]] = {}
         self._used: dict[NeutralGraph, int] = {}
         self.pinned: dict[Any, NeutralGraph] = {}
+        self._for_numpy: dict[int, NeutralGraph] = {}  # graphs of files, by id, for calls with `mx.np` arrays
         self._pinned_tree: list[weakref.ref[Block]] = []
         self.compiled = ProgramCache(self._lock)
         self.called: tuple[Spec, tuple[Any, ...]] | None = None
@@ -295,9 +305,17 @@ class GraphCache:
         types : (shape, dtype name) of the input tensors, or None where they are not known
         """
         recording = bool(_modes.recording)
+        wanted = plain(spec)
         for neutral in self.pinned.values():
-            if neutral.in_spec == plain(spec) and neutral.observation.holds(types or (), training, recording):
+            if neutral.in_spec == wanted and neutral.observation.holds(types or (), training, recording):
                 return neutral
+        if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not say for which class of arrays a graph is
+            for neutral in list(self.pinned.values()):
+                if of_class(neutral.in_spec, NUMPY_LEAF) == wanted and neutral.source == "file":
+                    out_spec = of_class(neutral.out_spec, NUMPY_LEAF)
+                    if neutral.observation.holds(types or (), training, recording):
+                        again = replace(neutral, in_spec=wanted, out_spec=out_spec)
+                        return self._for_numpy.setdefault(id(neutral), again)
         known = ", ".join(f"{describe(item.in_spec)}{item.observation.describe()}" for item in self.pinned.values())
         observations = [neutral.observation for neutral in self.pinned.values()]
         asked = Observation(

@@ -54,7 +54,7 @@ class Observation:
         """Whether the code asked for this: "shape", "dtype", "mode" or "recording"."""
         return any(kind == what for kind, _ in self.places)
 
-    def holds(self, types: tuple[object, ...], training: bool, recording: bool) -> bool:
+    def holds(self, types: tuple[Any, ...], training: bool, recording: bool) -> bool:
         if self.types is not None and self.types != types:
             return False
         if self.layout is not None and self.layout != layout_of(types):

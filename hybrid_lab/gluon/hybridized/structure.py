@@ -116,6 +116,17 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
     return spec[2].value if type(spec[2]) is Exactly else spec[2]
 
 
+def of_class(spec: Spec, leaf: Spec) -> Spec:
+    """The structure with tensors of one class, LEAF or NUMPY_LEAF."""
+    if spec[0] == "tensor":
+        return leaf
+    if spec[0] in ("tuple", "list"):
+        return (spec[0], tuple(of_class(part, leaf) for part in spec[1]), *spec[2:])
+    if spec[0] == "dict":
+        return ("dict", tuple((key, of_class(part, leaf)) for key, part in spec[1]))
+    return spec
+
+
 def to_json(spec: Spec) -> Any:
     """The structure as JSON data, without the classes of namedtuples."""
     kind = spec[0]

@@ -83,6 +83,14 @@ class Dot(Operator, name="dot"):
         sample((2, 4), (4,)), sample((2, 3, 4), (4, 2, 2)), sample((2, 3), (3, 2), dtype="float16"),
     ]  # fmt: skip
 
+    def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
+        """The summed size of one operand is that of the other."""
+        if not lhs or not rhs:
+            return lhs, rhs
+        mine, other = 0 if self.transpose_a else len(lhs) - 1, len(rhs) - 1 if self.transpose_b else 0
+        size = lhs[mine] if lhs[mine] is not None else rhs[other]
+        return (*lhs[:mine], size, *lhs[mine + 1 :]), (*rhs[:other], size, *rhs[other + 1 :])
+
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if not lhs or not rhs:
             raise ShapeError("dot: a number is not a matrix; use *")

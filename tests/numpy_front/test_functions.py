@@ -1,0 +1,256 @@
+"""Functions of `mx.np` beside NumPy's: values, and gradients beside numeric ones; in a graph the same."""
+
+import numpy
+import pytest
+
+from hybrid_lab import autograd, gluon, np, npx
+from hybrid_lab.diagnostics import HybridizeError
+
+A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
+B = numpy.array([[1.1, 0.4, -0.6], [0.2, -1.3, 0.9]], "float32")
+SQUARE = numpy.array([[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.0]], "float32")
+CUBE = numpy.arange(24, dtype="float32").reshape(2, 3, 4) / 10
+
+CASES = {
+    **{name: (lambda m, a, f=name: getattr(m, f)(a), (abs(A) / 4 + 0.1,)) for name in (
+        "sqrt", "cbrt", "exp", "expm1", "log", "log10", "log2", "log1p", "sin", "cos", "tan", "arcsin", "arccos",
+        "arctan", "sinh", "cosh", "tanh", "arcsinh", "arctanh", "degrees", "radians", "reciprocal", "square", "abs",
+        "negative", "cumsum", "ravel", "transpose", "sum", "mean", "prod", "max", "min", "var", "std",
+    )},
+    "arccosh": (lambda m, a: m.arccosh(a), (abs(A) + 1.1,)),
+    "add": (lambda m, a, b: a + b, (A, B)),
+    "divide": (lambda m, a, b: a / b, (A, B)),
+    "power": (lambda m, a, b: a**b, (abs(A), B)),
+    "remainder": (lambda m, a: a % 0.65, (A,)),
+    "maximum": (lambda m, a, b: m.maximum(a, b) - m.minimum(a, 0.1), (A, B)),
+    "arctan2": (lambda m, a, b: m.arctan2(a, b), (A, B)),
+    "hypot": (lambda m, a, b: m.hypot(a, b), (A, B)),
+    "copysign": (lambda m, a, b: m.copysign(a, b), (A, B)),
+    "clip": (lambda m, a: m.clip(a, -0.5, 1.0), (A,)),
+    "where": (lambda m, a, b: m.where(a > 0.4, a, b), (A, B)),
+    "where_row": (lambda m, a: m.where(m.array([1.0, 0.0, 1.0]) > 0, a, 0.0), (A,)),
+    "sum_axis": (lambda m, a: m.sum(a, axis=(0, 2), keepdims=True), (CUBE,)),
+    "mean_axis": (lambda m, a: a.mean(axis=-1), (CUBE,)),
+    "var_ddof": (lambda m, a: m.var(a, axis=1, ddof=1), (CUBE,)),
+    "average": (lambda m, a, b: m.average(a, axis=1, weights=m.abs(b)), (A, B)),
+    "dot": (lambda m, a, b: m.dot(a, b.T), (A, B)),
+    "dot_vectors": (lambda m, a, b: m.dot(a[0], b[1]), (A, B)),
+    "dot_cube": (lambda m, a, b: m.dot(a, m.transpose(b, (0, 2, 1))), (CUBE, CUBE)),
+    "matmul": (lambda m, a, b: m.matmul(a, m.swapaxes(b, 1, 2)), (CUBE, CUBE)),
+    "matmul_broadcast": (lambda m, a, b: a @ b, (CUBE, CUBE[0].T.copy())),
+    "tensordot": (lambda m, a, b: m.tensordot(a, b, ([1, 0], [1, 0])), (CUBE, CUBE)),
+    "inner": (lambda m, a, b: m.inner(a, b), (A, B)),
+    "outer": (lambda m, a, b: m.outer(a, b), (A, B)),
+    "kron": (lambda m, a, b: m.kron(a, b), (A, B)),
+    "einsum_ij": (lambda m, a, b: m.einsum("ij,kj->ik", a, b), (A, B)),
+    "einsum_trace": (lambda m, a: m.einsum("ii->", a), (SQUARE,)),
+    "einsum_batch": (lambda m, a, b: m.einsum("...ij,...kj->...ik", a, b), (CUBE, CUBE)),
+    "einsum_three": (lambda m, a, b: m.einsum("ij,ik,kl->jl", a, b, b.T), (A, B)),
+    "concatenate": (lambda m, a, b: m.concatenate([a, b, a], axis=1), (A, B)),
+    "stack": (lambda m, a, b: m.stack([a, b], axis=-1), (A, B)),
+    "stack_numbers": (lambda m, a: m.stack([a[0, 0], a[1, 1]]), (A,)),
+    "vstack": (lambda m, a, b: m.vstack([a, b[0]]), (A, B)),
+    "hstack": (lambda m, a, b: m.hstack([a, b]), (A, B)),
+    "split": (lambda m, a: m.split(a, [1, 2], axis=1)[1], (A,)),
+    "tile": (lambda m, a: m.tile(a, (2, 1, 2)), (A,)),
+    "repeat": (lambda m, a: m.repeat(a, 2, axis=1), (A,)),
+    "flip": (lambda m, a: m.flip(a, (0, 1)), (A,)),
+    "roll": (lambda m, a: m.roll(a, 4), (A,)),
+    "rot90": (lambda m, a: m.rot90(a, 3), (A,)),
+    "moveaxis": (lambda m, a: m.moveaxis(a, 0, -1), (CUBE,)),
+    "expand_dims": (lambda m, a: m.expand_dims(a, (0, 2)), (A,)),
+    "squeeze": (lambda m, a: m.squeeze(a[None, :, :1]), (A,)),
+    "pad": (lambda m, a: m.pad(a, ((1, 0), (0, 2)), mode="constant", constant_values=2), (A,)),
+    "pad_reflect": (lambda m, a: m.pad(a, 1, mode="reflect"), (A,)),
+    "take": (lambda m, a: m.take(a, m.array([[0, -1]]).astype("int32"), axis=1), (A,)),
+    "diag": (lambda m, a: m.diag(a, 1), (A,)),
+    "diagonal": (lambda m, a: m.diagonal(a, 0, 0, 2), (CUBE,)),
+    "trace": (lambda m, a: m.trace(a, 1), (SQUARE,)),
+    "tril": (lambda m, a: m.tril(a, -1) + m.triu(a), (CUBE,)),
+    "diff": (lambda m, a: m.diff(a, n=2), (CUBE,)),
+    "meshgrid": (lambda m, a, b: m.meshgrid(a[0], b[0])[0] * m.meshgrid(a[0], b[0])[1], (A, B)),
+    "sort": (lambda m, a: m.sort(a, axis=0), (A,)),
+    "norm": (lambda m, a: m.linalg.norm(a), (A,)),
+    "norm_rows": (lambda m, a: m.linalg.norm(a, ord=1, axis=1), (A,)),
+    "inv": (lambda m, a: m.linalg.inv(a), (SQUARE,)),
+    "det": (lambda m, a: m.linalg.det(a), (SQUARE,)),
+    "slogdet": (lambda m, a: m.linalg.slogdet(a)[1], (SQUARE,)),
+    "cholesky": (lambda m, a: m.linalg.cholesky(a), (SQUARE,)),
+    "solve": (lambda m, a, b: m.linalg.solve(a, b.T), (SQUARE, B)),
+    "polyval": (lambda m, a: m.polyval(m.array([1.0, 2.0, 3.0]), a), (A,)),
+}  # fmt: skip
+
+
+class Calls(gluon.HybridBlock):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def hybrid_forward(self, F, *arrays):
+        return self.function(F.np, *arrays)
+
+
+def gradients(function, values):
+    arrays = [np.array(value) for value in values]
+    for array in arrays:
+        array.attach_grad()
+    with autograd.record():
+        total = (function(*arrays) * np.array(1.0)).sum()
+    total.backward()
+    return [array.grad.asnumpy() for array in arrays]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_numpy_in_a_graph_too(name):
+    function, values = CASES[name]
+    expected = numpy.asarray(function(numpy, *[value.astype("float64") for value in values]))
+    block = Calls(function)
+    for hybrid in (False, True):
+        block.hybridize(hybrid)
+        made = block(*[np.array(value) for value in values])
+        assert type(made) is np.ndarray
+        assert made.shape == expected.shape
+        numpy.testing.assert_allclose(made.asnumpy(), expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_numeric_derivatives_in_a_graph_too(name):
+    function, values = CASES[name]
+    block = Calls(function)
+    made = gradients(block, values)
+    block.hybridize()
+    numpy.testing.assert_allclose(
+        numpy.concatenate([item.ravel() for item in gradients(block, values)]),
+        numpy.concatenate([item.ravel() for item in made]),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    step = 1e-6
+    for index, value in enumerate(values):
+        wide = [item.astype("float64") for item in values]
+        for place in ((0,) * value.ndim, (-1,) * value.ndim):
+            sides = []
+            for sign in (1, -1):
+                wide[index] = value.astype("float64")
+                wide[index][place] += sign * step
+                sides.append(numpy.sum(function(numpy, *wide)))
+            slope = (sides[0] - sides[1]) / (2 * step)
+            numpy.testing.assert_allclose(made[index][place], slope, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m: m.arange(2, 8, 2, dtype="float32"),
+        lambda m: m.linspace(0, 1, 5, dtype="float32"),
+        lambda m: m.full((2, 2), 3, dtype="int32"),
+        lambda m: m.eye(3, 2, 1, dtype="float32"),
+        lambda m: m.tri(3, dtype="float32"),
+        lambda m: m.indices((2, 3), dtype="int32"),
+        lambda m: m.zeros((0, 2), dtype="float64"),
+        lambda m: m.hanning(5).astype("float32"),
+    ],
+)
+def test_creation(function):
+    made, expected = function(np), function(numpy)
+    assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
+    numpy.testing.assert_allclose(made.asnumpy(), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_default_dtypes_are_float32():
+    for made in (
+        np.array([1, 2]),
+        np.zeros(2),
+        np.ones(2),
+        np.arange(3),
+        np.linspace(0, 1, 3),
+        np.eye(2),
+        np.full(2, 3),
+    ):
+        assert made.dtype == numpy.float32
+    assert np.sqrt(4.0) == 2.0  # of a number, a number
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda m, a: m.argmax(a, axis=1), "int64"),
+        (lambda m, a: m.argsort(a), "int64"),
+        (lambda m, a: m.isnan(a), "bool"),
+        (lambda m, a: m.logical_not(a > 0) | (a < -1), "bool"),
+        (lambda m, a: (a > 0) & (a < 1) ^ True, "bool"),
+        (lambda m, a: m.any(a > 1.9, axis=0), "bool"),
+        (lambda m, a: m.all(a), "bool"),
+        (lambda m, a: m.floor(a), "float32"),
+        (lambda m, a: a.astype("int32") // 2, "int32"),
+        (lambda m, a: ~a.astype("int32"), "int32"),
+        (lambda m, a: a.astype("int32") & 3, "int32"),
+        (lambda m, a: m.unique(m.array([3, 1, 3])), None),
+        (lambda m, a: m.nonzero(a > 0)[1], "int64"),
+        (lambda m, a: m.where(a > 1)[0], "int64"),
+        (lambda m, a: m.bincount(m.array([0, 2, 2]).astype("int32")), "int64"),
+        (lambda m, a: m.percentile(a, 30), None),
+        (lambda m, a: m.linalg.svd(a)[1] if m is np else m.linalg.svd(a, full_matrices=False)[1], "float32"),
+        (lambda m, a: m.linalg.eigvalsh(a.T @ a)[2:], "float32"),
+    ],
+)
+def test_functions_without_gradients(function, kind):
+    made, expected = function(np, np.array(A)), function(numpy, A)
+    assert kind is None or made.dtype == kind
+    numpy.testing.assert_allclose(made.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_functions_that_read_numbers_are_refused_in_a_graph():
+    class Places(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.np.nonzero(x)[0]
+
+    net = Places()
+    net.hybridize()
+    with pytest.raises(HybridizeError, match=r"np\.nonzero reads numbers"):
+        net(np.ones(3))
+
+
+def test_npx():
+    x = np.array(A)
+    numpy.testing.assert_allclose(npx.softmax(x).sum(axis=-1).asnumpy(), [1, 1], rtol=1e-6)
+    assert npx.relu(x).tolist() == numpy.maximum(A, 0).tolist()
+    assert npx.one_hot(np.array([0, 2]), 3).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    assert npx.pick(x, np.array([0, 2])).tolist() == [A[0, 0].item(), A[1, 2].item()]
+    assert npx.batch_dot(np.ones((2, 1, 3)), np.ones((2, 3, 1))).shape == (2, 1, 1)
+    assert npx.sequence_mask(np.ones((2, 3)), np.array([1, 3]), True, axis=1).tolist() == [
+        [1.0, 0.0, 0.0],
+        [1.0, 1.0, 1.0],
+    ]
+    assert npx.reshape(np.ones((2, 3, 4)), (-2, -5)).shape == (2, 12)
+    assert npx.reshape(np.ones((1, 3, 4)), (-3, -1)).shape == (12,)
+    assert npx.topk(x, k=2, ret_typ="value").shape == (2, 2)
+
+
+def test_random_numbers_follow_the_seed_and_their_parameters():
+    def draws():
+        np.random.seed(3)
+        return [
+            np.random.normal(2, 0.5, (200,)),
+            np.random.uniform(np.array([0.0, 10.0]), np.array([1.0, 11.0]), (200, 2)),
+            np.random.randint(0, 5, 200),
+            np.random.gamma(3.0, 2.0, (200,)),
+            np.random.poisson(4.0, 200),
+            np.random.binomial(10, 0.5, 200),
+            np.random.choice(5, 200),
+            np.random.exponential(2.0, (200,)),
+            np.random.multinomial(10, [0.2, 0.8], 200),
+        ]
+
+    first = draws()
+    assert [item.tolist() for item in first] == [item.tolist() for item in draws()]
+    means = [2, 5.5, 2, 6, 4, 5, 2, 2, 5]
+    for item, mean in zip(first, means):
+        assert abs(float(item.astype("float64").mean()) - mean) < 0.6
+    assert np.random.normal().shape == np.random.rand().shape == ()
+    scale = np.array(2.0)
+    scale.attach_grad()
+    with autograd.record():
+        y = np.random.normal(0, scale, (1000,)).std()
+    y.backward()
+    assert abs(float(scale.grad) - 1) < 0.1
