@@ -19,7 +19,7 @@ FLOATING = (
 """Functions of floating numbers, with the record of the same name; whole numbers become float32 first."""
 
 KEEPING = {
-    **{name: name for name in ("abs", "sign", "negative", "square", "floor", "ceil", "trunc", "rint", "fix")},
+    **{name: name for name in ("abs", "sign", "negative", "square", "floor", "ceil", "trunc", "fix")},
     "absolute": "abs",
     "fabs": "abs",
 }
@@ -178,24 +178,12 @@ def floor_divide(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
 
 @_export
 def arctan2(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
-    """The angle of the point (x2, x1), between -pi and pi.
-
-    Computed as 2 atan(x1 / (sqrt(x1^2 + x2^2) + x2)), from the side of the origin where that does not cancel.
-    """
+    """The angle of the point (x2, x1), between -pi and pi."""
     refuse_options("arctan2", options)
     x1, x2 = operands(x1, x2)
     if not is_tensor(x1) and not is_tensor(x2):
         return np.arctan2(x1, x2)
-    y, x = alike(x1, x2, floating=True)
-    if not is_tensor(y) or not is_tensor(x):
-        like = y if is_tensor(y) else x
-        y, x = (item if is_tensor(item) else R.broadcast_mul(R.ones_like(like), float(item)) for item in (y, x))
-    right = R.arctan(R.broadcast_div(y, R.where(R.broadcast_equal(x, 0.0), R.ones_like(x), x)))
-    side = R.where(R.broadcast_lesser(y, 0.0), R.full_like(y, fill_value=-np.pi), R.full_like(y, fill_value=np.pi))
-    turned = R.broadcast_mul(R.broadcast_lesser(x, 0.0), side)
-    upright = R.broadcast_mul(R.broadcast_equal(x, 0.0), R.broadcast_mul(R.sign(y), np.pi / 2))
-    flat = R.broadcast_mul(R.broadcast_not_equal(x, 0.0), R.broadcast_add(right, turned))
-    return write(out, R.broadcast_add(flat, upright))
+    return write(out, R._npi_arctan2(*alike(x1, x2, floating=True)))
 
 
 @_export
@@ -253,6 +241,20 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
     return write(out, R.clip(a, a_min=low, a_max=high))
 
 
+def _to_even(x: Any) -> Any:
+    """The nearest whole number, of two the even one; the record `rint` takes the lower one."""
+    lower = R.rint(x)
+    upward = R.broadcast_mul(R.broadcast_equal(R.broadcast_sub(x, lower), 0.5), R.broadcast_mod(lower, 2.0))
+    return R.broadcast_add(lower, upward)
+
+
+@_export
+def rint(x: Any, out: Any = None, **options: Any) -> Any:
+    """The nearest whole number, of two the even one."""
+    refuse_options("rint", options)
+    return around(x, 0, out)
+
+
 @_export
 def around(x: Any, decimals: int = 0, out: Any = None, **options: Any) -> Any:
     """x rounded to `decimals` digits after the point, halves to the even neighbour."""
@@ -265,9 +267,9 @@ def around(x: Any, decimals: int = 0, out: Any = None, **options: Any) -> Any:
         return write(out, cast(around(cast(x, "float64"), decimals), dtype))
     scale = float(10 ** abs(decimals))
     if decimals == 0:
-        return write(out, R.rint(x))
+        return write(out, _to_even(x))
     scaled = R.broadcast_mul(x, scale) if decimals > 0 else R.broadcast_div(x, scale)
-    whole = R.rint(scaled)
+    whole = _to_even(scaled)
     return write(out, R.broadcast_div(whole, scale) if decimals > 0 else R.broadcast_mul(whole, scale))
 
 

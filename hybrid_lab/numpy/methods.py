@@ -9,7 +9,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """The functions of `mx.np` by name. `hybrid_lab.numpy` fills it, because their modules import the classes."""
 
 METHODS = (
-    *("abs", "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "clip", "cumsum", "diagonal", "dot"),
+    *("abs", "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "cumsum", "diagonal", "dot"),
     *("expand_dims", "flip", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "sign", "sort"),
     *("sqrt", "square", "squeeze", "std", "sum", "swapaxes", "take", "tile", "trace", "var", "exp", "log"),
     *("floor", "ceil", "rint", "fix", "trunc", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh"),
@@ -104,6 +104,10 @@ class Methods:
     ) -> Any:
         """The array with another dtype; copy=False gives the array itself where it has that dtype."""
         return FUNCTIONS["_astype"](self, dtype, copy)
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+        """The array with numbers below `min` raised to it and numbers above `max` lowered to it."""
+        return FUNCTIONS["clip"](self, min, max, out)
 
     def split(self, indices_or_sections: Any, axis: int = 0) -> Any:
         """`mx.np.split` of the array."""

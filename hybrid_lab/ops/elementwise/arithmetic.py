@@ -246,6 +246,25 @@ class Hypot(Binary, name="broadcast_hypot", aliases=("_hypot", "hypot")):
         return g.Where(endless, const(np.inf), g.Where(inside, plain, scaled))
 
 
+class Arctan2(Binary, name="_npi_arctan2"):
+    """The angle of the point (rhs, lhs) between -pi and pi, with broadcasting; lhs, rhs : floating."""
+
+    mxnet = None
+    kinds = "f"
+    precision = "float32"
+    ufunc = staticmethod(np.arctan2)
+    samples = [
+        sample(np.array([1.5, -0.5, 2.0], "float32"), np.array([[0.7], [-1.2]], "float32")), sample((3, 4), 0.75),
+        sample(0.75, (3, 4)), sample((2, 3), (2, 3), dtype="float16"),
+    ]  # fmt: skip
+
+    def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
+        scaled = dy / (a * a + b * b)
+        da = None if is_scalar(a) else F._sum_like(scaled * b, a)
+        db = None if is_scalar(b) else F._sum_like(-(scaled * a), b)
+        return da, db
+
+
 class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
     """The sum of all inputs, which have one shape and dtype; returns : as they are."""
 
