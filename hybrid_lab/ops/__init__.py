@@ -36,6 +36,7 @@ from hybrid_lab.ops.layers import (
     conv,
     ctc,
     deconv,
+    first_versions,
     fused_gradient,
     group_norm,
     hawkes,

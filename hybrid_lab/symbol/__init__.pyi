@@ -366,6 +366,20 @@ def CTCLoss(data: Symbol, label: Symbol | None = ..., data_lengths: Symbol | Non
 ctc_loss = CTCLoss
 def Deconvolution(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
+def BatchNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The maximum, mean, sum or p-norm over windows."""
+def BatchNorm_v1(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """BatchNorm with the channels at axis 1; inputs, outputs and attributes as of BatchNorm."""
+def Convolution_v1(data: Symbol, weight: Symbol | None = ..., bias: Symbol | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Convolution; inputs, output and attributes are the same."""
+def Pooling_v1(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Pooling by maxima, means or sums; input, output and attributes as of Pooling."""
 def GroupNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
 def InstanceNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., eps: float = 0.001, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -374,12 +388,6 @@ def LRN(data: Symbol, alpha: float = 0.0001, beta: float = 0.75, knorm: float = 
     """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels."""
 def moments(data: Symbol, axes: _Axis | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
-def BatchNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., moving_mean: Symbol | None = ..., moving_var: Symbol | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
-def LayerNorm(data: Symbol, gamma: Symbol | None = ..., beta: Symbol | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
-def L2Normalization(data: Symbol, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
 def SoftmaxOutput(data: Symbol, label: Symbol | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
 Softmax = SoftmaxOutput
@@ -399,8 +407,6 @@ def im2col(data: Symbol, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (
     """The windows of a convolution as columns, channel by channel, then by the place in the window."""
 def col2im(data: Symbol, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """Columns added up to an image where their windows lie; what im2col's gradient does."""
-def Pooling(data: Symbol, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The maximum, mean, sum or p-norm over windows."""
 def softmax(data: Symbol, length: Symbol | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
 def softmin(data: Symbol, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -31,6 +31,7 @@ REFUSED: dict[str, str] = {
     "transpose-2": "negative axes",
     "cumsum-2": "the gradient of a negative axis",
     "batch_take-0": "it has no gradient there",
+    **{f"BatchNorm_v1-{number}": "arrays of running statistics cannot be given" for number in range(3)},
     **{f"_image_flip_{name}-1": "one image only" for name in ("left_right", "top_bottom")},
     **{f"_contrib_{name}-{number}": "on GPUs only" for name in ("fft", "ifft", "count_sketch") for number in range(2)},
     "_contrib_ModulatedDeformableConvolution-0": "the gradient is on GPUs only",

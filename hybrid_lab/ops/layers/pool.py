@@ -37,12 +37,13 @@ class Pooled(Operator):
     def check(self) -> None:
         if self.global_pool:
             return
-        check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",))
-        if self.pad and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
+        check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",) if any(self.pad) else ())
+        if any(self.pad) and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
             raise AttributeSpecError(f"Pooling: pad={self.pad} must be smaller than kernel={self.kernel}")
-        if self.pooling_convention == "same":
+        if self.pooling_convention == "same" and (len(self.kernel) > 1 or any(self.pad) or self.pool_type != "max"):
             raise AttributeSpecError(
-                "Pooling: pooling_convention='same' is not supported; use pad with 'valid' or 'full'"
+                "Pooling: pooling_convention='same' is of maxima over one spatial axis without pad; use pad with "
+                "'valid' or 'full'"
             )
         if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
             raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
@@ -78,13 +79,15 @@ class Pooled(Operator):
                 f"Pooling: kernel={self.kernel} needs {rank + 2} dimensions ({LAYOUTS[rank]}), "
                 f"data has {len(spatial) + 2}"
             )
-        stride, pad = self.stride or (1,) * rank, self.pad or (0,) * rank
-        whole = ceil if self.pooling_convention == "full" else int
+        stride, pad = self.stride or (1,) * rank, self.pad if any(self.pad) else (0,) * rank
+        whole = int if self.pooling_convention == "valid" else ceil
         output = []
         for size, kernel, step, border in zip(spatial, self.kernel, stride, pad, strict=True):
             if kernel > size + 2 * border:
                 raise ShapeError(f"Pooling: kernel={self.kernel} with pad={pad} does not fit into {spatial}")
-            output.append(whole((size + 2 * border - kernel) / step) + 1)
+            # The last window of "same" starts inside and may reach beyond.
+            reach = size if self.pooling_convention == "same" else size + 2 * border - kernel + step
+            output.append(whole(reach / step))
         return Windows(spatial, self.kernel, stride, pad, tuple(output))
 
     def divisor(self, windows: Windows, dtype: np.dtype) -> Array:
@@ -112,6 +115,7 @@ _POOLS = [
     sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="sum"),
     sample((2, 3, 6, 6), kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2, low=0.1),
     sample((1, 2, 4, 4, 4), kernel=(2, 2, 2), stride=(2, 2, 2), pool_type="max"),
+    sample((2, 3, 7), kernel=3, stride=2, pad=(0, 0, 0), pool_type="max", pooling_convention="same"),
     sample(np.array([[[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]]], "float32"), kernel=3, stride=1, pool_type="max", smooth=False),
 ]
 
@@ -120,8 +124,8 @@ class Pooling(Pooled, name="Pooling"):
     """The maximum, mean, sum or p-norm over windows.
 
     data : (n, c, *spatial); returns : (n, c, *output), output = floor((size + 2 pad - kernel) / stride) + 1, or ceil
-    with
-    pooling_convention='full'; (n, c, 1, ...) with global_pool. Among equal maxima the first takes the gradient.
+    with pooling_convention='full', or ceil(size / stride) with 'same'; (n, c, 1, ...) with global_pool. Among equal
+    maxima the first takes the gradient.
     count_include_pad=False divides by the elements inside the input only. float16 is added up in float32.
     """
 
