@@ -125,6 +125,8 @@ def linspace(
         raise UnsupportedArgument("np.linspace: start and stop must be numbers")
     if axis != 0:
         raise UnsupportedArgument("np.linspace: axis must be 0")
+    if num < 0:
+        raise AttributeSpecError(f"np.linspace: num={num}; the number of numbers cannot be negative")
     values, step = np.linspace(start, stop, num, endpoint, retstep=True, dtype=check_dtype(dtype or np.float32))
     made = from_values(values, dtype or np.float32, ctx)
     return (made, step) if retstep else made

@@ -320,6 +320,7 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
 @_export
 def invert(x: Any, out: Any = None, **options: Any) -> Any:
     """The opposite of each bit: ~x of whole numbers, `logical_not` of bools."""
+    refuse_options("invert", options)
     if not is_tensor(x):
         return np.invert(x)
     if dtype_of(x) == BOOL:

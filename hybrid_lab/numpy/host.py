@@ -162,7 +162,7 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> 
     """The elements in rising order along an axis; flattened with axis=None."""
     a = as_tensor(a)
     if axis is None:
-        a, axis = R.Reshape(a, shape=(-1,)), 0
+        a, axis = R._np_reshape(a, newshape=(-1,)), 0
     return R.sort(a, axis=axis)
 
 
@@ -171,7 +171,7 @@ def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) 
     """The places of the elements in rising order, int64."""
     a = as_tensor(a)
     if axis is None:
-        a, axis = R.Reshape(a, shape=(-1,)), 0
+        a, axis = R._np_reshape(a, newshape=(-1,)), 0
     return R.argsort(a, axis=axis, dtype="int64")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
-from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, rank_of, shape_of, write
+from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, promoted, rank_of, shape_of, write
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 Axis = Any
@@ -48,9 +48,15 @@ def _checked_initial(name: str, initial: Any) -> None:
 
 def _summable(a: Any, dtype: Any) -> Any:
     """Bools as int64, other dtypes as they are; in `dtype` if there is one."""
-    if dtype is not None:
-        return cast(a, dtype)
-    return cast(a, np.int64) if dtype_of(a) == BOOL else a
+    own = dtype_of(a)
+    a = cast(a, np.int64) if own == BOOL else a
+    if dtype is None or own is None:
+        return a if dtype is None else cast(a, dtype)
+    return cast(a, promoted(dtype_of(a) or own, check_dtype(dtype)))  # rounded once, at the end
+
+
+def _in(result: Any, dtype: Any) -> Any:
+    return result if dtype is None else cast(result, dtype)
 
 
 @_export
@@ -61,7 +67,7 @@ def sum(
     if isinstance(dtype, NDArray) or isinstance(keepdims, NDArray):
         raise AttributeSpecError("np.sum: out must be given by name")
     _checked_initial("sum", initial)
-    result = reduce("sum", _summable(as_tensor(a), dtype), axis, keepdims)
+    result = _in(reduce("sum", _summable(as_tensor(a), dtype), axis, keepdims), dtype)
     return write(out, result if not initial else R.broadcast_add(result, initial))
 
 
@@ -71,7 +77,7 @@ def prod(
 ) -> Any:
     """The product over `axis`, over all axes by default. initial : a factor"""
     _checked_initial("prod", initial)
-    result = reduce("prod", _summable(as_tensor(a), dtype), axis, keepdims)
+    result = _in(reduce("prod", _summable(as_tensor(a), dtype), axis, keepdims), dtype)
     return write(out, result if initial is None or initial == 1 else R.broadcast_mul(result, initial))
 
 
@@ -81,9 +87,8 @@ FUNCTIONS["product"] = prod
 @_export
 def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """The mean over `axis`, over all axes by default; of whole numbers in float32."""
-    a = as_tensor(a)
-    a = cast(a, dtype) if dtype is not None else alike(a, floating=True)[0]
-    return write(out, reduce("mean", a, axis, keepdims))
+    (a,) = alike(as_tensor(a), floating=True)
+    return write(out, _in(reduce("mean", _summable(a, dtype), axis, keepdims), dtype))
 
 
 def _extreme(name: str, record: str) -> Callable[..., Any]:
@@ -110,7 +115,7 @@ def _place_of(name: str) -> Callable[..., Any]:
         a = as_tensor(a)
         a = cast(a, "int8") if dtype_of(a) == BOOL else a
         if axis is None:
-            a, axis = R.Reshape(a, shape=(-1,)), 0
+            a, axis = R._np_reshape(a, newshape=(-1,)), 0
             keepdims = False
         return write(out, cast(reduce(name, a, axis, keepdims), np.int64))
 
@@ -147,7 +152,7 @@ def _counted(a: Any) -> Any:
 def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
     """The variance: the mean squared distance from the mean; ddof is subtracted from the number of elements."""
     a = as_tensor(a)
-    a = cast(a, dtype) if dtype is not None else alike(a, floating=True)[0]
+    a = _summable(alike(a, floating=True)[0], dtype)
     distance = R.broadcast_sub(a, reduce("mean", a, axis, True) if axis != () else a)
     result = reduce("mean", R.square(distance), axis, keepdims)
     if ddof:
@@ -155,7 +160,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int
         axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
         count = int(np.prod([shape[each] for each in axes]))
         result = R.broadcast_mul(result, count / (count - ddof) if count > ddof else float("nan"))
-    return write(out, result)
+    return write(out, _in(result, dtype))
 
 
 @_export
@@ -191,8 +196,8 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     """The sums of the elements up to each one, along `axis`; of the flattened array by default."""
     a = _summable(as_tensor(a), dtype)
     if axis is None:
-        a, axis = R.Reshape(a, shape=(-1,)), 0
-    return write(out, R.cumsum(a, axis=axis))
+        a, axis = R._np_reshape(a, newshape=(-1,)), 0
+    return write(out, _in(R.cumsum(a, axis=axis), dtype))
 
 
 @_export

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from hybrid_lab.numpy.operators import (
     R,
     alike,
     as_tensor,
+    call,
     cast,
     dtype_of,
     is_tensor,
@@ -27,6 +27,7 @@ from hybrid_lab.numpy.operators import (
     write,
 )
 from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.symbol.symbol import Symbol
 
@@ -44,21 +45,6 @@ def _sizes(shape: Any) -> tuple[int, ...]:
     return (int(shape),) if np.ndim(shape) == 0 else tuple(int(size) for size in shape)
 
 
-def resolved(shape: Sequence[int], wanted: Any) -> tuple[int, ...]:
-    """The wanted shape with its -1 replaced by what is left over. Raises ShapeError."""
-    sizes = _sizes(wanted)
-    if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
-        raise ShapeError(f"reshape: {sizes} is no shape; one size may be -1")
-    rest = prod(size for size in sizes if size != -1)
-    if -1 in sizes:
-        if rest == 0 or prod(shape) % rest:
-            raise ShapeError(f"reshape: an array of shape {tuple(shape)} cannot take the shape {sizes}")
-        sizes = tuple(prod(shape) // rest if size == -1 else size for size in sizes)
-    if prod(sizes) != prod(shape):
-        raise ShapeError(f"reshape: an array of shape {tuple(shape)} cannot take the shape {sizes}")
-    return sizes
-
-
 def check_order(function: str, order: str) -> None:
     """Raise AttributeSpecError for another order of elements than C's."""
     if order != "C":
@@ -73,24 +59,20 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     """The elements in another shape; -1 stands for what is left over. Of an array it is a view of the same memory."""
     check_order("reshape", order)
     a = as_tensor(a)
+    op = get("_np_reshape").bind(newshape=_sizes(newshape))
     if isinstance(a, Symbol):
-        sizes = _sizes(newshape)
-        return R.Reshape(a, shape=sizes) if sizes else R._drop_axes(R.Reshape(a, shape=(1,)))
+        return call(op, (a,))
     view = a.host_view
-    result = ndarray.view_of(a.buffer, view.reshape(resolved(view.shape, newshape)))
-    note_operator(_RESHAPED, (a,), (result,))
+    result = ndarray.view_of(a.buffer, view.reshape(infer(op, (view.shape,), (view.dtype,))[0][0]))
+    note_operator(op, (a,), (result,))
     return result
-
-
-_RESHAPED = get("Reshape").bind(shape=(-1,))
-"""What the tape notes for a view in another shape; its gradient reads the shape of the input only."""
 
 
 @_export
 def ravel(x: Any, order: str = "C") -> Any:
     """The elements in one axis."""
     check_order("ravel", order)
-    return reshape(x, (-1,)) if not isinstance(x, NDArray) or x.size else reshape(x, (0,))
+    return reshape(x, (-1,))
 
 
 @_export

@@ -61,6 +61,7 @@ EQUAL_SHAPE_FORMS: dict[str, str] = {
 EQUIVALENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "_softrelu": ("Activation", {"act_type": "softrelu"}),
     "_drop_axes": ("_np_squeeze", {}),
+    "_np_reshape": ("_np_reshape", {}),
     "_npi_arctan2": ("_npi_arctan2", {}),
 }
 """Operators that MXNet has as a case of another one."""

@@ -137,6 +137,23 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
         return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
 
 
+class NumpyReshape(_Reshaping, name="_np_reshape"):
+    """The elements of data in another shape, with NumPy's meaning of sizes: 0 is a size, -1 takes what is left over."""
+
+    mxnet = None
+    newshape: Shape
+    samples = [sample((2, 3, 4), newshape=(6, -1)), sample((1, 1), newshape=()), sample((2, 3), newshape=(-1,))]
+
+    def infer_shape(self, data: Shape) -> Shape:
+        if self.newshape and 0 not in self.newshape:
+            return reshaped("reshape", data, self.newshape, False)
+        rest = prod(size for size in self.newshape if size != -1)
+        sizes = tuple(prod(data) // rest if size == -1 and rest else size for size in self.newshape)
+        if -1 in sizes or prod(sizes) != prod(data):
+            raise ShapeError(f"reshape: an array of shape {data} cannot take the shape {self.newshape}")
+        return sizes
+
+
 class Flatten(_Reshaping, name="Flatten", aliases=("flatten",)):
     """(n, a, b, ...) -> (n, a*b*...)."""
 
