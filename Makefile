@@ -36,7 +36,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-onnx-mutations test-torch test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -199,6 +199,10 @@ test-onnx-mutations: install
 # Modules of torchvision, timm and transformers as Blocks; installs them into .versions/torch. ARGS="--only bert": a part.
 test-torch: install
 	$(PY) scripts/torch_modules.py $(ARGS)
+
+# MXNet's own unit tests, which the user has: make test-mxnet MXNET_TESTS=mxnet/tests/python/unittest
+test-mxnet: install
+	$(PY) scripts/mxnet_tests.py $(MXNET_TESTS) $(ARGS)
 
 # The kernels on a real GPU instead of Triton's interpreter; PY=python takes an environment that is there already.
 # SIMULATE=sm90, or gfx942: on one whose chip alone is missing (tests/simulated_gpu), on two cores some ten minutes.

@@ -78,6 +78,7 @@ __all__ = [
     "waitall",
     "zeros",
 ]
+__all__ += functions.function_names()  # for `from hybrid_lab.ndarray import *`
 
 
 numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")

@@ -6,6 +6,7 @@ MXNet's tests import all names of this module with `*`, also those of modules th
 import numpy as np
 from numpy import random as rnd
 
+import hybrid_lab as mx
 from hybrid_lab.context import Context, current_context
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.io import DataBatch, DataIter
