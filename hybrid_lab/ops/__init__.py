@@ -23,6 +23,7 @@ from hybrid_lab.ops.elementwise import (
     finite,
     formulas,
     piecewise,
+    quantize,
     select,
     special,
     surrogate,
