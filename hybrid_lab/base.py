@@ -1,4 +1,4 @@
-"""MXNet's module of this name, as far as ported code uses it: `mx.base.MXNetError` and the tuples of Python types."""
+"""MXNet's module of this name, as far as ported code uses it: `mx.base.MXNetError`, tuples of Python types, texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import MXNetError
 
-__all__ = ["MXNetError", "data_dir", "integer_types", "numeric_types", "string_types"]
+__all__ = ["MXNetError", "data_dir", "integer_types", "mx_real_t", "numeric_types", "py_str", "string_types"]
 
 integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 string_types = (str,)
+mx_real_t = np.float32
+
+
+def py_str(text: bytes) -> str:
+    """The text of bytes in UTF-8."""
+    return text.decode("utf-8")
+
+
+def _as_list(item: object) -> list[object]:
+    """A list or tuple as a list, anything else as a list of one; libraries take it from here."""
+    return list(item) if isinstance(item, (list, tuple)) else [item]
 
 
 def data_dir() -> str:

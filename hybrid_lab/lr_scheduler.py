@@ -80,10 +80,12 @@ class FactorScheduler(LRScheduler):
         self.stop_factor_lr = stop_factor_lr
 
     def decayed(self, num_update: int) -> float:
-        times = max(0, -(-num_update // self.step) - 1)
-        if times == 0:
-            return self.base_lr
-        return max(self.base_lr * self.factor**times, self.stop_factor_lr)
+        rate = self.base_lr
+        for _ in range(-(-num_update // self.step) - 1):  # not a power: the digits are MXNet's
+            rate *= self.factor
+            if rate < self.stop_factor_lr:
+                return self.stop_factor_lr
+        return rate
 
 
 class MultiFactorScheduler(LRScheduler):
@@ -100,7 +102,10 @@ class MultiFactorScheduler(LRScheduler):
         self.factor = factor
 
     def decayed(self, num_update: int) -> float:
-        return self.base_lr * self.factor ** sum(num_update > step for step in self.step)
+        rate = self.base_lr
+        for _ in range(sum(num_update > step for step in self.step)):
+            rate *= self.factor
+        return rate
 
 
 class _FinalScheduler(LRScheduler):

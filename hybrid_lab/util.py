@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from hybrid_lab.ndarray.numpy_mode import is_np_array, is_np_shape
 
 __all__ = [
     "get_gpu_count",
+    "getenv",
     "is_np_array",
     "is_np_shape",
     "np_array",
@@ -22,6 +24,7 @@ __all__ = [
     "reset_np",
     "set_np",
     "set_np_shape",
+    "setenv",
     "use_np",
     "use_np_array",
     "use_np_shape",
@@ -112,6 +115,19 @@ def use_np(func: Decorated) -> Decorated:
     """Decorator of a function or a class: it runs with `np_array()` and `np_shape()`."""
     decorated: Decorated = _using(func, True, True)
     return decorated
+
+
+def getenv(name: str) -> str | None:
+    """The environment variable of this name, or None."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Set an environment variable of this process; None removes it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def get_gpu_count() -> int:

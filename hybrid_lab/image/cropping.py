@@ -86,7 +86,7 @@ def choose_interp(interp: int, sizes: Sequence[int] = ()) -> int:
     if interp == 10:
         return random.randint(0, 4)
     if interp not in range(5):
-        raise ValueError(f"the interpolation of an image is 0 to 4, 9 or 10, not {interp!r}")
+        raise ImageError(f"the interpolation of an image is 0 to 4, 9 or 10, not {interp!r}")
     return interp
 
 

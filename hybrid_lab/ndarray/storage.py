@@ -10,6 +10,9 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
 
+STORAGE_TYPES = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
+"""The numbers of MXNet's storage types in files. Arrays here are of the type "default"."""
+
 Loaded = dict[str, NDArray | None] | list[NDArray | None]
 
 
