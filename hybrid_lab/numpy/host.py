@@ -21,7 +21,7 @@ from hybrid_lab.symbol import nd_calls
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 READING = (
-    *("argwhere", "flatnonzero", "extract", "compress", "delete", "insert", "trim_zeros", "in1d", "isin", "union1d"),
+    *("argwhere", "flatnonzero", "extract", "compress", "trim_zeros", "in1d", "isin", "union1d"),
     *("intersect1d", "setdiff1d", "setxor1d", "searchsorted", "digitize", "bincount", "argpartition", "packbits"),
     *("unpackbits", "lexsort", "ix_", "tril_indices_from", "triu_indices_from", "diag_indices_from", "nanargmax"),
     *("nanargmin", "signbit", "shares_memory", "may_share_memory", "histogram_bin_edges", "histogram2d"),

@@ -29,6 +29,8 @@ def reduce(record: str, a: Any, axis: Axis, keepdims: bool, **attributes: Any) -
             return a
     elif axis is not None:
         axis = int(axis)
+    if axis in (0, -1, (0,), (-1,)) and rank_of(a) == 0:
+        axis = None  # NumPy lets a number have one axis
     if keepdims:
         return run(a, axis=axis, keepdims=True, **attributes)
     if isinstance(a, NDArray):

@@ -20,7 +20,7 @@ class SymbolicRoom:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
+        found = _Symbol if name == "_Symbol" else getattr(self._module, name)
         if isinstance(found, ModuleType):
             made: Any = SymbolicRoom(found)
         elif callable(found) and not isinstance(found, type):

@@ -138,7 +138,10 @@ def expand_dims(a: Any, axis: Any) -> Any:
 @_export
 def squeeze(x: Any, axis: Any = None, out: Any = None) -> Any:
     """Without axes of size 1: all of them, or those of `axis`."""
-    return write(out, R._drop_axes(as_tensor(x), axis=None if axis is None else _sizes(axis)))
+    x, axes = as_tensor(x), None if axis is None else _sizes(axis)
+    if axes in ((0,), (-1,)) and rank_of(x) == 0:
+        return write(out, R.identity(x))
+    return write(out, R._drop_axes(x, axis=axes))
 
 
 @_export
@@ -479,6 +482,43 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out
         size = shape_of("take", a)[axis]
         places = R.broadcast_add(places, R.broadcast_mul(R.broadcast_lesser(places, 0), size))
     return write(out, R.take(a, places, axis=axis, mode=mode))
+
+
+@_export
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """The array without the elements that `obj` (a number, a slice or a list) names along an axis."""
+    arr = as_tensor(arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    key = obj._data if isinstance(obj, NDArray) else obj
+    key = key.astype(np.int64) if isinstance(key, np.ndarray) and key.dtype.kind == "f" else key
+    kept = np.delete(np.arange(shape_of("delete", arr)[axis]), key)
+    return R.take(arr, as_tensor(kept), axis=axis)
+
+
+@_export
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """The array with `values` in front of the places that `obj` (a number, a slice or a list) names along an axis."""
+    arr = as_tensor(arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    shape = shape_of("insert", arr)
+    axis = axis_of("insert", axis, len(shape))
+    key = obj._data if isinstance(obj, NDArray) else obj
+    key = key.astype(np.int64) if isinstance(key, np.ndarray) and key.dtype.kind == "f" else key
+    size, single = shape[axis], not isinstance(key, slice) and np.ndim(key) == 0
+    values = cast(as_tensor(values), dtype_of(arr) or np.float32)
+    rank = known_rank("insert", values)
+    if rank < len(shape):
+        values = reshape(values, (*(1,) * (len(shape) - rank), *shape_of("insert", values)))
+    if single and rank:  # NumPy lets the first axis of the values be the inserted one
+        values = moveaxis(values, 0, axis)
+    places = np.arange(size)[key] if isinstance(key, slice) else np.asarray(key)
+    count = shape_of("insert", values)[axis] if single else len(np.atleast_1d(places))
+    values = broadcast_to(values, (*shape[:axis], count, *shape[axis + 1 :]))
+    fronts: Any = [places.item()] * count if single else places
+    marks = np.insert(np.arange(size), fronts, size + np.arange(count))
+    return R.take(R.Concat(arr, values, dim=axis), as_tensor(marks), axis=axis)
 
 
 @_export

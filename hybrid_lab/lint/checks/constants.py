@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from ...diagnostics.expression import one_line
 from ...diagnostics.finding import Fix, Severity
-from ...diagnostics.rules.numpy_calls import ELEMENTWISE, operator_for
 from ..classes import FunctionNode, is_stub, positional_arguments
 from ..functions import input_in
 from ..values import Kind, Value
@@ -19,7 +18,7 @@ _NOT_OPERATORS = {
 
 _MAKING_ARRAYS = ("mx.nd.array", "mx.nd.from_numpy", "mx.nd.NDArray", "mx.np.array")
 _KNOWN_OF_ARRAYS = {"shape", "size", "ndim", "dtype", "context", "ctx"}
-_NOT_FUNCTIONS = {"array", "ndarray", "load", "save"}
+_NOT_FUNCTIONS = {"array", "ndarray", "load", "save", "set_np", "reset_np", "waitall"}
 _NAMESPACES = ("mx.nd.", "mx.sym.", "mx.np.", "mx.npx.")
 
 
@@ -29,7 +28,7 @@ def array_constant(node: ast.Call, walk: Walk) -> Iterator[Mark]:
         return
     name = walk.dotted(node.func) or ""
     if name in _MAKING_ARRAYS:
-        yield Mark(node, call=walk.text(node.func))
+        yield Mark(node, call=walk.text(node.func), portability=name == "mx.np.array")
     elif walk.value(node.func).kind is Kind.OPERATORS and walk.value(node.func).ref == "array":
         yield Mark(
             node,
@@ -47,21 +46,15 @@ def fixed_namespace(node: ast.Call, walk: Walk) -> Iterator[Mark]:
     namespace = next((space for space in _NAMESPACES if name.startswith(space)), None)
     if namespace is None:
         return
-    operator: str | None = name.removeprefix(namespace).removeprefix("_internal.")
-    others = _NOT_FUNCTIONS if namespace == "mx.np." else _NOT_OPERATORS
-    if not operator or operator.rpartition(".")[2] in others:
+    operator = name.removeprefix(namespace).removeprefix("_internal.")
+    of_numpy = namespace in ("mx.np.", "mx.npx.")  # functions that take arrays and Symbols here
+    if not operator or operator.rpartition(".")[2] in (_NOT_FUNCTIONS if of_numpy else _NOT_OPERATORS):
         return
-    same = True
-    if namespace == "mx.np.":
-        # NumPy's name: the operator may be called otherwise, and take its arguments otherwise.
-        same, operator = operator in ELEMENTWISE, operator_for(operator)
-    rewrite = None if operator else "an operator of F"
-    fix = None
-    if operator:
-        text = f"{walk.operators}.{operator}"
-        fix = Fix("the namespace of the mode that runs", (walk.replace(node.func, text),), safe=same)
+    operator = f"{namespace.removeprefix('mx.')}{operator}" if of_numpy else operator
+    text = f"{walk.operators}.{operator}"
+    fix = Fix("the namespace of the mode that runs", (walk.replace(node.func, text),), safe=True)
     call = one_line(node.func, walk.text(node.func))
-    yield Mark(node, fix=fix, rewrite=rewrite, call=call, operator=operator)
+    yield Mark(node, fix=fix, call=call, operator=operator, portability=of_numpy)
 
 
 @check("HL164")
