@@ -24,6 +24,7 @@ DIFFERENT: dict[str, str] = {
     "SoftmaxActivation-2": "MXNet's gradient is that of a softmax over more than the last axis; ours is the derivative",
     "SoftmaxOutput-9": "with out_grad MXNet multiplies with its output in place of the gradient from above",
     **{f"_image_flip_{name}-0": "MXNet's gradient is not flipped" for name in ("left_right", "top_bottom")},
+    **{f"{name}_like-1": "MXNet ignores dtype" for name in ("zeros", "ones")},
     "mp_lamb_update_phase2-0": "MXNet leaves weight32 as it was, so that the next step starts there again",
 }
 #: Cases that MXNet refuses.

@@ -167,9 +167,13 @@ class _FilledLike(Operator):
     shape_only = ("data",)
     number = 0
 
+    def infer_type(self, *dtypes: np.dtype) -> np.dtype:
+        wanted = self.attributes.get("dtype")
+        return dtypes[0] if wanted is None else np.dtype(wanted)
+
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         if out is None:
-            return np.full(data.shape, self.number, data.dtype)
+            return np.full(data.shape, self.number, self.infer_type(data.dtype))
         out.fill(self.number)
         return out
 
@@ -178,20 +182,22 @@ class _FilledLike(Operator):
         return str(K.literal(self.number))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
-        return g.Expand(g.const(self.number, g.dtype(data)), g.Shape(data))
+        return g.Expand(g.const(self.number, self.infer_type(g.dtype(data))), g.Shape(data))
 
 
 class ZerosLike(_FilledLike, name="zeros_like"):
-    """Zeros of the shape and dtype of data."""
+    """Zeros of the shape of data, and of its dtype or the given one."""
 
-    samples = [sample((2, 3))]
+    dtype: DType | None = None
+    samples = [sample((2, 3)), sample((2, 3), gradient=False, attrs={"dtype": "int32"})]
 
 
 class OnesLike(_FilledLike, name="ones_like"):
-    """Ones of the shape and dtype of data."""
+    """Ones of the shape of data, and of its dtype or the given one."""
 
     number = 1
-    samples = [sample((2, 3))]
+    dtype: DType | None = None
+    samples = [sample((2, 3)), sample((2, 3), gradient=False, attrs={"dtype": "int64"})]
 
 
 class FullLike(_FilledLike, name="full_like"):
