@@ -37,6 +37,7 @@ contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
 contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
 contrib.boolean_mask = composed.boolean_mask
 contrib.SyncBatchNorm = composed.sync_batch_norm
+contrib.rand_zipfian = composed.rand_zipfian
 linalg = OperatorNamespace("nd.linalg", "_linalg_", "linalg_")
 image = OperatorNamespace("nd.image", "_image_", "image_")
 op = OperatorNamespace("nd.op", "")

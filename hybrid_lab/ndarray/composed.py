@@ -1,4 +1,4 @@
-"""Functions of `nd` that MXNet has in Python: split_v2, histogram, reset_arrays, contrib.boolean_mask."""
+"""Functions of `nd` that MXNet has in Python: split_v2, histogram, reset_arrays, contrib.boolean_mask ..."""
 
 from __future__ import annotations
 
@@ -83,6 +83,40 @@ def sync_batch_norm(
     """
     out, name = attributes.pop("out", None), attributes.pop("name", None)
     return invoke(get("BatchNorm").bind(**attributes), (data, gamma, beta, moving_mean, moving_var), out, name)
+
+
+def rand_zipfian(true_classes: Any, num_sampled: int, range_max: int, ctx: object = None) -> tuple[Any, Any, Any]:
+    """Classes drawn with the probability log((class + 2) / (class + 1)) / log(range_max + 1), about that of words in a
+    list sorted by frequency; for sampled softmax.
+
+    true_classes : (n,), whole numbers; num_sampled : how many are drawn, with replacement; range_max : how many classes
+    there are; ctx : as true_classes'
+    returns : the classes, (num_sampled,), int64; how often each of true_classes, and each of the drawn ones, is to be
+    expected, float64
+    """
+
+    def apply(operator_name: str, *values: Any, **attributes: object) -> Any:
+        return invoke(get(operator_name).bind(**attributes), values)
+
+    return zipfian(apply, true_classes, num_sampled, range_max)
+
+
+def zipfian(apply: Any, true_classes: Any, num_sampled: int, range_max: int) -> tuple[Any, Any, Any]:
+    """`rand_zipfian` for arrays and for Symbols. apply : (operator's name, inputs ..., attributes) -> its output"""
+    if range_max < 1 or num_sampled < 1:
+        raise AttributeSpecError(
+            f"rand_zipfian: num_sampled={num_sampled} and range_max={range_max} must be at least 1"
+        )
+    whole = float(np.log(range_max + 1))
+    drawn = apply("random_uniform", low=0.0, high=whole, shape=(num_sampled,), dtype="float64")
+    # rounded down, and for the last class down once more where exp gave range_max + 1
+    classes = apply("Cast", apply("exp", drawn) - 1.0, dtype="int64") % range_max
+
+    def expected(numbers: Any) -> Any:
+        numbers = apply("Cast", numbers, dtype="float64")
+        return apply("log", (numbers + 2.0) / (numbers + 1.0)) * (num_sampled / whole)
+
+    return classes, expected(true_classes), expected(classes)
 
 
 def boolean_mask(data: object, index: object, axis: int = 0) -> Any:

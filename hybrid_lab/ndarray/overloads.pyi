@@ -442,8 +442,8 @@ class Overloads:
         """1 where lhs != rhs, else 0."""
     def one_hot(self, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
-    def ones_like(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Ones of the shape and dtype of data."""
+    def ones_like(self, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Ones of the shape of data, and of its dtype or the given one."""
     def pad(self, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
     def pick(self, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -610,5 +610,5 @@ class Overloads:
         """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
     def where(self, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """x where condition is not 0, else y."""
-    def zeros_like(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Zeros of the shape and dtype of data."""
+    def zeros_like(self, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Zeros of the shape of data, and of its dtype or the given one."""

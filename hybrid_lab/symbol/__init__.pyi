@@ -38,10 +38,10 @@ def eye(N: int, M: int = 0, k: int = 0, dtype: _DType | None = None, *, out: Non
     """Ones on diagonal number k of an (N, M) matrix of zeros; M = 0 means N."""
 def linspace(start: float, stop: float, num: int, endpoint: bool = True, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """`num` numbers at equal distances from start to stop (without stop where endpoint is False)."""
-def zeros_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Zeros of the shape and dtype of data."""
-def ones_like(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Ones of the shape and dtype of data."""
+def zeros_like(data: Symbol, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Zeros of the shape of data, and of its dtype or the given one."""
+def ones_like(data: Symbol, dtype: _DType | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Ones of the shape of data, and of its dtype or the given one."""
 def full_like(data: Symbol, fill_value: float, *, out: None = ..., name: str | None = ...) -> Symbol:
     """`fill_value` everywhere, in the shape and dtype of data."""
 def identity(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
-from hybrid_lab.ndarray.composed import split_v2_operator
+from hybrid_lab.ndarray.composed import split_v2_operator, zipfian
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
@@ -96,6 +96,16 @@ def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
     )
 
 
+def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
+    """Classes drawn by about their frequency; see nd.contrib.rand_zipfian."""
+
+    def apply(operator_name: str, *values: Any, **attributes: object) -> Symbol:
+        return compose(get(operator_name).bind(**attributes), list(values), None)
+
+    return zipfian(apply, true_classes, num_sampled, range_max)
+
+
+contrib.rand_zipfian = rand_zipfian  # type: ignore[attr-defined]
 contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
 contrib.SyncBatchNorm = sync_batch_norm  # type: ignore[attr-defined]
 

@@ -109,3 +109,23 @@ def test_initializers_and_arrays_of_parameters():
     with pytest.raises(HybridLabError, match="probabilities"):
         nd.random.multinomial(nd.array([-1.0, 2.0]))
     assert np.array_equal(nd.random.normal(3, 0, shape=(2,)).asnumpy(), [3, 3])
+
+
+def test_zipfian_classes():
+    mx.random.seed(1)
+    true_classes = mx.nd.array([0, 3], dtype="int32")
+    classes, true_counts, counts = mx.nd.contrib.rand_zipfian(true_classes, 4000, 10)
+    drawn = classes.asnumpy()
+    assert drawn.dtype == np.int64 and drawn.min() == 0 and drawn.max() == 9
+    expected = 4000 * np.log((np.arange(10) + 2) / (np.arange(10) + 1)) / np.log(11)
+    np.testing.assert_allclose(true_counts.asnumpy(), expected[[0, 3]], rtol=1e-6)
+    np.testing.assert_allclose(counts.asnumpy(), expected[drawn], rtol=1e-6)
+    np.testing.assert_allclose(np.bincount(drawn), expected, rtol=0.3)
+    with pytest.raises(AttributeSpecError, match="must be at least 1"):
+        mx.nd.contrib.rand_zipfian(true_classes, 0, 10)
+
+
+def test_zipfian_classes_in_a_graph():
+    group = mx.sym.Group(list(mx.sym.contrib.rand_zipfian(mx.sym.var("x"), 5, 10)))
+    executor = group.bind(mx.cpu(), {"x": mx.nd.array([0, 3], dtype="int32")})
+    assert [output.shape for output in executor.forward()] == [(5,), (2,), (5,)]

@@ -105,6 +105,7 @@ class Arange(_Listed, name="_arange", aliases=("arange",)):
     samples = [
         sample(start=2, stop=7), sample(start=5), sample(start=0, stop=1, step=0.25, repeat=2),
         sample(attrs={"start": 4, "dtype": "int32"}),
+        sample(attrs={"start": 1.3, "stop": 6.6, "step": 1.3, "dtype": "int32"}),
     ]  # fmt: skip
 
     def check(self) -> None:
@@ -122,9 +123,11 @@ class Arange(_Listed, name="_arange", aliases=("arange",)):
         return (max(0, ceil((stop - start) / self.step)) * self.repeat,)
 
     def values(self) -> np.ndarray:
-        start, _ = self.bounds
+        (start, _), step = self.bounds, self.step
+        if self.dtype is not None and np.dtype(self.dtype).kind in "iu":  # whole steps, as in MXNet and NumPy
+            start, step = int(start), int(step)
         count = self.infer_shape()[0] // self.repeat
-        return np.repeat(start + self.step * np.arange(count), self.repeat)
+        return np.repeat(start + step * np.arange(count), self.repeat)
 
 
 class Eye(_Listed, name="_eye", aliases=("eye",)):
