@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random
+from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random, sparse
 from hybrid_lab.ndarray.composed import Custom, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
@@ -76,11 +76,14 @@ __all__ = [
     "random",
     "reset_arrays",
     "save",
+    "sparse",
     "split_v2",
     "waitall",
     "zeros",
 ]
-__all__ += functions.function_names()  # for `from hybrid_lab.ndarray import *`
+own_names = tuple(__all__)
+"""What this module defines itself; the other functions are made from the records."""
+__all__ += sorted({*functions.function_names()} - {*own_names})  # for `from hybrid_lab.ndarray import *`
 
 
 numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")

@@ -11,6 +11,7 @@ from hybrid_lab.ndarray import creation as creation
 from hybrid_lab.ndarray import functions as functions
 from hybrid_lab.ndarray import ndarray as ndarray
 from hybrid_lab.ndarray import random as random
+from hybrid_lab.ndarray import sparse as sparse
 from hybrid_lab.ndarray.composed import Custom as Custom
 from hybrid_lab.ndarray.composed import histogram as histogram
 from hybrid_lab.ndarray.composed import reset_arrays as reset_arrays
@@ -20,342 +21,24 @@ from hybrid_lab.ndarray.context import cpu as cpu
 from hybrid_lab.ndarray.context import current_context as current_context
 from hybrid_lab.ndarray.context import gpu as gpu
 from hybrid_lab.ndarray.context import num_gpus as num_gpus
-from hybrid_lab.ndarray.creation import add as add
-from hybrid_lab.ndarray.creation import arange as arange
 from hybrid_lab.ndarray.creation import arange as arange
 from hybrid_lab.ndarray.creation import array as array
 from hybrid_lab.ndarray.creation import concatenate as concatenate
-from hybrid_lab.ndarray.creation import divide as divide
 from hybrid_lab.ndarray.creation import empty as empty
-from hybrid_lab.ndarray.creation import equal as equal
-from hybrid_lab.ndarray.creation import eye as eye
 from hybrid_lab.ndarray.creation import eye as eye
 from hybrid_lab.ndarray.creation import from_dlpack as from_dlpack
 from hybrid_lab.ndarray.creation import from_numpy as from_numpy
 from hybrid_lab.ndarray.creation import full as full
-from hybrid_lab.ndarray.creation import full as full
-from hybrid_lab.ndarray.creation import greater as greater
-from hybrid_lab.ndarray.creation import greater_equal as greater_equal
-from hybrid_lab.ndarray.creation import lesser as lesser
-from hybrid_lab.ndarray.creation import lesser_equal as lesser_equal
 from hybrid_lab.ndarray.creation import linspace as linspace
-from hybrid_lab.ndarray.creation import linspace as linspace
-from hybrid_lab.ndarray.creation import logical_and as logical_and
-from hybrid_lab.ndarray.creation import logical_or as logical_or
-from hybrid_lab.ndarray.creation import logical_xor as logical_xor
-from hybrid_lab.ndarray.creation import maximum as maximum
-from hybrid_lab.ndarray.creation import minimum as minimum
-from hybrid_lab.ndarray.creation import modulo as modulo
 from hybrid_lab.ndarray.creation import moveaxis as moveaxis
-from hybrid_lab.ndarray.creation import multiply as multiply
-from hybrid_lab.ndarray.creation import not_equal as not_equal
 from hybrid_lab.ndarray.creation import onehot_encode as onehot_encode
 from hybrid_lab.ndarray.creation import ones as ones
-from hybrid_lab.ndarray.creation import ones as ones
-from hybrid_lab.ndarray.creation import power as power
-from hybrid_lab.ndarray.creation import subtract as subtract
-from hybrid_lab.ndarray.creation import true_divide as true_divide
 from hybrid_lab.ndarray.creation import waitall as waitall
-from hybrid_lab.ndarray.creation import zeros as zeros
 from hybrid_lab.ndarray.creation import zeros as zeros
 from hybrid_lab.ndarray.ndarray import NDArray as NDArray
 from hybrid_lab.ndarray.storage import load as load
 from hybrid_lab.ndarray.storage import load_frombuffer as load_frombuffer
 from hybrid_lab.ndarray.storage import save as save
-from hybrid_lab.ops.framework.surface import Activation as Activation
-from hybrid_lab.ops.framework.surface import BatchNorm as BatchNorm
-from hybrid_lab.ops.framework.surface import BatchNorm_v1 as BatchNorm_v1
-from hybrid_lab.ops.framework.surface import BilinearSampler as BilinearSampler
-from hybrid_lab.ops.framework.surface import BlockGrad as BlockGrad
-from hybrid_lab.ops.framework.surface import CTCLoss as CTCLoss
-from hybrid_lab.ops.framework.surface import Cast as Cast
-from hybrid_lab.ops.framework.surface import Concat as Concat
-from hybrid_lab.ops.framework.surface import Convolution as Convolution
-from hybrid_lab.ops.framework.surface import Convolution_v1 as Convolution_v1
-from hybrid_lab.ops.framework.surface import Correlation as Correlation
-from hybrid_lab.ops.framework.surface import Crop as Crop
-from hybrid_lab.ops.framework.surface import Deconvolution as Deconvolution
-from hybrid_lab.ops.framework.surface import Dropout as Dropout
-from hybrid_lab.ops.framework.surface import ElementWiseSum as ElementWiseSum
-from hybrid_lab.ops.framework.surface import Embedding as Embedding
-from hybrid_lab.ops.framework.surface import Flatten as Flatten
-from hybrid_lab.ops.framework.surface import FullyConnected as FullyConnected
-from hybrid_lab.ops.framework.surface import GridGenerator as GridGenerator
-from hybrid_lab.ops.framework.surface import GroupNorm as GroupNorm
-from hybrid_lab.ops.framework.surface import InstanceNorm as InstanceNorm
-from hybrid_lab.ops.framework.surface import L2Normalization as L2Normalization
-from hybrid_lab.ops.framework.surface import LRN as LRN
-from hybrid_lab.ops.framework.surface import LayerNorm as LayerNorm
-from hybrid_lab.ops.framework.surface import LeakyReLU as LeakyReLU
-from hybrid_lab.ops.framework.surface import LinearRegressionOutput as LinearRegressionOutput
-from hybrid_lab.ops.framework.surface import LogisticRegressionOutput as LogisticRegressionOutput
-from hybrid_lab.ops.framework.surface import MAERegressionOutput as MAERegressionOutput
-from hybrid_lab.ops.framework.surface import MakeLoss as MakeLoss
-from hybrid_lab.ops.framework.surface import Pad as Pad
-from hybrid_lab.ops.framework.surface import Pooling as Pooling
-from hybrid_lab.ops.framework.surface import Pooling_v1 as Pooling_v1
-from hybrid_lab.ops.framework.surface import RNN as RNN
-from hybrid_lab.ops.framework.surface import ROIPooling as ROIPooling
-from hybrid_lab.ops.framework.surface import Reshape as Reshape
-from hybrid_lab.ops.framework.surface import SVMOutput as SVMOutput
-from hybrid_lab.ops.framework.surface import SequenceLast as SequenceLast
-from hybrid_lab.ops.framework.surface import SequenceMask as SequenceMask
-from hybrid_lab.ops.framework.surface import SequenceReverse as SequenceReverse
-from hybrid_lab.ops.framework.surface import SliceChannel as SliceChannel
-from hybrid_lab.ops.framework.surface import Softmax as Softmax
-from hybrid_lab.ops.framework.surface import SoftmaxActivation as SoftmaxActivation
-from hybrid_lab.ops.framework.surface import SoftmaxOutput as SoftmaxOutput
-from hybrid_lab.ops.framework.surface import SpatialTransformer as SpatialTransformer
-from hybrid_lab.ops.framework.surface import SwapAxes as SwapAxes
-from hybrid_lab.ops.framework.surface import SwapAxis as SwapAxis
-from hybrid_lab.ops.framework.surface import UpSampling as UpSampling
-from hybrid_lab.ops.framework.surface import abs as abs
-from hybrid_lab.ops.framework.surface import adam_update as adam_update
-from hybrid_lab.ops.framework.surface import add_n as add_n
-from hybrid_lab.ops.framework.surface import all_finite as all_finite
-from hybrid_lab.ops.framework.surface import amp_cast as amp_cast
-from hybrid_lab.ops.framework.surface import amp_multicast as amp_multicast
-from hybrid_lab.ops.framework.surface import arccos as arccos
-from hybrid_lab.ops.framework.surface import arccosh as arccosh
-from hybrid_lab.ops.framework.surface import arcsin as arcsin
-from hybrid_lab.ops.framework.surface import arcsinh as arcsinh
-from hybrid_lab.ops.framework.surface import arctan as arctan
-from hybrid_lab.ops.framework.surface import arctanh as arctanh
-from hybrid_lab.ops.framework.surface import argmax as argmax
-from hybrid_lab.ops.framework.surface import argmax_channel as argmax_channel
-from hybrid_lab.ops.framework.surface import argmin as argmin
-from hybrid_lab.ops.framework.surface import argsort as argsort
-from hybrid_lab.ops.framework.surface import batch_dot as batch_dot
-from hybrid_lab.ops.framework.surface import batch_take as batch_take
-from hybrid_lab.ops.framework.surface import broadcast_add as broadcast_add
-from hybrid_lab.ops.framework.surface import broadcast_axes as broadcast_axes
-from hybrid_lab.ops.framework.surface import broadcast_axis as broadcast_axis
-from hybrid_lab.ops.framework.surface import broadcast_div as broadcast_div
-from hybrid_lab.ops.framework.surface import broadcast_equal as broadcast_equal
-from hybrid_lab.ops.framework.surface import broadcast_greater as broadcast_greater
-from hybrid_lab.ops.framework.surface import broadcast_greater_equal as broadcast_greater_equal
-from hybrid_lab.ops.framework.surface import broadcast_hypot as broadcast_hypot
-from hybrid_lab.ops.framework.surface import broadcast_lesser as broadcast_lesser
-from hybrid_lab.ops.framework.surface import broadcast_lesser_equal as broadcast_lesser_equal
-from hybrid_lab.ops.framework.surface import broadcast_like as broadcast_like
-from hybrid_lab.ops.framework.surface import broadcast_logical_and as broadcast_logical_and
-from hybrid_lab.ops.framework.surface import broadcast_logical_or as broadcast_logical_or
-from hybrid_lab.ops.framework.surface import broadcast_logical_xor as broadcast_logical_xor
-from hybrid_lab.ops.framework.surface import broadcast_maximum as broadcast_maximum
-from hybrid_lab.ops.framework.surface import broadcast_minimum as broadcast_minimum
-from hybrid_lab.ops.framework.surface import broadcast_minus as broadcast_minus
-from hybrid_lab.ops.framework.surface import broadcast_mod as broadcast_mod
-from hybrid_lab.ops.framework.surface import broadcast_mul as broadcast_mul
-from hybrid_lab.ops.framework.surface import broadcast_not_equal as broadcast_not_equal
-from hybrid_lab.ops.framework.surface import broadcast_plus as broadcast_plus
-from hybrid_lab.ops.framework.surface import broadcast_power as broadcast_power
-from hybrid_lab.ops.framework.surface import broadcast_sub as broadcast_sub
-from hybrid_lab.ops.framework.surface import broadcast_to as broadcast_to
-from hybrid_lab.ops.framework.surface import cast as cast
-from hybrid_lab.ops.framework.surface import cbrt as cbrt
-from hybrid_lab.ops.framework.surface import ceil as ceil
-from hybrid_lab.ops.framework.surface import choose_element_0index as choose_element_0index
-from hybrid_lab.ops.framework.surface import clip as clip
-from hybrid_lab.ops.framework.surface import col2im as col2im
-from hybrid_lab.ops.framework.surface import concat as concat
-from hybrid_lab.ops.framework.surface import contrib_allclose as contrib_allclose
-from hybrid_lab.ops.framework.surface import contrib_div_sqrt_dim as contrib_div_sqrt_dim
-from hybrid_lab.ops.framework.surface import contrib_gradientmultiplier as contrib_gradientmultiplier
-from hybrid_lab.ops.framework.surface import contrib_group_adagrad_update as contrib_group_adagrad_update
-from hybrid_lab.ops.framework.surface import contrib_index_array as contrib_index_array
-from hybrid_lab.ops.framework.surface import contrib_index_copy as contrib_index_copy
-from hybrid_lab.ops.framework.surface import contrib_isfinite as contrib_isfinite
-from hybrid_lab.ops.framework.surface import contrib_isinf as contrib_isinf
-from hybrid_lab.ops.framework.surface import contrib_isnan as contrib_isnan
-from hybrid_lab.ops.framework.surface import contrib_quadratic as contrib_quadratic
-from hybrid_lab.ops.framework.surface import contrib_round_ste as contrib_round_ste
-from hybrid_lab.ops.framework.surface import contrib_sign_ste as contrib_sign_ste
-from hybrid_lab.ops.framework.surface import cos as cos
-from hybrid_lab.ops.framework.surface import cosh as cosh
-from hybrid_lab.ops.framework.surface import crop as crop
-from hybrid_lab.ops.framework.surface import ctc_loss as ctc_loss
-from hybrid_lab.ops.framework.surface import cumsum as cumsum
-from hybrid_lab.ops.framework.surface import degrees as degrees
-from hybrid_lab.ops.framework.surface import depth_to_space as depth_to_space
-from hybrid_lab.ops.framework.surface import diag as diag
-from hybrid_lab.ops.framework.surface import dot as dot
-from hybrid_lab.ops.framework.surface import elemwise_add as elemwise_add
-from hybrid_lab.ops.framework.surface import elemwise_div as elemwise_div
-from hybrid_lab.ops.framework.surface import elemwise_mul as elemwise_mul
-from hybrid_lab.ops.framework.surface import elemwise_sub as elemwise_sub
-from hybrid_lab.ops.framework.surface import erf as erf
-from hybrid_lab.ops.framework.surface import erfinv as erfinv
-from hybrid_lab.ops.framework.surface import exp as exp
-from hybrid_lab.ops.framework.surface import expand_dims as expand_dims
-from hybrid_lab.ops.framework.surface import expm1 as expm1
-from hybrid_lab.ops.framework.surface import fill_element_0index as fill_element_0index
-from hybrid_lab.ops.framework.surface import fix as fix
-from hybrid_lab.ops.framework.surface import flatten as flatten
-from hybrid_lab.ops.framework.surface import flip as flip
-from hybrid_lab.ops.framework.surface import floor as floor
-from hybrid_lab.ops.framework.surface import ftml_update as ftml_update
-from hybrid_lab.ops.framework.surface import ftrl_update as ftrl_update
-from hybrid_lab.ops.framework.surface import full_like as full_like
-from hybrid_lab.ops.framework.surface import gamma as gamma
-from hybrid_lab.ops.framework.surface import gammaln as gammaln
-from hybrid_lab.ops.framework.surface import gather_nd as gather_nd
-from hybrid_lab.ops.framework.surface import hard_sigmoid as hard_sigmoid
-from hybrid_lab.ops.framework.surface import hypot as hypot
-from hybrid_lab.ops.framework.surface import identity as identity
-from hybrid_lab.ops.framework.surface import im2col as im2col
-from hybrid_lab.ops.framework.surface import khatri_rao as khatri_rao
-from hybrid_lab.ops.framework.surface import lamb_update_phase1 as lamb_update_phase1
-from hybrid_lab.ops.framework.surface import lamb_update_phase2 as lamb_update_phase2
-from hybrid_lab.ops.framework.surface import linalg_det as linalg_det
-from hybrid_lab.ops.framework.surface import linalg_extractdiag as linalg_extractdiag
-from hybrid_lab.ops.framework.surface import linalg_extracttrian as linalg_extracttrian
-from hybrid_lab.ops.framework.surface import linalg_gelqf as linalg_gelqf
-from hybrid_lab.ops.framework.surface import linalg_gemm as linalg_gemm
-from hybrid_lab.ops.framework.surface import linalg_gemm2 as linalg_gemm2
-from hybrid_lab.ops.framework.surface import linalg_inverse as linalg_inverse
-from hybrid_lab.ops.framework.surface import linalg_makediag as linalg_makediag
-from hybrid_lab.ops.framework.surface import linalg_maketrian as linalg_maketrian
-from hybrid_lab.ops.framework.surface import linalg_potrf as linalg_potrf
-from hybrid_lab.ops.framework.surface import linalg_potri as linalg_potri
-from hybrid_lab.ops.framework.surface import linalg_slogdet as linalg_slogdet
-from hybrid_lab.ops.framework.surface import linalg_sumlogdiag as linalg_sumlogdiag
-from hybrid_lab.ops.framework.surface import linalg_syevd as linalg_syevd
-from hybrid_lab.ops.framework.surface import linalg_syrk as linalg_syrk
-from hybrid_lab.ops.framework.surface import linalg_trmm as linalg_trmm
-from hybrid_lab.ops.framework.surface import linalg_trsm as linalg_trsm
-from hybrid_lab.ops.framework.surface import log as log
-from hybrid_lab.ops.framework.surface import log10 as log10
-from hybrid_lab.ops.framework.surface import log1p as log1p
-from hybrid_lab.ops.framework.surface import log2 as log2
-from hybrid_lab.ops.framework.surface import log_softmax as log_softmax
-from hybrid_lab.ops.framework.surface import logical_not as logical_not
-from hybrid_lab.ops.framework.surface import make_loss as make_loss
-from hybrid_lab.ops.framework.surface import max as max
-from hybrid_lab.ops.framework.surface import max_axis as max_axis
-from hybrid_lab.ops.framework.surface import mean as mean
-from hybrid_lab.ops.framework.surface import min as min
-from hybrid_lab.ops.framework.surface import min_axis as min_axis
-from hybrid_lab.ops.framework.surface import moments as moments
-from hybrid_lab.ops.framework.surface import mp_lamb_update_phase1 as mp_lamb_update_phase1
-from hybrid_lab.ops.framework.surface import mp_lamb_update_phase2 as mp_lamb_update_phase2
-from hybrid_lab.ops.framework.surface import mp_nag_mom_update as mp_nag_mom_update
-from hybrid_lab.ops.framework.surface import mp_sgd_mom_update as mp_sgd_mom_update
-from hybrid_lab.ops.framework.surface import mp_sgd_update as mp_sgd_update
-from hybrid_lab.ops.framework.surface import multi_all_finite as multi_all_finite
-from hybrid_lab.ops.framework.surface import multi_lars as multi_lars
-from hybrid_lab.ops.framework.surface import multi_mp_sgd_mom_update as multi_mp_sgd_mom_update
-from hybrid_lab.ops.framework.surface import multi_mp_sgd_update as multi_mp_sgd_update
-from hybrid_lab.ops.framework.surface import multi_sgd_mom_update as multi_sgd_mom_update
-from hybrid_lab.ops.framework.surface import multi_sgd_update as multi_sgd_update
-from hybrid_lab.ops.framework.surface import multi_sum_sq as multi_sum_sq
-from hybrid_lab.ops.framework.surface import nag_mom_update as nag_mom_update
-from hybrid_lab.ops.framework.surface import nanprod as nanprod
-from hybrid_lab.ops.framework.surface import nansum as nansum
-from hybrid_lab.ops.framework.surface import negative as negative
-from hybrid_lab.ops.framework.surface import norm as norm
-from hybrid_lab.ops.framework.surface import normal as normal
-from hybrid_lab.ops.framework.surface import null as null
-from hybrid_lab.ops.framework.surface import one_hot as one_hot
-from hybrid_lab.ops.framework.surface import ones_like as ones_like
-from hybrid_lab.ops.framework.surface import pad as pad
-from hybrid_lab.ops.framework.surface import pick as pick
-from hybrid_lab.ops.framework.surface import pow as pow
-from hybrid_lab.ops.framework.surface import preloaded_multi_mp_sgd_mom_update as preloaded_multi_mp_sgd_mom_update
-from hybrid_lab.ops.framework.surface import preloaded_multi_mp_sgd_update as preloaded_multi_mp_sgd_update
-from hybrid_lab.ops.framework.surface import preloaded_multi_sgd_mom_update as preloaded_multi_sgd_mom_update
-from hybrid_lab.ops.framework.surface import preloaded_multi_sgd_update as preloaded_multi_sgd_update
-from hybrid_lab.ops.framework.surface import prod as prod
-from hybrid_lab.ops.framework.surface import radians as radians
-from hybrid_lab.ops.framework.surface import randint as randint
-from hybrid_lab.ops.framework.surface import random_exponential as random_exponential
-from hybrid_lab.ops.framework.surface import random_exponential_like as random_exponential_like
-from hybrid_lab.ops.framework.surface import random_gamma as random_gamma
-from hybrid_lab.ops.framework.surface import random_gamma_like as random_gamma_like
-from hybrid_lab.ops.framework.surface import random_generalized_negative_binomial as random_generalized_negative_binomial
-from hybrid_lab.ops.framework.surface import random_generalized_negative_binomial_like as random_generalized_negative_binomial_like
-from hybrid_lab.ops.framework.surface import random_negative_binomial as random_negative_binomial
-from hybrid_lab.ops.framework.surface import random_negative_binomial_like as random_negative_binomial_like
-from hybrid_lab.ops.framework.surface import random_normal as random_normal
-from hybrid_lab.ops.framework.surface import random_normal_like as random_normal_like
-from hybrid_lab.ops.framework.surface import random_pdf_dirichlet as random_pdf_dirichlet
-from hybrid_lab.ops.framework.surface import random_pdf_exponential as random_pdf_exponential
-from hybrid_lab.ops.framework.surface import random_pdf_gamma as random_pdf_gamma
-from hybrid_lab.ops.framework.surface import random_pdf_generalized_negative_binomial as random_pdf_generalized_negative_binomial
-from hybrid_lab.ops.framework.surface import random_pdf_negative_binomial as random_pdf_negative_binomial
-from hybrid_lab.ops.framework.surface import random_pdf_normal as random_pdf_normal
-from hybrid_lab.ops.framework.surface import random_pdf_poisson as random_pdf_poisson
-from hybrid_lab.ops.framework.surface import random_pdf_uniform as random_pdf_uniform
-from hybrid_lab.ops.framework.surface import random_poisson as random_poisson
-from hybrid_lab.ops.framework.surface import random_poisson_like as random_poisson_like
-from hybrid_lab.ops.framework.surface import random_randint as random_randint
-from hybrid_lab.ops.framework.surface import random_uniform as random_uniform
-from hybrid_lab.ops.framework.surface import random_uniform_like as random_uniform_like
-from hybrid_lab.ops.framework.surface import ravel_multi_index as ravel_multi_index
-from hybrid_lab.ops.framework.surface import rcbrt as rcbrt
-from hybrid_lab.ops.framework.surface import reciprocal as reciprocal
-from hybrid_lab.ops.framework.surface import relu as relu
-from hybrid_lab.ops.framework.surface import repeat as repeat
-from hybrid_lab.ops.framework.surface import reshape as reshape
-from hybrid_lab.ops.framework.surface import reshape_like as reshape_like
-from hybrid_lab.ops.framework.surface import reverse as reverse
-from hybrid_lab.ops.framework.surface import rint as rint
-from hybrid_lab.ops.framework.surface import rmsprop_update as rmsprop_update
-from hybrid_lab.ops.framework.surface import rmspropalex_update as rmspropalex_update
-from hybrid_lab.ops.framework.surface import round as round
-from hybrid_lab.ops.framework.surface import rsqrt as rsqrt
-from hybrid_lab.ops.framework.surface import sample_exponential as sample_exponential
-from hybrid_lab.ops.framework.surface import sample_gamma as sample_gamma
-from hybrid_lab.ops.framework.surface import sample_generalized_negative_binomial as sample_generalized_negative_binomial
-from hybrid_lab.ops.framework.surface import sample_multinomial as sample_multinomial
-from hybrid_lab.ops.framework.surface import sample_negative_binomial as sample_negative_binomial
-from hybrid_lab.ops.framework.surface import sample_normal as sample_normal
-from hybrid_lab.ops.framework.surface import sample_poisson as sample_poisson
-from hybrid_lab.ops.framework.surface import sample_uniform as sample_uniform
-from hybrid_lab.ops.framework.surface import scatter_nd as scatter_nd
-from hybrid_lab.ops.framework.surface import sequence_mask as sequence_mask
-from hybrid_lab.ops.framework.surface import sgd_mom_update as sgd_mom_update
-from hybrid_lab.ops.framework.surface import sgd_update as sgd_update
-from hybrid_lab.ops.framework.surface import shape_array as shape_array
-from hybrid_lab.ops.framework.surface import shuffle as shuffle
-from hybrid_lab.ops.framework.surface import sigmoid as sigmoid
-from hybrid_lab.ops.framework.surface import sign as sign
-from hybrid_lab.ops.framework.surface import signsgd_update as signsgd_update
-from hybrid_lab.ops.framework.surface import signum_update as signum_update
-from hybrid_lab.ops.framework.surface import sin as sin
-from hybrid_lab.ops.framework.surface import sinh as sinh
-from hybrid_lab.ops.framework.surface import size_array as size_array
-from hybrid_lab.ops.framework.surface import slice as slice
-from hybrid_lab.ops.framework.surface import slice_axis as slice_axis
-from hybrid_lab.ops.framework.surface import slice_like as slice_like
-from hybrid_lab.ops.framework.surface import smooth_l1 as smooth_l1
-from hybrid_lab.ops.framework.surface import softmax as softmax
-from hybrid_lab.ops.framework.surface import softmax_cross_entropy as softmax_cross_entropy
-from hybrid_lab.ops.framework.surface import softmin as softmin
-from hybrid_lab.ops.framework.surface import softplus as softplus
-from hybrid_lab.ops.framework.surface import softrelu as softrelu
-from hybrid_lab.ops.framework.surface import softsign as softsign
-from hybrid_lab.ops.framework.surface import sort as sort
-from hybrid_lab.ops.framework.surface import space_to_depth as space_to_depth
-from hybrid_lab.ops.framework.surface import split as split
-from hybrid_lab.ops.framework.surface import sqrt as sqrt
-from hybrid_lab.ops.framework.surface import square as square
-from hybrid_lab.ops.framework.surface import squeeze as squeeze
-from hybrid_lab.ops.framework.surface import stack as stack
-from hybrid_lab.ops.framework.surface import stop_gradient as stop_gradient
-from hybrid_lab.ops.framework.surface import sum as sum
-from hybrid_lab.ops.framework.surface import sum_axis as sum_axis
-from hybrid_lab.ops.framework.surface import swapaxes as swapaxes
-from hybrid_lab.ops.framework.surface import take as take
-from hybrid_lab.ops.framework.surface import tan as tan
-from hybrid_lab.ops.framework.surface import tanh as tanh
-from hybrid_lab.ops.framework.surface import tile as tile
-from hybrid_lab.ops.framework.surface import topk as topk
-from hybrid_lab.ops.framework.surface import transpose as transpose
-from hybrid_lab.ops.framework.surface import trunc as trunc
-from hybrid_lab.ops.framework.surface import uniform as uniform
-from hybrid_lab.ops.framework.surface import unravel_index as unravel_index
-from hybrid_lab.ops.framework.surface import where as where
-from hybrid_lab.ops.framework.surface import zeros_like as zeros_like
 
 _Shape = int | Sequence[int]
 _Axis = int | Sequence[int] | None
@@ -365,3 +48,577 @@ contrib: Any
 image: Any
 linalg: Any
 op: Any
+def gather_nd(data: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
+def scatter_nd(data: NDArray, indices: NDArray | None = ..., shape: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Zeros of `shape` with data written at coordinates: y[indices[0, i], indices[1, i], ...] = data[i]."""
+def zeros_like(data: NDArray, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Zeros of the shape of data, and of its dtype or the given one."""
+def ones_like(data: NDArray, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Ones of the shape of data, and of its dtype or the given one."""
+def full_like(data: NDArray, fill_value: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """`fill_value` everywhere, in the shape and dtype of data."""
+def identity(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A copy of data."""
+def BlockGrad(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A copy of data through which no gradient flows: none is computed for what data was made of."""
+stop_gradient = BlockGrad
+def make_loss(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A copy of data whose gradient is 1 whatever arrives from above: data is taken as a loss."""
+def shape_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The shape of data as a vector of int64."""
+def size_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The number of elements of data as int64, shape (1,)."""
+def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
+def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
+def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
+def transpose(data: NDArray, axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with its axes in the order `axes`; () reverses them."""
+def SwapAxis(data: NDArray, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with the axes dim1 and dim2 exchanged."""
+swapaxes = SwapAxis
+SwapAxes = SwapAxis
+def broadcast_to(data: NDArray, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
+def broadcast_axis(data: NDArray, axis: _Shape = (), size: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with the dimensions `axis`, which are 1, repeated `size` times."""
+broadcast_axes = broadcast_axis
+def broadcast_like(lhs: NDArray, rhs: NDArray | None = ..., lhs_axes: _Shape | None = None, rhs_axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs with its dimensions of 1 repeated to the shape of rhs, of which only the shape is read."""
+def tile(data: NDArray, reps: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as a whole repeated `reps` times along each axis."""
+def repeat(data: NDArray, repeats: int, axis: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Every element repeated `repeats` times along `axis` (None: of the flattened data)."""
+def reverse(data: NDArray, axis: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with the order of elements along `axis` (one or several) reversed."""
+flip = reverse
+def sort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data in order along `axis` (None: flattened), from the smallest up or with is_ascend=False from the largest down."""
+def argsort(data: NDArray, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The positions that put data in order along `axis` (None: flattened), in `dtype`. Gradient 0."""
+def topk(data: NDArray, axis: int | None = -1, k: int = 1, ret_typ: Literal['value', 'indices', 'mask', 'both'] = 'indices', is_ascend: bool = False, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """The k largest elements along `axis` (None: of the flattened data), or the smallest with is_ascend; k < 1: all."""
+def sum(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum over `axis` (None: all, giving shape (1,)); `exclude` sums over all other axes."""
+sum_axis = sum
+def mean(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
+def prod(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The product over `axis` (None: all, giving shape (1,)). The gradient divides by data, as MXNet's does."""
+def nansum(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum over `axis` with NaN counted as 0."""
+def nanprod(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The product over `axis` with NaN counted as 1. The gradient divides by data, as MXNet's does."""
+def max(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The largest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+max_axis = max
+def min(data: NDArray, axis: _Axis | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The smallest element over `axis` (None: all, giving shape (1,)). All ties receive the gradient, as in MXNet."""
+min_axis = min
+def norm(data: NDArray, ord: int = 2, axis: _Axis | None = None, out_dtype: _DType | None = None, keepdims: bool = False, exclude: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
+def argmax(data: NDArray, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
+def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
+def argmax_channel(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
+def Reshape(data: NDArray, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
+reshape = Reshape
+def Flatten(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """(n, a, b, ...) -> (n, a*b*...)."""
+flatten = Flatten
+def expand_dims(data: NDArray, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with a new dimension of 1 at `axis`."""
+def squeeze(data: NDArray, axis: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
+def reshape_like(lhs: NDArray, rhs: NDArray | None = ..., lhs_begin: int | None = None, lhs_end: int | None = None, rhs_begin: int | None = None, rhs_end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The elements of lhs in the shape of rhs, of which only the shape is read."""
+def cumsum(a: NDArray, axis: int | None = None, dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Running sums along `axis` (None: of the flattened data), in `dtype` or that of the data."""
+def diag(data: NDArray, k: int = 0, axis1: int = 0, axis2: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
+def batch_take(a: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """One element of each row: y[i] = a[i, indices[i]]; numbers outside are clipped."""
+def fill_element_0index(lhs: NDArray, mhs: NDArray | None = ..., rhs: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
+def contrib_index_copy(old_tensor: NDArray, index_vector: NDArray | None = ..., new_tensor: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i]; a row named twice takes the last one."""
+def contrib_index_array(data: NDArray, axes: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The coordinates of every element of data, int64: y[i, j] = (i, j). data : read for its shape."""
+def ravel_multi_index(data: NDArray, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Coordinates in an array of `shape` to numbers of its flattened form. data : (axes, ...); returns : (...)."""
+def unravel_index(data: NDArray, shape: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Numbers of the flattened form of an array of `shape` to coordinates. data : (...); returns : (axes, ...)."""
+def SequenceMask(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, value: float = 0.0, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with `value` written behind the end of each sequence; without use_sequence_length a copy."""
+sequence_mask = SequenceMask
+def SequenceLast(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
+def SequenceReverse(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
+def slice(data: NDArray, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
+def relu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """max(data, 0); the gradient at 0 is 0."""
+def sigmoid(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / (1 + exp(-data))."""
+def softsign(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data / (1 + |data|)."""
+def softrelu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """log(1 + exp(data))."""
+softplus = softrelu
+def hard_sigmoid(data: NDArray, alpha: float = 0.2, beta: float = 0.5, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * data + beta, limited to [0, 1]. data : any shape, floating; returns : as data."""
+def Activation(data: NDArray, act_type: Literal['relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'], *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The activation named by `act_type`. data : any shape, floating; returns : as data."""
+def LeakyReLU(data: NDArray, gamma: NDArray | None = ..., act_type: Literal['leaky', 'prelu', 'elu', 'selu', 'gelu', 'rrelu'] = 'leaky', slope: float = 0.25, lower_bound: float = 0.125, upper_bound: float = 0.334, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Rectifiers with something left below zero, chosen by `act_type`."""
+def broadcast_add(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""
+elemwise_add = broadcast_add
+broadcast_plus = broadcast_add
+add = broadcast_add
+def broadcast_sub(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs - rhs, with broadcasting."""
+elemwise_sub = broadcast_sub
+broadcast_minus = broadcast_sub
+subtract = broadcast_sub
+def broadcast_mul(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs * rhs, with broadcasting."""
+elemwise_mul = broadcast_mul
+multiply = broadcast_mul
+def broadcast_div(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
+elemwise_div = broadcast_div
+divide = broadcast_div
+def broadcast_mod(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs modulo rhs with the sign of rhs, and 0 where rhs is 0 (as MXNet)."""
+modulo = broadcast_mod
+def broadcast_power(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lhs to the power of rhs, with broadcasting."""
+power = broadcast_power
+pow = broadcast_power
+def broadcast_maximum(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The larger of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
+maximum = broadcast_maximum
+def broadcast_minimum(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The smaller of lhs and rhs, with broadcasting. Where they are equal the gradient goes to lhs."""
+minimum = broadcast_minimum
+def broadcast_hypot(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """sqrt(lhs^2 + rhs^2), with broadcasting and without overflow inside."""
+hypot = broadcast_hypot
+def add_n(*data: NDArray | Sequence[NDArray], out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum of all inputs, which have one shape and dtype; returns : as they are."""
+ElementWiseSum = add_n
+def Cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
+cast = Cast
+def amp_cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+def amp_multicast(*data: NDArray | Sequence[NDArray], num_outputs: int, cast_narrow: bool = False, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
+def broadcast_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs == rhs, else 0."""
+equal = broadcast_equal
+def broadcast_not_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs != rhs, else 0."""
+not_equal = broadcast_not_equal
+def broadcast_greater(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs > rhs, else 0."""
+greater = broadcast_greater
+def broadcast_greater_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs >= rhs, else 0."""
+greater_equal = broadcast_greater_equal
+def broadcast_lesser(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs < rhs, else 0."""
+lesser = broadcast_lesser
+def broadcast_lesser_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where lhs <= rhs, else 0."""
+lesser_equal = broadcast_lesser_equal
+def broadcast_logical_and(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where both are not 0, else 0."""
+logical_and = broadcast_logical_and
+def broadcast_logical_or(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where one of both is not 0, else 0."""
+logical_or = broadcast_logical_or
+def broadcast_logical_xor(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where exactly one is not 0, else 0."""
+logical_xor = broadcast_logical_xor
+def logical_not(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where data is 0, else 0. data : any shape and dtype; returns : as data."""
+def negative(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """-data."""
+def abs(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The absolute value."""
+def sign(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """-1, 0 or 1; gradient 0."""
+def round(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The nearest whole number; halves go away from zero. Gradient 0."""
+def rint(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The nearest whole number; halves go down (as MXNet). Gradient 0."""
+def ceil(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The least whole number not below data. Gradient 0."""
+def floor(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The largest whole number not above data. Gradient 0."""
+def trunc(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data without its fraction. Gradient 0."""
+def fix(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The nearest whole number towards zero. Gradient 0."""
+def square(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data^2."""
+def sqrt(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The square root."""
+def rsqrt(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / sqrt(data)."""
+def cbrt(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The cube root."""
+def rcbrt(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / cbrt(data)."""
+def reciprocal(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / data."""
+def exp(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """e^data."""
+def expm1(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """e^data - 1."""
+def log(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The natural logarithm."""
+def log10(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The logarithm to base 10."""
+def log2(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The logarithm to base 2."""
+def log1p(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """log(1 + data)."""
+def sin(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sine of radians."""
+def cos(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The cosine of radians."""
+def tan(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The tangent of radians."""
+def arcsin(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse sine."""
+def arccos(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse cosine."""
+def arctan(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse tangent."""
+def sinh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The hyperbolic sine."""
+def cosh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The hyperbolic cosine."""
+def tanh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The hyperbolic tangent."""
+def arcsinh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse hyperbolic sine."""
+def arccosh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse hyperbolic cosine, for data >= 1."""
+def arctanh(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse hyperbolic tangent, for |data| < 1."""
+def degrees(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Radians to degrees."""
+def radians(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Degrees to radians."""
+def contrib_isnan(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where data is NaN, else 0. data : numbers; returns : as data."""
+def contrib_isinf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where data is infinite, of either sign, else 0. data : numbers; returns : as data."""
+def contrib_isfinite(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 where data is neither infinite nor NaN, else 0. data : numbers; returns : as data."""
+def all_finite(data: NDArray, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
+def multi_all_finite(*data: NDArray | Sequence[NDArray], num_arrays: int = 1, init_output: bool = True, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 if no element of any input is infinite or NaN, else 0: float32, shape (1,). data : num_arrays arrays."""
+def contrib_quadratic(data: NDArray, a: float = 0.0, b: float = 0.0, c: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """a * data^2 + b * data + c. data : numbers; returns : as data."""
+def contrib_div_sqrt_dim(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data divided by the square root of its last dimension, as the scores of attention are."""
+def contrib_allclose(a: NDArray, b: NDArray | None = ..., rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 if |a - b| <= atol + rtol * |b| everywhere, else 0; uint8, shape (). equal_nan : NaN equals NaN."""
+def smooth_l1(data: NDArray, scalar: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2."""
+def clip(data: NDArray, a_min: float, a_max: float, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
+def where(condition: NDArray, x: NDArray | None = ..., y: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """x where condition is not 0, else y."""
+def erf(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The error function: 2 / sqrt(pi) * integral of exp(-t^2) from 0 to data. data : floating; returns : as data."""
+def erfinv(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of erf, for data in (-1, 1)."""
+def gamma(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The gamma function: (n - 1)! at the whole number n."""
+def gammaln(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """log |gamma(data)|, without the overflow of gamma."""
+def contrib_round_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The nearest whole number, halves away from zero; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_sign_ste(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """-1, 0 or 1; the gradient passes as it is (arXiv 1308.3432)."""
+def contrib_gradientmultiplier(data: NDArray, scalar: float = 1.0, is_int: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as it is; its gradient is multiplied by `scalar`, for example by -1 for a gradient reversal."""
+def Convolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels."""
+def CTCLoss(data: NDArray, label: NDArray | None = ..., data_lengths: NDArray | None = ..., label_lengths: NDArray | None = ..., use_data_lengths: bool = False, use_label_lengths: bool = False, blank_label: Literal['first', 'last'] = 'first', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """-log of the probability that the steps of data spell label, summed over all ways to place blanks and repeats."""
+ctc_loss = CTCLoss
+def Deconvolution(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), adj: _Shape = (), target_shape: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = True, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The transpose of a Convolution: every number of data adds its multiple of a kernel to the output."""
+def BatchNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., moving_mean: NDArray | None = ..., moving_var: NDArray | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Each channel normalized over the batch: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def LayerNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., axis: int = -1, eps: float = 1e-05, output_mean_var: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Each vector along `axis` normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def L2Normalization(data: NDArray, eps: float = 1e-10, mode: Literal['instance', 'channel', 'spatial'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it (spatial)."""
+def Pooling(data: NDArray, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The maximum, mean, sum or p-norm over windows."""
+def BatchNorm_v1(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., moving_mean: NDArray | None = ..., moving_var: NDArray | None = ..., eps: float = 0.001, momentum: float = 0.9, fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False, axis: int = 1, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """BatchNorm with the channels at axis 1; inputs, outputs and attributes as of BatchNorm."""
+def Convolution_v1(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., kernel: _Shape | None = None, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), num_filter: int | None = None, num_group: int = 1, no_bias: bool = False, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Convolution; inputs, output and attributes are the same."""
+def Pooling_v1(data: NDArray, kernel: _Shape = (), pool_type: Literal['max', 'avg', 'sum', 'lp'] = 'max', global_pool: bool = False, pooling_convention: Literal['valid', 'full', 'same'] = 'valid', stride: _Shape = (), pad: _Shape = (), p_value: int | None = None, count_include_pad: bool | None = None, layout: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Pooling by maxima, means or sums; input, output and attributes as of Pooling."""
+def GroupNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., num_groups: int = 1, eps: float = 1e-05, output_mean_var: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Each sample normalized over num_groups groups of channels: y = (x - mean) / sqrt(var + eps) * gamma + beta."""
+def InstanceNorm(data: NDArray, gamma: NDArray | None = ..., beta: NDArray | None = ..., eps: float = 0.001, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Each channel of each sample normalized: y = (x - mean) / sqrt(var + eps) * gamma + beta (arXiv 1607.08022)."""
+def LRN(data: NDArray, alpha: float = 0.0001, beta: float = 0.75, knorm: float = 2.0, nsize: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Local response normalization: y = x / (knorm + alpha / nsize * s)^beta, s the sum of x^2 over nsize channels."""
+def moments(data: NDArray, axes: _Axis | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """Mean and variance (divided by the count) over `axes`; None: over all, giving shape (1,)."""
+def SoftmaxOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, ignore_label: float = -1.0, multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False, normalization: Literal['null', 'batch', 'valid'] = 'null', out_grad: bool = False, smooth_alpha: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Softmax of data; the gradient is that of the cross entropy to label: softmax minus one hot."""
+Softmax = SoftmaxOutput
+def SoftmaxActivation(data: NDArray, mode: Literal['instance', 'channel'] = 'instance', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Softmax along the last axis, or with mode='channel' along axis 1. data : (n, ...); returns : as data."""
+def LinearRegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as it is; the gradient is grad_scale * (data - label), divided by the numbers per instance: L2 loss."""
+def MAERegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as it is; the gradient is grad_scale * sign(data - label), divided by the numbers per instance: L1 loss."""
+def LogisticRegressionOutput(data: NDArray, label: NDArray | None = ..., grad_scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """sigmoid(data); the gradient is grad_scale * (sigmoid(data) - label), divided by the numbers per instance."""
+def SVMOutput(data: NDArray, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""
+def MakeLoss(data: NDArray, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: Literal['null', 'batch', 'valid'] = 'null', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data as it is, a loss: its gradient is grad_scale, whatever gradient arrives from above."""
+def im2col(data: NDArray, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The windows of a convolution as columns, channel by channel, then by the place in the window."""
+def col2im(data: NDArray, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Columns added up to an image where their windows lie; what im2col's gradient does."""
+def softmax(data: NDArray, length: NDArray | None = ..., axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Softmax along one axis: y = exp(x / t) / sum(exp(x / t))."""
+def softmin(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Softmax of -data. data : (..., n, ...), floating; returns : as data."""
+def log_softmax(data: NDArray, axis: int = -1, temperature: float | None = None, dtype: _DType | None = None, use_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
+def softmax_cross_entropy(data: NDArray, label: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum over rows of -log softmax(data)[label]."""
+def dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
+def batch_dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n)."""
+def linalg_gemm2(A: NDArray, B: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
+def FullyConnected(data: NDArray, weight: NDArray | None = ..., bias: NDArray | None = ..., num_hidden: int | None = None, no_bias: bool = False, flatten: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data @ weight^T + bias."""
+def linalg_gemm(A: NDArray, B: NDArray | None = ..., C: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, beta: float = 1.0, axis: int = -2, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition."""
+def linalg_syrk(A: NDArray, transpose: bool = False, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * A A^T, or with transpose alpha * A^T A. A : (..., m, n); returns : (..., m, m), or (..., n, n)."""
+def linalg_trmm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
+def khatri_rao(*data: NDArray | Sequence[NDArray], out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs."""
+def linalg_extractdiag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+def linalg_makediag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
+def linalg_trsm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
+def linalg_potrf(A: NDArray, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Cholesky's factorization: the lower triangular L of A = L L^T, or with lower=False the upper one, L^T."""
+def linalg_potri(A: NDArray, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of L L^T from its factor. A : L, or with lower=False L^T, (..., n, n); returns : as A."""
+def linalg_inverse(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inverse of square matrices. A : (..., n, n); returns : as A."""
+def linalg_det(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Determinants. A : (..., n, n); returns : (...), or (1,) for one matrix. A singular matrix has no gradient."""
+def linalg_slogdet(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
+def linalg_sumlogdiag(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum of the logarithms of the diagonal. A : (..., n, n); returns : (...), or (1,) for one matrix."""
+def linalg_syevd(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
+def linalg_gelqf(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+def random_pdf_uniform(sample: NDArray, low: NDArray | None = ..., high: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
+def random_pdf_normal(sample: NDArray, mu: NDArray | None = ..., sigma: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of normal distributions. sample : (..., any); mu, sigma : (...); returns : as sample."""
+def random_pdf_gamma(sample: NDArray, alpha: NDArray | None = ..., beta: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of gamma distributions with shape alpha and rate beta."""
+def random_pdf_exponential(sample: NDArray, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of exponential distributions with rate lam. sample : (..., any); lam : (...); returns : as sample."""
+def random_pdf_poisson(sample: NDArray, lam: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts under Poisson distributions with mean lam; the sample has no gradient, as in MXNet."""
+def random_pdf_negative_binomial(sample: NDArray, k: NDArray | None = ..., p: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts before k events of probability p; the sample has no gradient, as in MXNet."""
+def random_pdf_generalized_negative_binomial(sample: NDArray, mu: NDArray | None = ..., alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Probabilities of counts with mean mu and dispersion alpha; the sample has no gradient, as in MXNet."""
+def random_pdf_dirichlet(sample: NDArray, alpha: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Densities of Dirichlet distributions. sample : (..., any, k); alpha : (..., k); returns : (..., any)."""
+def random_uniform(low: float = 0.0, high: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers, uniform in [low, high)."""
+uniform = random_uniform
+def random_normal(loc: float = 0.0, scale: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers, normal with mean `loc` and standard deviation `scale`."""
+normal = random_normal
+def random_randint(low: int, high: int, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent whole numbers, uniform in [low, high); int32 (default) or int64."""
+randint = random_randint
+def shuffle(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The rows of data (along the first axis) in random order. data : (n, ...); returns : as data."""
+def Dropout(data: NDArray, p: float = 0.5, mode: Literal['training', 'always'] = 'training', axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """In training each element is 0 with probability p, and the others are divided by 1 - p; in prediction a copy."""
+def random_exponential(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: exponential with rate lam. lam : numbers."""
+def random_exponential_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: exponential with rate lam. lam : numbers."""
+def sample_exponential(lam: NDArray, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Exponential numbers with rate lam, a block of `shape` for every element."""
+def random_gamma(alpha: float = 1.0, beta: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def random_gamma_like(data: NDArray, alpha: float = 1.0, beta: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: gamma with shape alpha and scale beta. alpha, beta : numbers."""
+def sample_gamma(alpha: NDArray, beta: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Gamma numbers with shape alpha and scale beta, a block of `shape` for every element."""
+def random_poisson(lam: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: Poisson with mean lam. lam : numbers."""
+def random_poisson_like(data: NDArray, lam: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: Poisson with mean lam. lam : numbers."""
+def sample_poisson(lam: NDArray, shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Poisson numbers with mean lam, a block of `shape` for every element."""
+def random_negative_binomial(k: int = 1, p: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: failures before k successes. k, p : numbers."""
+def random_negative_binomial_like(data: NDArray, k: int = 1, p: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: failures before k successes. k, p : numbers."""
+def sample_negative_binomial(k: NDArray, p: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Failures before k successes of probability p, a block of `shape` for every element."""
+def random_generalized_negative_binomial(mu: float = 1.0, alpha: float = 1.0, shape: _Shape = (1,), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An array of `shape` with independent numbers: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def random_generalized_negative_binomial_like(data: NDArray, mu: float = 1.0, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: negative binomial with mean mu and dispersion alpha. mu, alpha : numbers."""
+def sample_generalized_negative_binomial(mu: NDArray, alpha: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Negative binomial numbers with mean mu and dispersion alpha, a block of `shape` for every element."""
+def random_uniform_like(data: NDArray, low: float = 0.0, high: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: uniform in [low, high)."""
+def random_normal_like(data: NDArray, loc: float = 0.0, scale: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Independent numbers in the shape and dtype of data: normal with mean loc and standard deviation scale."""
+def sample_uniform(low: NDArray, high: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Uniform numbers in [low, high), a block of `shape` for every element. low, high : of one shape."""
+def sample_normal(mu: NDArray, sigma: NDArray | None = ..., shape: _Shape = (), dtype: _DType | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Normal numbers with mean mu and standard deviation sigma, a block of `shape` for every element."""
+def sample_multinomial(data: NDArray, shape: _Shape = (), get_prob: bool = False, dtype: _DType = 'int32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Class numbers drawn with the given probabilities, a block of `shape` for every row."""
+def RNN(data: NDArray, parameters: NDArray | None = ..., state: NDArray | None = ..., state_cell: NDArray | None = ..., sequence_length: NDArray | None = ..., state_size: int | None = None, num_layers: int | None = None, mode: Literal['rnn_relu', 'rnn_tanh', 'lstm', 'gru'] | None = None, bidirectional: bool = False, p: float = 0.0, state_outputs: bool = False, projection_size: int | None = None, lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
+def sgd_update(weight: NDArray, grad: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """weight - lr * (clip(rescale_grad * grad) + wd * weight)."""
+def sgd_mom_update(weight: NDArray, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * weight); returns : weight + mom."""
+def mp_sgd_update(weight: NDArray, grad: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """sgd_update of the float32 copy weight32; returns : it in the dtype of the weight. grad : as the weight."""
+def mp_sgd_mom_update(weight: NDArray, grad: NDArray | None = ..., mom: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """sgd_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+def nag_mom_update(weight: NDArray, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Nesterov's momentum: with d(w) = lr * (clip(rescale_grad * grad) + wd * w) and m = momentum * mom, returns : new = weight + momentum * m - (momentum + 1) * d(weight); mom = m - d(new)."""
+def mp_nag_mom_update(weight: NDArray, grad: NDArray | None = ..., mom: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """nag_mom_update of the float32 copy weight32 with a float32 momentum; returns : it in the weight's dtype."""
+def signsgd_update(weight: NDArray, grad: NDArray | None = ..., lr: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """(1 - lr * wd) * weight - lr * sign(grad); rescale_grad and clip_gradient change no sign and are not read."""
+def signum_update(weight: NDArray, grad: NDArray | None = ..., mom: NDArray | None = ..., lr: NDArray | float | None = None, momentum: float = 0.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """mom = momentum * mom - (1 - momentum) * (clip(rescale_grad * grad) + wd * weight); returns : (1 - lr * wd_lh) * weight + lr * sign(mom)  (arXiv 1802.04434)."""
+def ftrl_update(weight: NDArray, grad: NDArray | None = ..., z: NDArray | None = ..., n: NDArray | None = ..., lr: NDArray | float | None = None, lamda1: float = 0.01, beta: float = 1.0, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Follow the regularized leader (McMahan et al., 2013): g = clip(rescale_grad * grad); z = z + g - (sqrt(n + g^2) - sqrt(n)) * weight / lr; n = n + g^2; returns : (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0."""
+def ftml_update(weight: NDArray, grad: NDArray | None = ..., d: NDArray | None = ..., v: NDArray | None = ..., z: NDArray | None = ..., lr: NDArray | float | None = None, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, t: NDArray | float | None = None, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_grad: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Follow the moving leader (Zheng and Kwok, 2017), step t: g = clip(rescale_grad * grad + wd * weight); v = beta2 * v + (1 - beta2) * g^2; d_t = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon); z = beta1 * z + (1 - beta1) * g - (d_t - beta1 * d) * weight; d = d_t; returns : -z / d."""
+def contrib_group_adagrad_update(weight: NDArray, grad: NDArray | None = ..., history: NDArray | None = ..., lr: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-05, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """AdaGrad with one rate per row: g = clip(rescale_grad * grad); history = history + mean(g^2) of each row; returns : weight - lr * g / sqrt(history + epsilon). weight, grad : (n, m); history : (n, 1)"""
+def adam_update(weight: NDArray, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., lr: NDArray | float | None = None, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """g = clip(rescale_grad * grad + wd * weight); mean = beta1 * mean + (1 - beta1) * g; var = beta2 * var + (1 - beta2) * g^2; returns : weight - lr * mean / (sqrt(var) + epsilon)  (arXiv 1412.6980)."""
+def rmsprop_update(weight: NDArray, grad: NDArray | None = ..., n: NDArray | None = ..., lr: NDArray | float | None = None, gamma1: float = 0.95, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; returns : weight - lr * g / sqrt(n + epsilon), limited to [-clip_weights, clip_weights]  (Hinton, 2012)."""
+def rmspropalex_update(weight: NDArray, grad: NDArray | None = ..., n: NDArray | None = ..., g: NDArray | None = ..., delta: NDArray | None = ..., lr: NDArray | float | None = None, gamma1: float = 0.95, gamma2: float = 0.9, epsilon: float = 1e-08, wd: NDArray | float = 0.0, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, clip_weights: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """RMSProp with the mean subtracted (Graves, arXiv 1308.0850): g = clip(rescale_grad * grad + wd * weight); n = (1 - gamma1) * g^2 + gamma1 * n; g_mean = (1 - gamma1) * g + gamma1 * g_mean; delta = gamma2 * delta - lr * g / sqrt(n - g_mean^2 + epsilon); returns : weight + delta, within clip_weights."""
+def lamb_update_phase1(weight: NDArray, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The first half of LAMB (arXiv 1904.00962), step t: g = clip(rescale_grad * grad), mean and var as in adam_update, divided by 1 - beta1^t and 1 - beta2^t with bias_correction; returns : the direction mean / (sqrt(var) + epsilon) + wd * weight."""
+def mp_lamb_update_phase1(weight: NDArray, grad: NDArray | None = ..., mean: NDArray | None = ..., var: NDArray | None = ..., weight32: NDArray | None = ..., beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-06, t: NDArray | float | None = None, bias_correction: bool = True, wd: NDArray | float | None = None, rescale_grad: NDArray | float = 1.0, clip_gradient: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lamb_update_phase1 of the float32 copy weight32, which stays; returns : the direction in float32."""
+def lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The second half of LAMB: weight - lr * r * g with the ratio r = r1 / r2, or 1 where r1 or r2 is 0."""
+def mp_lamb_update_phase2(weight: NDArray, g: NDArray | None = ..., r1: NDArray | None = ..., r2: NDArray | None = ..., weight32: NDArray | None = ..., lr: NDArray | float | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """lamb_update_phase2 of the float32 copy weight32 with a float32 direction; returns : it in the weight's dtype."""
+def multi_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """sgd_update of several weights. data : weight0, grad0, weight1 ...; returns : the new weights."""
+def preloaded_multi_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """sgd_update of several weights. data : weight0, grad0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ...; returns : the new weights."""
+def preloaded_multi_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """sgd_mom_update of several weights. data : weight0, grad0, mom0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ...; returns : the new weights."""
+def preloaded_multi_mp_sgd_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_update of several weights. data : weight0, grad0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, lrs: tuple[float, ...] | None = None, wds: tuple[float, ...] | None = None, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ...; returns : the new weights."""
+def preloaded_multi_mp_sgd_mom_update(*data: NDArray | Sequence[NDArray], rescale_grad: float = 1.0, clip_gradient: float = -1.0, num_weights: int = 1, momentum: float = 0.0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> Any:
+    """mp_sgd_mom_update of several weights. data : weight0, grad0, mom0, weight32_0, weight1 ..., lrs, wds; the rates are (num_weights,)."""
+def multi_sum_sq(*data: NDArray | Sequence[NDArray], num_arrays: int, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The sum of the squares of each input: float32, one number per array."""
+def multi_lars(lrs: NDArray, weights_sum_sq: NDArray | None = ..., grads_sum_sq: NDArray | None = ..., wds: NDArray | None = ..., eta: float | None = None, eps: float | None = None, rescale_grad: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Learning rates of LARS (arXiv 1708.03888): lr * eta * |w| / (|g| * rescale_grad + wd * |w| + eps), where both norms are positive, else lr."""
+def Correlation(data1: NDArray, data2: NDArray | None = ..., kernel_size: int = 1, max_displacement: int = 1, stride1: int = 1, stride2: int = 1, pad_size: int = 0, is_multiply: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """How alike patches of two feature maps are, for every displacement (FlowNet, arXiv 1504.06852)."""
+def Pad(data: NDArray, mode: Literal['constant', 'edge', 'reflect'], pad_width: _Shape, constant_value: float = 0.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data with borders: a constant, the nearest element (edge), or data mirrored without its outermost element (reflect)."""
+pad = Pad
+def Crop(*data: NDArray | Sequence[NDArray], offset: _Shape = (0, 0), h_w: _Shape = (0, 0), center_crop: bool = False, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A rectangle of an image: of the size h_w, or of the height and width of a second input."""
+def depth_to_space(data: NDArray, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Blocks of channels laid out as blocks of pixels: (n, b b c, h, w) -> (n, c, b h, b w), b = block_size."""
+def space_to_depth(data: NDArray, block_size: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Blocks of pixels laid out as blocks of channels: (n, c, b h, b w) -> (n, b b c, h, w), b = block_size."""
+def UpSampling(*data: NDArray | Sequence[NDArray], scale: int, num_filter: int = 0, sample_type: Literal['nearest', 'bilinear'] | None = None, multi_input_mode: Literal['concat', 'sum'] = 'concat', out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Larger images: pixels repeated (nearest), or a transposed convolution with the input `weight` (bilinear)."""
+def ROIPooling(data: NDArray, rois: NDArray | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The maximum over each of pooled_size parts of every region, whatever its size."""
+def GridGenerator(data: NDArray, transform_type: Literal['affine', 'warp'], target_shape: _Shape = (0, 0), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Places for BilinearSampler, from -1 (first pixel) to 1 (last pixel)."""
+def BilinearSampler(data: NDArray, grid: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An image at the places of a grid, interpolated between the four pixels around each; 0 outside."""
+def SpatialTransformer(data: NDArray, loc: NDArray | None = ..., target_shape: _Shape = (0, 0), transform_type: Literal['affine'] | None = None, sampler_type: Literal['bilinear'] | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """An image transformed by a predicted affine matrix: BilinearSampler on GridGenerator's places (arXiv 1506.02025)."""
+def null(role: str = 'data', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A variable: data, a parameter, an auxiliary state, a saved value or a head gradient; "null" in MXNet's files."""
+def true_divide(lhs: NDArray | float, rhs: NDArray | float, out: NDArray | None = ...) -> Any: ...

@@ -49,7 +49,7 @@ def stub_files() -> dict[Path, str]:
 def module_stub(module_name: str, array: str, title: str) -> str:
     """The stub of nd or sym: what the module defines itself, then one function per public operator name."""
     module = importlib.import_module(module_name)
-    own = [name for name in module.__all__ if not name.startswith("_")]
+    own = [name for name in getattr(module, "own_names", module.__all__) if not name.startswith("_")]
     lines = [
         _HEADER.format(title=title),
         "from collections.abc import Sequence",
