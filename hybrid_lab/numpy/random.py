@@ -23,6 +23,7 @@ from hybrid_lab.numpy.operators import (
     call,
     cast,
     common,
+    dtype_of,
     from_values,
     is_tensor,
     shape_of,
@@ -93,6 +94,14 @@ def _parameter(value: Any, dtype: str) -> Any:
     return cast(value, dtype) if is_tensor(value) else float(value)
 
 
+def _check(function: str, holds: Callable[[np.ndarray], Any], wanted: str, **parameters: Any) -> None:
+    """Raise ValueError where the numbers of a parameter are not as they must be; those of a graph are not known."""
+    for name, value in parameters.items():
+        numbers = None if getattr(value, "_is_symbol", False) else np.asarray(to_host(value))
+        if numbers is not None and not np.all(holds(numbers)):
+            raise ValueError(f"np.random.{function}: {name} must be {wanted}")
+
+
 def _moved(numbers: Any, first: Any, spread: Any) -> Any:
     """first + numbers * spread."""
     add, multiply = _ELEMENTWISE["add"], _ELEMENTWISE["multiply"]
@@ -117,8 +126,7 @@ def normal(
     """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
     name, shape = _dtype(dtype, loc, scale), _shape(size, loc, scale)
     loc, scale = _parameter(loc, name), _parameter(scale, name)
-    if not is_tensor(scale) and scale < 0:
-        raise ValueError(f"normal: scale={scale}; scale >= 0 is needed")
+    _check("normal", lambda x: x >= 0, "0 or above", scale=scale)
     if not is_tensor(loc) and not is_tensor(scale):
         return write(out, _drawn("_random_normal", shape, name, ctx, loc=loc, scale=scale))
     return write(out, _moved(_drawn("_random_normal", shape, name, ctx), loc, scale))
@@ -160,10 +168,10 @@ def _of_uniform(
         if given.keys() != defaults.keys():
             raise AttributeSpecError(f"np.random.{name} takes {', '.join(defaults)}, size, ctx and out")
         values = [_parameter(value, dtype) for value in given.values()]
-        if limited is not None:
-            value = to_host(values[names.index(limited)])
-            if not getattr(values[names.index(limited)], "_is_symbol", False) and np.any(np.asarray(value) < 0):
-                raise ValueError(f"np.random.{name}: {limited} must not be negative")
+        if limited == "a":
+            _check(name, lambda x: x > 0, "above 0", a=values[names.index("a")])
+        elif limited is not None:
+            _check(name, lambda x: x >= 0, "0 or above", **{limited: values[names.index(limited)]})
         numbers = _drawn("_random_uniform", _shape(size, *values), dtype, ctx, low=1e-7, high=1.0 - 1e-7)
         return write(out, formula(numbers, *values))
 
@@ -223,6 +231,7 @@ def gamma(
     shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
 ) -> Any:
     """Gamma distributed numbers with parameter `shape` and scale `scale`."""
+    _check("gamma", lambda x: x > 0, "above 0", shape=shape, scale=scale)
     name, wanted = _dtype(dtype, shape, scale), _shape(size, shape, scale)
     shape, scale = _parameter(shape, name), _parameter(scale, name)
     if not is_tensor(shape):
@@ -267,6 +276,8 @@ def bernoulli(
     """1 with probability `prob`, else 0; logit : log(prob / (1 - prob)) in place of prob"""
     if (prob is None) == (logit is None):
         raise ValueError("bernoulli takes either prob or logit")
+    if prob is not None:
+        _check("bernoulli", lambda x: (x >= 0) & (x <= 1), "between 0 and 1", prob=prob)
     given = prob if logit is None else logit
     name, shape = _dtype(dtype, given), _shape(size, given)
     chance = _parameter(given, "float32")
@@ -352,6 +363,8 @@ def multivariate_normal(mean: Any, cov: Any, size: Any = None, check_valid: Any 
     if check_valid is not None or tol is not None:
         raise UnsupportedArgument("multivariate_normal: check_valid and tol are not supported")
     mean, cov = alike(as_tensor(mean), as_tensor(cov), floating=True)
+    if dtype_of(cov) == np.float16:
+        return cast(multivariate_normal(cast(mean, np.float32), cast(cov, np.float32), size), np.float16)
     factor = R._linalg_potrf(cov)
     means, factors = shape_of("multivariate_normal", mean), shape_of("multivariate_normal", cov)
     batch = np.broadcast_shapes(means[:-1], factors[:-2])

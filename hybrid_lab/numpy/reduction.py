@@ -197,8 +197,11 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """The sums of the elements up to each one, along `axis`; of the flattened array by default."""
     a = _summable(as_tensor(a), dtype)
+    kind = dtype_of(a)
     if axis is None:
         a, axis = R._np_reshape(a, newshape=(-1,)), 0
+    if kind == np.float16:  # added up in float32
+        return write(out, cast(R.cumsum(cast(a, np.float32), axis=axis), kind if dtype is None else dtype))
     return write(out, _in(R.cumsum(a, axis=axis), dtype))
 
 

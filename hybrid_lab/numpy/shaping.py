@@ -153,6 +153,9 @@ def broadcast_to(array: Any, shape: Any) -> Any:
         array = reshape(array, (*(1,) * (len(wanted) - rank), *shape_of("broadcast_to", array)))
     if isinstance(array, NDArray) and array.shape == wanted:
         return R.identity(array)
+    for axis, size in enumerate(wanted):
+        if size == 0:  # which the record takes for "as it is"
+            array = R.slice_axis(array, axis=axis, begin=0, end=0)
     return R.broadcast_to(array, shape=wanted)
 
 

@@ -105,6 +105,15 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     return _R._drop_axes(result, axis=tuple(dropped)) if dropped else result
 
 
+def constraint_check(input: Any, msg: str = "Constraint violated!") -> Any:
+    """True where all elements hold. Raises ValueError with `msg` otherwise; graphs refuse it."""
+    import numpy
+
+    if not _run_on_host("constraint_check", numpy.all, (input,), {}).item():
+        raise ValueError(msg)
+    return _as_tensor(numpy.array(True))
+
+
 def save(file: str | PathLike[str], arr: Any) -> None:
     """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form."""
     _storage.save(file, arr)
@@ -120,6 +129,7 @@ def load(file: str | PathLike[str]) -> Any:
 
 __all__ = [
     "Context",
+    "constraint_check",
     "cpu",
     "cpu_pinned",
     "current_context",

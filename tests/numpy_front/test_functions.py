@@ -230,6 +230,30 @@ def test_npx():
     assert npx.topk(x, k=2, ret_typ="value").shape == (2, 2)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: np.random.gamma(-1.0),
+        lambda: np.random.weibull(np.array([0.0, 1.0])),
+        lambda: np.random.normal(0, -1),
+        lambda: np.random.bernoulli(1.5),
+        lambda: np.random.randint(3, 3),
+        lambda: np.random.multinomial(3, [0.9, 0.9, 0.1]),
+    ],
+)
+def test_parameters_of_distributions_are_checked(draw):
+    with pytest.raises(ValueError):
+        draw()
+
+
+def test_sizes_of_0_broadcast():
+    assert np.broadcast_to(np.ones((3, 1)), (2, 3, 0)).shape == (2, 3, 0)
+    assert np.random.beta(np.ones((4, 1)), 2.0, size=(4, 0)).shape == (4, 0)
+    assert (np.ones((0, 3)) + np.ones(3)).shape == (0, 3)
+    assert np.concatenate([np.ones((0, 2)), np.ones((1, 2))]).shape == (1, 2)
+    assert np.sum(np.ones((0, 3)), axis=0).tolist() == [0.0, 0.0, 0.0]
+
+
 def test_random_numbers_follow_the_seed_and_their_parameters():
     def draws():
         np.random.seed(3)
