@@ -46,7 +46,6 @@ REASONS = {
     "ndarray.sparse": "arrays are dense",
     "symbol.sparse": "arrays are dense",
     "contrib.onnx": "`mx.onnx` has `export` and `imports` with other arguments",
-    "contrib.autograd": "deprecated in MXNet; use `mx.autograd`",
     "numpy_extension.image": "use `gluon.data.vision.transforms` and `mx.image`",
     "contrib.quantization": "there are no int8 networks",
     "gluon.loss": "a class of `gluon` that the module only imports",

@@ -7,12 +7,14 @@ from __future__ import annotations
 #: Where this package has a module of the same name, the places have the names that are missing in it.
 PLACES: dict[str, tuple[str, ...]] = {
     "contrib.ndarray": ("ndarray:contrib",),
+    "contrib.text.utils": ("contrib.text.counting",),
     "contrib.symbol": ("symbol:contrib",),
     "gluon.block": ("gluon", "gluon.hybrid", "gluon.symbol_block"),
     "gluon.contrib.cnn.conv_layers": ("gluon.contrib.cnn",),
     "gluon.contrib.nn.basic_layers": ("gluon.contrib.nn",),
     "gluon.contrib.rnn.conv_rnn_cell": ("gluon.contrib.rnn",),
     "gluon.contrib.rnn.rnn_cell": ("gluon.contrib.rnn",),
+    "gluon.contrib.estimator.utils": ("gluon.contrib.estimator.metrics",),
     "gluon.contrib.data.sampler": ("gluon.contrib.data",),
     "gluon.data.dataloader": ("gluon.data.batchify", "gluon.data.sampler", "gluon.data.worker_iter"),
     "gluon.nn.activations": ("gluon.nn.activation",),

@@ -1,9 +1,20 @@
-"""MXNet's `mx.contrib`, of which `amp` is here: training in mixed precision."""
+"""MXNet's `mx.contrib`: mixed precision, text, and older interfaces beside the main ones."""
 
-from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from __future__ import annotations
 
-from . import amp
+import importlib
 
-__all__ = ["amp"]
+from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 
-_suggest_names(__name__)
+__all__ = ["amp", "autograd", "io", "text"]
+
+
+def __getattr__(name: str) -> object:
+    """A module of this package, loaded when it is first used."""
+    if name not in __all__:
+        raise _unknown_name("contrib", name, __all__)
+    return importlib.import_module(f"hybrid_lab.contrib.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,8 +2,8 @@
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
-from . import cnn, data, nn, rnn
+from . import cnn, data, estimator, nn, rnn
 
-__all__ = ["cnn", "data", "nn", "rnn"]
+__all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 
 _suggest_names(__name__)
