@@ -56,6 +56,8 @@ NO_EFFECT = {
     **{name: {"ctx", "name"} for name in ("zeros", "ones")},
     # The streams of random numbers are those of all devices.
     "RandomState.seed": {"ctx"},
+    # The draws lie where the classes lie that it is given.
+    "rand_zipfian": {"ctx"},
     # For subclasses, which override the method.
     "Optimizer.scaled_numbers": {"dtype"},
 }

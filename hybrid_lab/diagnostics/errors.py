@@ -99,6 +99,10 @@ class BindError(HybridLabError, ValueError, RuntimeError):
     """Arrays, shapes or gradients that do not fit the Symbol that they are bound to."""
 
 
+class InputError(HybridLabError, ValueError):
+    """A Block was called with something that it cannot compute with, such as None in place of its only array."""
+
+
 class UninitializedError(HybridLabError, RuntimeError):
     """A parameter was used before `initialize()`."""
 

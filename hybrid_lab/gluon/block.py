@@ -339,6 +339,20 @@ class Block:
             parameters = {name: parameter for name, parameter in parameters.items() if first[id(parameter)] == name}
         write_arrays(filename, {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()})
 
+    def save_params(self, filename: str | PathLike[str]) -> None:
+        """MXNet's former name of `save_parameters`: parameters by their names without the Block's prefix."""
+        self.collect_params().save(filename, strip_prefix=self.prefix)
+
+    def load_params(
+        self,
+        filename: str | PathLike[str],
+        ctx: Context | Sequence[Context] | None = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> None:
+        """MXNet's former name of `load_parameters`."""
+        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
+
     def load_parameters(
         self,
         filename: str | PathLike[str],

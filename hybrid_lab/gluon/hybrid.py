@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
-from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError
+from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError, InputError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
@@ -108,9 +108,9 @@ class HybridBlock(Block):
             params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
-    def _no_array(self, args: Sequence[object]) -> HybridLabError:
+    def _no_array(self, args: Sequence[object]) -> InputError:
         kinds = ", ".join(type(item).__name__ for item in args)
-        return HybridLabError(f"{self.name} was called without an array; it got {kinds}")
+        return InputError(f"{self.name} was called without an array; it got {kinds}")
 
     @property
     def _needs_array(self) -> bool:

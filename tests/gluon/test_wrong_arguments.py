@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import nd, sym
-from hybrid_lab.diagnostics import DTypeError, HybridizeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics import DTypeError, HybridizeError, HybridLabError, InputError, ShapeError
 from hybrid_lab.gluon import HybridBlock, nn
 
 X = nd.ones((2, 3))
@@ -69,7 +69,7 @@ def test_a_call_without_an_array(kind, argument):
     eager, hybrid = (_error(BLOCKS[kind](), argument, hybridized) for hybridized in (False, True))
     assert eager == hybrid
     if not isinstance(argument, np.ndarray):
-        assert eager == (HybridLabError, f"net was called without an array; it got {type(argument).__name__}")
+        assert eager == (InputError, f"net was called without an array; it got {type(argument).__name__}")
 
 
 @pytest.mark.parametrize("argument", [None, 3, "a", []], ids=repr)
@@ -78,7 +78,7 @@ def test_a_block_inside_that_is_called_without_an_array(argument):
     for block in blocks:
         block.passed = argument
     eager, hybrid = (_error(block, X, hybridized) for block, hybridized in zip(blocks, (False, True), strict=True))
-    assert eager == hybrid == (HybridLabError, f"inner was called without an array; it got {type(argument).__name__}")
+    assert eager == hybrid == (InputError, f"inner was called without an array; it got {type(argument).__name__}")
 
 
 @pytest.mark.parametrize("argument", [[X], (X,), {"a": X}], ids=["list", "tuple", "dict"])
@@ -171,3 +171,13 @@ def test_what_swallowed_a_refusal_is_named(code, message):
     with pytest.raises(HybridizeError) as caught:
         block(X)
     assert message in str(caught.value) and ("the try" in str(caught.value)) == (code is _try)
+
+
+def test_parameters_under_the_former_names_of_their_functions(tmp_path):
+    net = nn.Dense(2, in_units=3, prefix="net_")
+    net.initialize()
+    net.save_params(tmp_path / "net.params")
+    assert sorted(nd.load(str(tmp_path / "net.params"))) == ["bias", "weight"]
+    other = nn.Dense(2, in_units=3)
+    other.load_params(tmp_path / "net.params")
+    assert (other.weight.data().asnumpy() == net.weight.data().asnumpy()).all()
