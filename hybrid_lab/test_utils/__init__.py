@@ -3,6 +3,9 @@
 MXNet's tests import all names of this module with `*`, also those of modules that it uses; so there is no `__all__`.
 """
 
+import os
+import sys
+
 import numpy as np
 from numpy import random as rnd
 
