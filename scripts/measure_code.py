@@ -25,7 +25,7 @@ PACKAGE = "hybrid_lab"
 #: The rooms from the lowest to the highest: a room imports from those before it. Names in one tuple are one level, and
 #: of a folder the parts that are named here are rooms of their own.
 ORDER = (
-    ("_version", "logger", "progress", "forks", "temporary", "provided"),
+    ("_version", "logger", "progress", "forks", "temporary", "provided", "scopes"),
     ("diagnostics",),
     ("base", "libinfo"),
     ("_openblas", "ops"),
@@ -33,6 +33,7 @@ ORDER = (
     ("formats",),
     ("engines",),
     ("context", "ndarray", "autograd", "random"),
+    ("name", "attribute"),
     ("symbol",),
     ("numpy", "numpy_extension", "util"),
     ("initializer", "optimizer", "lr_scheduler", "metric", "operator"),
@@ -41,6 +42,8 @@ ORDER = (
     ("image",),
     ("gluon",),
     ("executor",),
+    ("kvstore", "model"),
+    ("callback", "monitor", "module"),
     ("contrib",),
     ("test_utils",),
     ("insight", "viz"),

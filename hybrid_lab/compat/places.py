@@ -6,6 +6,7 @@ from __future__ import annotations
 #: A place is a module, or `module:name` for a namespace such as `nd.contrib`, which then is the module itself.
 #: Where this package has a module of the same name, the places have the names that are missing in it.
 PLACES: dict[str, tuple[str, ...]] = {
+    "contrib.amp.amp": ("contrib.amp",),
     "contrib.ndarray": ("ndarray:contrib",),
     "contrib.text.utils": ("contrib.text.counting",),
     "contrib.symbol": ("symbol:contrib",),
@@ -33,6 +34,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "image.image": ("image",),
     "io.io": ("io",),
     "io.utils": ("io",),
+    "kvstore.base": ("kvstore",),
     "ndarray._internal": ("ndarray:_internal",),
     "ndarray.contrib": ("ndarray:contrib",),
     "ndarray.image": ("ndarray:image",),

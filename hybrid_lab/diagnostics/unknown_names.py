@@ -13,18 +13,7 @@ _LIMITS = "see Limits in the README"
 #: Module, as users write it -> names of MXNet that are not here -> what to use instead, or "".
 _ABSENT: dict[str, dict[str, str]] = {
     "mx": {
-        "AttrScope": "",
-        "attribute": "",
-        "callback": "",
         "engine": "the engines of this package are mx.engines",
-        "kv": "gluon.Trainer needs none",
-        "kvstore": "gluon.Trainer needs none",
-        "mod": "use gluon.Block and gluon.Trainer",
-        "model": "use gluon.Block and gluon.Trainer",
-        "module": "use gluon.Block and gluon.Trainer",
-        "mon": "use mx.explain(net) or forward hooks",
-        "monitor": "use mx.explain(net) or forward hooks",
-        "name": "use Block.name_scope()",
         "onnx": "",
         "profiler": "use mx.profile(net, x)",
         "rnn": "use gluon.rnn",

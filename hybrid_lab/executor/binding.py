@@ -79,7 +79,7 @@ def simple_bind(
         listed = "".join(f"\n{name}: {shape}" for name, shape in kwargs.items())
         raise BindError(f"simple_bind: {error}\nGiven shapes:{listed}") from error
     requests = _requests(grad_req, names)
-    pool = _Pool(ctx, shared_exec, shared_arg_names, shared_buffer)
+    pool = _Pool(ctx, shared_exec, shared_arg_names, shared_buffer, _places(symbol, group2ctx))
     args = [pool.argument(*item) for item in zip(names, shapes, types, strict=True)]
     wanted = zip(names, shapes, types, requests, strict=True)
     grads = [None if request == "null" else pool.gradient(*item) for *item, request in wanted]
@@ -97,29 +97,45 @@ class _Pool:
         executor: Executor | None,
         names: Sequence[str] | None,
         buffer: dict[str, NDArray] | None,
+        places: Mapping[str, Context],
     ) -> None:
-        self.ctx, self.executor, self.buffer = ctx, executor, buffer
+        self.ctx, self.executor, self.buffer, self.places = ctx, executor, buffer, places
         self.names = set(names or ())
 
     def argument(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
         if self.executor is not None and name in self.names:
-            return _shared(name, self.executor.arg_dict.get(name), shape, dtype, self.ctx)
-        if self.buffer is None:
-            return _zeros(shape, dtype, self.ctx)
+            return _shared(name, self.executor.arg_dict.get(name), shape, dtype, self._ctx(name))
+        if self.buffer is None or name in self.names:
+            return _zeros(shape, dtype, self._ctx(name))
         held = self.buffer.get(name)
         if held is None or held.dtype != dtype or held.size < prod(shape):
-            self.buffer[name] = held = _zeros(shape, dtype, self.ctx)
+            self.buffer[name] = held = _zeros(shape, dtype, self._ctx(name))
         return NDArray.view_of(held.buffer, held.host_view.reshape(-1)[: prod(shape)].reshape(shape))
 
     def gradient(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
         shared = self.executor.grad_dict.get(name) if self.executor is not None and name in self.names else None
-        return _zeros(shape, dtype, self.ctx) if shared is None else _shared(name, shared, shape, dtype, self.ctx)
+        return (
+            _zeros(shape, dtype, self._ctx(name))
+            if shared is None
+            else _shared(name, shared, shape, dtype, self._ctx(name))
+        )
 
     def state(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
         shared = self.executor.aux_dict.get(name) if self.executor is not None else None
         if shared is None or shared.shape != tuple(shape) or shared.dtype != dtype:
-            return _zeros(shape, dtype, self.ctx)
+            return _zeros(shape, dtype, self._ctx(name))
         return shared
+
+    def _ctx(self, name: str) -> Context:
+        return self.places.get(name, self.ctx)
+
+
+def _places(symbol: Symbol, group2ctx: Mapping[str, Context] | None) -> dict[str, Context]:
+    """The contexts of arguments and states whose attribute `ctx_group` has one."""
+    if not group2ctx:
+        return {}
+    groups = {name: attributes.get("ctx_group", "") for name, attributes in symbol.attr_dict().items()}
+    return {name: group2ctx[group] for name, group in groups.items() if group in group2ctx}
 
 
 def _shared(name: str, array: NDArray | None, shape: Shape, dtype: DTypeLike, ctx: Context) -> NDArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hybrid_lab.symbol import names
+from hybrid_lab import name as names
 
 from .parameter_dict import ParameterDict
 
@@ -40,10 +40,10 @@ class NameScope(names.NameManager):
 
     def __enter__(self) -> NameScope:
         managers = names.managers()
-        self._before.append((len(managers), self._counts))
+        self._before.append((len(managers), self._counter))
         if not self._block._empty_prefix:
             try:
-                self._counts = {}
+                self._counter = {}
                 managers.append(self)
             except BaseException:  # Ctrl-C, or Python's recursion limit: __exit__ will not be called
                 self.__exit__()
@@ -52,7 +52,7 @@ class NameScope(names.NameManager):
 
     def __exit__(self, *exception: object) -> None:
         # Restore the lengths of before. This also removes inner scopes whose __exit__ was interrupted.
-        depth, self._counts = self._before.pop()
+        depth, self._counter = self._before.pop()
         del names.managers()[depth:]
 
 

@@ -12,6 +12,7 @@ from hybrid_lab.ndarray import array as nd_array
 
 from .fused import FusedUpdate
 from .optimizer import Optimizer
+from .saved_states import pack, unpack
 
 
 class Updater:
@@ -39,6 +40,17 @@ class Updater:
             return
         for i, g, w in zip(index, grad, weight, strict=True):
             self.optimizer.update_multi_precision(i, w, g, self.states[i])
+
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """All states, and how often each weight was updated, as bytes for a file.
+
+        dump_optimizer : the optimizer's settings too
+        """
+        return pack(self, dump_optimizer)
+
+    def set_states(self, states: bytes) -> None:
+        """Take over what `get_states` gave. Raises ArchiveError for other bytes, such as a pickle of MXNet."""
+        unpack(self, states)
 
     def get_arrays(self) -> dict[str, np.ndarray]:
         """All states as NumPy arrays, named `<index>.<place>`: `0.0`, `0.1`; a nested state `0.1.0`."""

@@ -16,9 +16,8 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ops.framework.operator import Operator, find, get
-from hybrid_lab.ops.framework.surface import make_function
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch
+from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch, symbol_function
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -34,7 +33,7 @@ def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
 def find_function(name: str) -> Callable[..., Any] | None:
     """`sym.<name>`, or None."""
     record = find(name)
-    return None if record is None else make_function(record, dispatch, name)
+    return None if record is None else symbol_function(record, name)
 
 
 def _namespace(title: str, *prefixes: str) -> OperatorNamespace:

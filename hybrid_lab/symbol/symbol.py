@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hybrid_lab import name as names
+from hybrid_lab.attribute import SHORT_NAMES, AttrScope, scoped, shown
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.words import check_choice
@@ -18,7 +21,7 @@ from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
 from hybrid_lab.provided import Provided
-from hybrid_lab.symbol import names, tracing
+from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
@@ -91,15 +94,26 @@ class Symbol(GraphQuestions, Refusals):
         """The same outputs for `mx.np` code."""
         return numpy_symbol_class()(self.outputs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle holds the graph as JSON text, and its constants as arrays."""
+        from hybrid_lab.formats.mxnet import symbol_json
+
+        constants: dict[str, np.ndarray] = {}
+        text = symbol_json.dumps(self.graph(), portable=False, constants=constants)
+        return _unpickled, (text, constants)
+
     def attr(self, key: str) -> str | None:
         """One attribute of the node as MXNet's string, or None."""
         return self.list_attr().get(key)
 
     def list_attr(self) -> dict[str, str]:
         """All attributes of the node as MXNet's strings."""
-        node = self.outputs[0].node
-        written = {} if isinstance(node.op, Input) else {key: str(value) for key, value in node.op.written.items()}
-        return {**written, **(node.attrs or {})}
+        return _attributes(self.outputs[0].node)
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """The attributes of all nodes that have some, by the names of the nodes."""
+        found = {node.name: _attributes(node) for node in self._nodes()}
+        return {name: attributes for name, attributes in found.items() if attributes}
 
     def __len__(self) -> int:
         if len(self.outputs) > 1:
@@ -271,6 +285,13 @@ class Symbol(GraphQuestions, Refusals):
         return compose(get("Cast").bind(dtype=dtype), [self], None, hint="cast")
 
 
+def _unpickled(text: str, constants: Mapping[str, np.ndarray]) -> Symbol:
+    """The Symbol that `Symbol.__reduce__` wrote."""
+    from hybrid_lab.formats.mxnet import symbol_json
+
+    return Symbol(symbol_json.loads(text, constants).outputs)
+
+
 # -- composing -----------------------------------------------------------------------------------------------
 
 
@@ -291,7 +312,7 @@ def var(
     stype : "default", "row_sparse" or "csr", a hint for MXNet's files; arrays are dense
     keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
     """
-    attrs = dict(attr or {})
+    attrs = scoped(attr)
     if shape is not None:
         attrs["__shape__"] = str(tuple(size or 0 for size in shape))
     if lr_mult is not None:
@@ -325,10 +346,11 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
     drawing = op.random or op.subgraphs
     if trace is not None:
         op = trace.operator(op)
+    attributes = scoped()
     operands = []
     wanted = op.signature.inputs if not op.variadic else tuple(f"arg{index}" for index in range(len(inputs)))
     for position, (input_name, item) in enumerate(zip(wanted, inputs, strict=True)):
-        operands.append(_operand(op, position, input_name, item, node_name))
+        operands.append(_operand(op, position, input_name, item, node_name, attributes))
     if operands and not any(isinstance(item, Value) for item in operands):
         raise no_arrays(op, inputs, _needed())
     draw = (trace.next_draw() if trace else free_draw()) if drawing else None  # Dropout in prediction uses it up, too
@@ -339,6 +361,7 @@ def compose(op: Operator, inputs: Sequence[object], name: str | None, hint: str 
         scope=trace.scope if trace else "",
         location=capture(),
         draw=draw if op.random or op.subgraphs else None,
+        attrs=attributes or None,
     )
     made = make_symbol(node)
     for item in inputs:
@@ -367,10 +390,22 @@ def free_draw(count: int = 1) -> int:
     return first
 
 
-def _operand(op: Operator, position: int, input_name: str, item: object, node_name: str) -> Any:
+def _attributes(node: Node) -> dict[str, str]:
+    """The attributes of a node as strings: those of its operator, and those that the user gave it."""
+    return shown({**({} if isinstance(node.op, Input) else node.op.written), **(node.attrs or {})})
+
+
+def _operand(
+    op: Operator,
+    position: int,
+    input_name: str,
+    item: object,
+    node_name: str,
+    attributes: Mapping[str, str] | None = None,
+) -> Any:
     if item is MISSING:
         role = "aux" if input_name in op.signature.aux else "param"
-        return input_node(f"{node_name}_{input_name}", role)
+        return input_node(f"{node_name}_{input_name}", role, attrs=attributes or None)
     if isinstance(item, Symbol):
         if len(item.outputs) != 1:
             raise AttributeSpecError(
@@ -440,5 +475,31 @@ def symbol_method(name: str) -> Any:
         record = find(name)
         if record is None or not (record.input_names or record.variadic):
             return None
-        method = _methods[name] = make_function(record, dispatch, name)
+        method = _methods[name] = symbol_function(record, name)
     return method
+
+
+def symbol_function(record: type[Operator], name: str) -> Callable[..., Any]:
+    """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and those in a
+    dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
+    """
+    plain = make_function(record, dispatch, name)
+
+    @wraps(plain)
+    def function(*args: Any, **keywords: Any) -> Any:
+        own = {
+            key: str(keywords.pop(key))
+            for key in list(keywords)
+            if key.startswith("__") or (key in SHORT_NAMES and key not in record.fields)
+        }
+        if keywords.get("attr"):
+            own |= {key: str(value) for key, value in keywords.pop("attr").items()}
+        if not own:
+            return plain(*args, **keywords)
+        for key in own:
+            if key not in SHORT_NAMES and not (key.startswith("__") and key.endswith("__")):
+                raise AttributeSpecError(f"{record.name}: unknown attribute {key}; attributes are named like __key__")
+        with AttrScope(**own):
+            return plain(*args, **keywords)
+
+    return function

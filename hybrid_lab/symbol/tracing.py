@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hybrid_lab import name as names
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location, capture, user_frame
 from hybrid_lab.diagnostics.source_facts import source_facts
@@ -15,7 +16,6 @@ from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.operator import Operator, get
-from hybrid_lab.symbol import names
 
 if TYPE_CHECKING:
     from hybrid_lab.symbol.symbol import Symbol

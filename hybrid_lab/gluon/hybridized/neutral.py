@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hybrid_lab import name as names
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
@@ -18,7 +19,7 @@ from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_na
 from hybrid_lab.graph.graph import Graph, extract, reachable
 from hybrid_lab.graph.node import Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
-from hybrid_lab.symbol import names, tracing
+from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.control_flow import refuse_leaks
 from hybrid_lab.symbol.symbol import Symbol
 

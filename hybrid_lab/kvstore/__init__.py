@@ -1,0 +1,7 @@
+"""Stores of arrays by key, which sum what several devices push: `mx.kv.create("local")`."""
+
+from __future__ import annotations
+
+from .kvstore import KVStore, KVStoreError, create
+
+__all__ = ["KVStore", "KVStoreError", "create"]

@@ -1,0 +1,234 @@
+"""KVStore: arrays by key, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any, cast
+
+from hybrid_lab import optimizer as optimizers
+from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.optimizer import Optimizer, Updater
+
+Key = int | str
+UpdateFunction = Callable[[Any, NDArray, NDArray], object]
+
+TYPES = ("local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device", "nccl")
+"""Types of stores in one process. In MXNet they differ by where sums are computed; here the stored array says it."""
+
+
+class KVStoreError(HybridLabError, ValueError):
+    """A key or value that a KVStore cannot take, or a store that does not exist here."""
+
+
+class KVStore:
+    """Arrays by key. `push` sums what several devices give, `pull` hands the result out.
+
+        kv = mx.kv.create("local")
+        kv.init("weight", mx.nd.zeros((2, 3)))
+        kv.push("weight", [gradient_0, gradient_1])
+        kv.pull("weight", out=[weight_0, weight_1])
+
+    Keys are whole numbers or strings, one kind in one store. Without an optimizer the pushed sum replaces the array;
+    after `set_optimizer` it is a gradient and updates the array.
+    """
+
+    def __init__(self, kind: str = "local") -> None:
+        self._kind = kind
+        self._arrays: dict[Key, NDArray] = {}
+        self._key_type: type | None = None
+        self._updater: UpdateFunction | None = None
+
+    def __repr__(self) -> str:
+        return f"KVStore({self._kind!r}, {len(self._arrays)} keys)"
+
+    @property
+    def type(self) -> str:
+        """The type it was created with."""
+        return self._kind
+
+    @property
+    def rank(self) -> int:
+        """The number of this process: 0, since there is one."""
+        return 0
+
+    @property
+    def num_workers(self) -> int:
+        """How many processes train: one."""
+        return 1
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        """Whether the store can be given an optimizer ("optimizer"); all can."""
+        return capability.lower() == "optimizer"
+
+    # -- arrays --------------------------------------------------------------------------------------------------
+
+    def init(self, key: Key | Sequence[Key], value: Any) -> None:
+        """Store copies of arrays under new keys. Raises KVStoreError for a key that is there."""
+        for each, arrays in self._pairs(key, value):
+            if each in self._arrays:
+                raise KVStoreError(f"init: the key {each!r} is in the store already")
+            self._arrays[each] = arrays[0].copy()
+
+    def push(self, key: Key | Sequence[Key], value: Any, priority: int = 0) -> None:
+        """Sum the arrays given for a key, then replace the stored array, or update it by the optimizer.
+
+        value : an array, or a list of one array for each device; a list of these for a list of keys
+        priority : accepted for MXNet's sake; calls are not reordered
+        """
+        for each, arrays in self._pairs(key, value):
+            stored = self._stored(each)
+            total = _sum(arrays, stored)
+            if self._updater is None:
+                with Mode(False, None):
+                    total.copyto(stored)
+            else:
+                self._updater(each, total, stored)
+
+    def pull(self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Copy the stored arrays to `out`: an array or a list of arrays for each key.
+
+        priority, ignore_sparse : accepted for MXNet's sake; arrays are dense
+        """
+        if out is None:
+            raise SettingError("pull: give the arrays that take the values as out=")
+        for each, arrays in self._pairs(key, out):
+            stored = self._stored(each)
+            with Mode(False, None):
+                for array in arrays:
+                    stored.copyto(array)
+
+    def pushpull(self, key: Key | Sequence[Key], value: Any, out: Any = None, priority: int = 0) -> None:
+        """`push`, then `pull` to `out`, or to `value` itself."""
+        self.push(key, value, priority)
+        self.pull(key, value if out is None else out, priority)
+
+    def broadcast(self, key: Key | Sequence[Key], value: Any, out: Any, priority: int = 0) -> None:
+        """`init`, then `pull` to `out`."""
+        self.init(key, value)
+        self.pull(key, out, priority)
+
+    def row_sparse_pull(
+        self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, row_ids: Any = None
+    ) -> None:
+        """Raises KVStoreError: arrays are dense here."""
+        raise KVStoreError("row_sparse_pull: arrays are dense; use pull, which copies all rows")
+
+    # -- updates -------------------------------------------------------------------------------------------------
+
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        """Update the stored arrays by this optimizer from what is pushed."""
+        self._set_updater(optimizers.get_updater(optimizer))
+
+    def set_updater(self, updater: UpdateFunction) -> None:
+        """Call `updater(key, pushed, stored)` at each push; it changes `stored`."""
+        self._set_updater(updater)
+
+    def _set_updater(self, updater: UpdateFunction) -> None:
+        self._updater = updater
+
+    def set_gradient_compression(self, compression_params: Mapping[str, Any]) -> None:
+        """Raises KVStoreError: in one process nothing is sent that could be compressed."""
+        raise KVStoreError("gradients are not compressed: one process sends none; leave compression_params out")
+
+    def save_optimizer_states(self, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
+        """Write the optimizer's states to a file; its settings too with `dump_optimizer`.
+
+        Raises KVStoreError without an optimizer.
+        """
+        write_states(self._own_updater("save_optimizer_states"), fname, dump_optimizer)
+
+    def load_optimizer_states(self, fname: str | PathLike[str]) -> None:
+        """Go on with the states of a file that `save_optimizer_states` wrote. Raises KVStoreError, ArchiveError."""
+        read_states(self._own_updater("load_optimizer_states"), fname)
+
+    def _own_updater(self, call: str) -> Updater:
+        if not isinstance(self._updater, Updater):
+            raise KVStoreError(f"{call}: this store has no optimizer; call set_optimizer first")
+        return self._updater
+
+    # -- keys ----------------------------------------------------------------------------------------------------
+
+    def _stored(self, key: Key) -> NDArray:
+        if key not in self._arrays:
+            raise KVStoreError(f"the key {key!r} is not in the store; call init first")
+        return self._arrays[key]
+
+    def _pairs(self, key: Key | Sequence[Key], value: Any) -> list[tuple[Key, list[NDArray]]]:
+        """Each key with its arrays. Raises KVStoreError for keys of another kind, SettingError for other values."""
+        if not isinstance(key, (list, tuple)):
+            keys, values = [cast(Key, key)], [value]
+        else:
+            keys, values = list(key), list(value) if isinstance(value, (list, tuple)) else [value]
+            if len(values) != len(keys) and len(values) % max(len(keys), 1) == 0:
+                each = len(values) // len(keys)
+                values = [values[index * each : (index + 1) * each] for index in range(len(keys))]
+            if len(values) != len(keys):
+                raise KVStoreError(f"{len(keys)} keys and {len(values)} values were given")
+        pairs = []
+        for one, arrays in zip(keys, values, strict=True):
+            self._check_key(one)
+            several = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+            for array in several:
+                if not isinstance(array, NDArray):
+                    raise SettingError(f"the key {one!r} takes NDArrays, not {type(array).__name__}")
+            pairs.append((one, several))
+        return pairs
+
+    def _check_key(self, key: object) -> None:
+        kind = str if isinstance(key, str) else int if isinstance(key, int) and not isinstance(key, bool) else None
+        if kind is None:
+            raise KVStoreError(f"a key is a whole number or a string, not {key!r}")
+        self._key_type = self._key_type or kind
+        if kind is not self._key_type:
+            known = "strings" if self._key_type is str else "numbers"
+            raise KVStoreError(f"the keys of this store are {known}, and {key!r} is not one")
+
+
+def write_states(updater: Updater, fname: str | PathLike[str], dump_optimizer: bool = False) -> None:
+    """Write the states of an Updater to a file."""
+    from hybrid_lab.formats.atomic import atomic_write
+
+    with atomic_write(fname) as file:
+        file.write(updater.get_states(dump_optimizer))
+
+
+def read_states(updater: Updater, fname: str | PathLike[str]) -> None:
+    """Give an Updater the states of a file that `write_states` wrote."""
+    from hybrid_lab.diagnostics.file_errors import reading
+
+    with reading(fname), open(fname, "rb") as file:
+        states = file.read()
+    updater.set_states(states)
+
+
+def _sum(arrays: Sequence[NDArray], target: NDArray) -> NDArray:
+    """The sum of arrays on several devices, on the device of `target`."""
+    total = arrays[0]
+    with Mode(False, None):
+        if total.ctx != target.ctx:
+            total = total.as_in_context(target.ctx)
+        for array in arrays[1:]:
+            total = total + array.as_in_context(target.ctx)
+    return total
+
+
+def create(name: str = "local") -> KVStore:
+    """A new store. Raises KVStoreError for the types of several processes (`dist_sync` ...), and for unknown ones.
+
+    name : "local", "device", or another of MXNet's names of the same
+    """
+    if not isinstance(name, str):
+        raise SettingError(f"create: the type of a KVStore is a string, not {type(name).__name__}")
+    kind = name.lower()
+    if "dist" in kind or kind in ("horovod", "byteps", "p3"):
+        raise KVStoreError(
+            f"a KVStore of the type {name!r} joins several processes, and there is no training in several processes "
+            "here; mx.kv.create('local') serves the devices of one"
+        )
+    if kind not in TYPES:
+        raise KVStoreError(f"there is no KVStore of the type {name!r}; there are {', '.join(TYPES)}")
+    return KVStore(name)

@@ -1,0 +1,81 @@
+"""Names and attributes that Symbols get from scopes, and pickled Symbols."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.diagnostics.errors import AttributeSpecError
+
+
+def test_a_scope_gives_its_attributes_to_all_that_is_composed_inside():
+    with mx.AttrScope(ctx_group="first", __mood__="calm"):
+        data = mx.sym.var("data", attr={"__mood__": "angry"})
+        with mx.AttrScope(ctx_group="second"):
+            out = mx.sym.FullyConnected(data, num_hidden=3, name="fc")
+    assert data.attr("ctx_group") == data.attr("__ctx_group__") == "first"
+    assert data.attr("__mood__") == "angry"
+    attributes = out.attr_dict()
+    assert attributes["fc"]["num_hidden"] == "3"
+    assert all(attributes[name]["ctx_group"] == "second" for name in ("fc", "fc_weight", "fc_bias"))
+    assert all(attributes[name]["__mood__"] == "calm" for name in ("fc", "fc_weight", "fc_bias"))
+    assert mx.sym.var("other").list_attr() == {}
+
+
+def test_attributes_in_a_call_are_those_of_its_variables_too():
+    out = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc", lr_mult=2, attr={"__layout__": "NC"})
+    assert out.attr("lr_mult") == "2" and out.attr("__layout__") == "NC"
+    assert out.attr_dict()["fc_weight"]["__lr_mult__"] == "2"
+    with pytest.raises(AttributeSpecError, match="colour"):
+        mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, attr={"colour": "red"})
+    with pytest.raises(AttributeSpecError, match="string"):
+        mx.AttrScope(colour=1)
+
+
+def test_attributes_are_in_the_file():
+    out = mx.sym.relu(mx.sym.var("data", lr_mult=3), __layout__="NC")
+    loaded = mx.sym.load_json(out.tojson())
+    assert loaded.attr_dict() == out.attr_dict()
+
+
+def test_prefixes():
+    with mx.name.Prefix("net_"):
+        assert mx.sym.relu(mx.sym.var("x"), name="fc").name == "net_fc"
+        assert mx.sym.relu(mx.sym.var("x")).name == "net_relu0"
+    with mx.name.NameManager():
+        assert mx.sym.relu(mx.sym.var("x")).name == "relu0"
+
+
+def test_scopes_belong_to_one_thread():
+    seen = []
+
+    def look():
+        seen.append((mx.AttrScope.current.get(None), mx.sym.relu(mx.sym.var("x")).name))
+
+    with mx.AttrScope(__mood__="calm"), mx.name.Prefix("net_"):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        assert mx.AttrScope.current.get({}) == {"__mood__": "calm"}
+    assert seen == [({}, "relu0")]
+
+
+def test_the_current_scope_can_be_replaced():
+    before = mx.name.NameManager.current
+    try:
+        mx.name.NameManager.current = mx.name.NameManager()
+        assert mx.name.NameManager.current.get(None, "fc") == "fc0"
+    finally:
+        mx.name.NameManager.current = before
+
+
+def test_a_pickled_symbol_is_the_same_graph():
+    data = mx.sym.var("data", attr={"__mood__": "angry"}, shape=(2, 0))
+    out = mx.sym.Group([mx.sym.FullyConnected(data, num_hidden=3, name="fc"), mx.sym.Dropout(data, p=0.5)])
+    loaded = pickle.loads(pickle.dumps(out))
+    assert loaded.tojson() == out.tojson()
+    assert loaded.list_outputs() == out.list_outputs()
+    values = mx.sym.array(np.array([np.nan, 1.0], "float32")) + mx.sym.var("x")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(values)).eval(x=mx.nd.ones(2))[0].asnumpy(), [np.nan, 2])
