@@ -303,3 +303,8 @@ def test_image_random_flips():
     x = nd.array(np.arange(6).reshape(1, 6, 1))
     np.testing.assert_array_equal(nd.image.random_flip_left_right(x, p=1).asnumpy().ravel(), np.arange(6)[::-1])
     np.testing.assert_array_equal(nd.image.random_flip_left_right(x, p=0).asnumpy().ravel(), np.arange(6))
+
+
+def test_multi_box_prior_gives_all_sizes_the_first_ratio():
+    boxes = nd.contrib.MultiBoxPrior(nd.zeros((1, 1, 1, 1)), sizes=(0.4, 0.2), ratios=(4.0, 1.0)).asnumpy()[0]
+    np.testing.assert_allclose(boxes[:, 2:] - boxes[:, :2], [[0.8, 0.2], [0.4, 0.1], [0.4, 0.4]], rtol=1e-6)

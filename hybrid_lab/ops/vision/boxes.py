@@ -417,7 +417,7 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     """Anchor boxes around every pixel of a feature map, in fractions of the image. No gradient.
 
     data : (n, c, h, w), read for its shape and dtype
-    sizes : of square boxes; ratios (width / height) : boxes of the first size, the first ratio left out, as in MXNet
+    sizes : of boxes with the first of the ratios (width / height); boxes of the first size have the other ratios, too
     steps : (y, x) between centers, or -1 for 1 / h and 1 / w; offsets : of the first center, in steps
     returns : (1, h w (len(sizes) + len(ratios) - 1), 4), corners; clip limits them to [0, 1]
     """
@@ -452,9 +452,9 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         h, w = data.shape[2:]
         step_y, step_x = (step if step > 0 else 1 / size for step, size in zip(self.steps, data.shape[2:], strict=True))
-        roots = np.sqrt(self.ratios[1:])
-        widths = np.concatenate([np.array(self.sizes), self.sizes[0] * roots]) * h / w / 2
-        heights = np.concatenate([np.array(self.sizes), self.sizes[0] / roots]) / 2
+        first, roots, sizes = np.sqrt(self.ratios[0]), np.sqrt(self.ratios[1:]), np.array(self.sizes)
+        widths = np.concatenate([sizes * first, sizes[0] * roots]) * h / w / 2
+        heights = np.concatenate([sizes / first, sizes[0] / roots]) / 2
         boxes = np.empty((h, w, len(widths), 4), data.dtype)
         y = ((np.arange(h) + self.offsets[0]) * step_y)[:, None, None]
         x = ((np.arange(w) + self.offsets[1]) * step_x)[None, :, None]
