@@ -40,8 +40,8 @@ zoo imported, and 245 of its 332 models were built. The other 87:
 | 8 | `gluon.contrib.cnn` was not here; it is now, and they were not run again |
 
 `python scripts/gluoncv_models.py WHEEL_OR_FOLDER` runs the models beside the real MXNet. On 2026-11-27 twelve were run:
-nine classifiers, Faster R-CNN, SSD and YOLO. All run eagerly, hybridize to equal outputs, are saved and reloaded, and with
-the same weights equal MXNet's within 4e-5, the classifiers within 1e-6. The others have not been run by it yet.
+nine classifiers, Faster R-CNN, SSD and YOLO. All run eagerly, hybridize to equal outputs, are saved and reloaded, and
+with the same weights equal MXNet's within 4e-5, the classifiers within 1e-6. The others have not been run by it yet.
 
 ## Names
 

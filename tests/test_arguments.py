@@ -27,7 +27,7 @@ PUBLIC = ["autograd.py", "initializer.py", "lr_scheduler.py", "random.py", "viz.
 
 NO_EFFECT = {
     # There is one process, in which the gradients of several contexts are summed as they are.
-    "Trainer.__init__": {"compression_params", "update_on_kvstore", "_kvstore"},
+    "Trainer.__init__": {"compression_params", "update_on_kvstore"},
     # Arrays are dense, and so are gradients: a lazy update of the rows that a batch has touched is one of all rows.
     "Parameter.__init__": {"_stype", "_grad_stype"},
     "Embedding.__init__": {"sparse_grad"},

@@ -24,7 +24,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
         "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_power", "broadcast_maximum",
         "broadcast_minimum", "negative", "abs", "sign", "square", "sqrt", "rsqrt", "reciprocal",
     ),
-    "functions": ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "softsign", "_softrelu", "erf"),
+    "functions": ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "softsign", "_softrelu", "erf", "gammaln"),
     "choice": (
         "relu", "clip", "where", "broadcast_equal", "broadcast_not_equal", "broadcast_greater",
         "broadcast_greater_equal", "broadcast_lesser", "broadcast_lesser_equal", "_contrib_isfinite",
@@ -32,8 +32,8 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "types": ("Cast", "_cast_like"),
     "reductions": ("sum", "max", "min", "prod", "_size_ratio"),
     "movement": (
-        "identity", "Reshape", "reshape_like", "expand_dims", "_channel_like", "transpose", "broadcast_like",
-        "_restore_axes", "slice_axis", "Concat", "_contrib_arange_like",
+        "identity", "BlockGrad", "Reshape", "reshape_like", "_block_like", "expand_dims", "_channel_like", "transpose",
+        "broadcast_like", "_restore_axes", "slice_axis", "Concat", "_contrib_arange_like",
     ),
     "indexing": ("pick", "take"),
     "products": ("dot", "batch_dot", "_linalg_gemm2", "FullyConnected", "Convolution"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import hybrid_lab.ops  # noqa: F401  (registers all records)
@@ -69,6 +71,18 @@ def _invoke(op: Operator, inputs: list[object], out: object, name: str | None) -
     return calls.invoke(op, inputs, out, name)
 
 
+class _Method:
+    """A record's function as a method of NDArrays. Arrays of `mx.np`, which are NDArrays, have NumPy's methods only."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, array: object, kind: Any) -> Callable[..., Any]:
+        if kind.is_np:
+            raise AttributeError  # Python then asks the class's own __getattr__
+        return self.function if array is None else MethodType(self.function, array)
+
+
 class Overloads:
     """Base of NDArray. Both operands broadcast; a Python number takes the array's dtype; `x += y` writes into x.
 
@@ -109,7 +123,7 @@ class Overloads:
         record = find(name)
         if record is None or not _is_method(name, record):
             raise AttributeError(f"'NDArray' object has no attribute {name!r}")
-        setattr(Overloads, name, make_function(record, _invoke, name))  # __getattr__ is not called for this name again
+        setattr(Overloads, name, _Method(make_function(record, _invoke, name)))  # found there the next time
         return getattr(self, name)
 
     def __dir__(self) -> list[str]:

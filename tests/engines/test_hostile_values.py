@@ -36,6 +36,14 @@ APART = {
     "_max_pool_pick": "its inputs do not belong together here",
     "_sample_multinomial": "refuses what are no probabilities",
     "CTCLoss": "refuses what are no labels",
+    **dict.fromkeys(("Convolution_v1", "BatchNorm_v1"), "as in SUMS, whose families they are of"),
+    **dict.fromkeys(("_contrib_Proposal", "_contrib_MultiProposal"), "refuses sizes of images that are no numbers"),
+    **dict.fromkeys(("_contrib_PSROIPooling", "_psroi_pooling_grad"), "refuses regions of images that are not there"),
+    **dict.fromkeys(
+        ("_contrib_DeformablePSROIPooling", "_deformable_psroi_pooling_grad"),
+        "refuses regions of images that are not there",
+    ),
+    "_contrib_RROIAlign": "refuses regions that are no numbers",
 }
 
 

@@ -21,6 +21,11 @@ pytestmark = pytest.mark.skipif(not ORACLE.exists(), reason="the real MXNet is n
 
 #: What MXNet has with oneDNN or on a GPU only; some of it ends the process.
 ELSEWHERE = {("_contrib_BatchNormWithReLU", 0), ("_contrib_BatchNormWithReLU", 1), ("Deconvolution", 8)}
+#: On a GPU only.
+ELSEWHERE |= {(name, index) for name in ("_contrib_fft", "_contrib_ifft", "_contrib_count_sketch") for index in (0, 1)}
+#: One image only, or with the middle row or column unwritten; four axes only.
+ELSEWHERE |= {("_image_flip_left_right", 1), ("_image_flip_top_bottom", 0), ("_image_flip_top_bottom", 1)}
+ELSEWHERE |= {("_image_random_flip_left_right", 1), ("_image_random_flip_top_bottom", 1), ("BatchNorm_v1", 1)}
 #: tests/golden/rnn has its answers with oneDNN.
 ELSEWHERE |= {("RNN", index) for index in range(12)}
 #: Only written in place there, which a Symbol does not do; a crash; an axis that is not counted from the end.

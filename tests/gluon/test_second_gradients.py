@@ -26,6 +26,9 @@ REFUSING = {
     "_contrib_box_nms",
     "_sample_multinomial",
     "_sampler_grid_grad",
+    # With respect to where they read, as in MXNet.
+    *("_deformed_patches", "_masked_patches", "_contrib_DeformableConvolution"),
+    *("_contrib_ModulatedDeformableConvolution", "_contrib_DeformablePSROIPooling", "Correlation"),
     # Their gradient is the loss's, and starts from the output: MXNet refuses it, too.
     *("SoftmaxOutput", "LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"),
 }

@@ -16,6 +16,8 @@ class FFT(Operator, name="_contrib_fft"):
     data : (..., d); returns : (..., 2 d); compute_size : for MXNet's files, nothing depends on it
     """
 
+    precision = "float32"
+
     kinds = "f"
     half_in_float32 = True
     compute_size: int = 128
@@ -71,6 +73,8 @@ class CountSketch(Operator, name="_contrib_count_sketch"):
     data : (..., d); h : (1, d), numbers below out_dim; s : (1, d), signs; returns : (..., out_dim). h and s have no
     gradient. processing_batch_size : for MXNet's files, nothing depends on it
     """
+
+    precision = "float32"
 
     kinds = "f"
     typed_like = 0

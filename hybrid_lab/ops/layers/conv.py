@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class Spatial(Operator):
 class Forward(Spatial):
     """Base of Convolution and Deconvolution themselves."""
 
-    precision = "low"
+    precision: ClassVar[Literal["low", "float32"] | None] = "low"
     channels = 1
 
     @cached_property

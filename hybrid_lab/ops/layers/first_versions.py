@@ -28,6 +28,8 @@ class BatchNormV1(BatchNorm, name="BatchNorm_v1"):
 class ConvolutionV1(Convolution, name="Convolution_v1"):
     """Convolution; inputs, output and attributes are the same."""
 
+    precision = "float32"
+
     samples = [item for item in Convolution.samples if len(item.inputs[0]) == 4]
 
 

@@ -81,6 +81,8 @@ class HawkesLL(_Hawkes, name="_contrib_hawkesll"):
     max_time : (n,); returns : (n,) and (n, k). lda, alpha and beta have gradients, through the likelihood only.
     """
 
+    precision = "float32"
+
     signature = Signature(outputs=2)
     samples = [sample(*_EVENTS, gradient=False)]
 

@@ -309,7 +309,7 @@ class MaskedPatchesOffsetGrad(_Placed, name="_masked_patches_offset_grad"):
 class _Deformable(_Placed):
     """Base of the two convolutions: a product of the weight with patches at moved places."""
 
-    precision = "low"
+    precision = "float32"
     numpy = run_lowering
     grad = differentiate_lowering
     inputs: ClassVar[tuple[str, ...]]

@@ -17,7 +17,6 @@ class _Proposing(Operator):
     """Base of Proposal (one image) and MultiProposal."""
 
     kinds = "f"
-    precision = "float32"
     rpn_pre_nms_top_n: int = 6000
     rpn_post_nms_top_n: int = 300
     threshold: float = 0.7
@@ -85,6 +84,8 @@ class _Proposing(Operator):
     def _moved(self, moves: np.ndarray, scores: np.ndarray, info: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The boxes of one image (h w anchors, 4) and their scores; -1 for those outside of it and for small ones."""
         anchors, (height, width) = len(self.base), scores.shape[1:]
+        if not np.isfinite(info[:2]).all():
+            raise ShapeError(f"{self.name}: im_info has the size {info[0]:g} x {info[1]:g}; numbers are needed")
         if height < int(info[0] / self.feature_stride) or width < int(info[1] / self.feature_stride):
             raise ShapeError(
                 f"{self.name}: an image of {info[0]:g} x {info[1]:g} has more pixels / feature_stride="

@@ -242,6 +242,8 @@ class DeformablePSROIPooling(_Moved, name="_contrib_DeformablePSROIPooling"):
     no_trans; returns : (regions, output_dim, pooled_size, pooled_size). The regions have no gradient.
     """
 
+    precision = "float32"
+
     group_size: int
     pooled_size: int
     part_size: int = 0
@@ -368,6 +370,8 @@ class RROIAlign(Operator, name="_contrib_RROIAlign"):
 
     def _terms(self, roi: np.ndarray, spatial: tuple[int, ...]) -> Terms:
         """The pixels of all parts of one region."""
+        if not np.isfinite(roi).all():
+            raise ShapeError(f"{self.name}: the region {roi.tolist()} has elements that are no numbers")
         scale, angle = np.float32(self.spatial_scale), roi[5] * np.pi / 180
         size = np.maximum(roi[[4, 3]] * scale, 1)
         steps = [side / parts for side, parts in zip(size, self.pooled_size, strict=True)]
