@@ -18,7 +18,7 @@ Params = dict[str, NDArray]
 
 
 class BatchEndParam(NamedTuple):
-    """What callbacks are given after a batch.
+    """The argument of a callback after a batch.
 
     nbatch : number of the batch in its epoch, from 0
     locals : the local variables of the loop

@@ -176,7 +176,7 @@ def _check_context(ctx: Context, group2ctx: Mapping[str, Context] | None) -> Non
 
 
 def _requests(grad_req: GradReq, names: Sequence[str]) -> list[str]:
-    """What backward does with the gradient of each argument."""
+    """The grad_req of each argument: write, add or null."""
     if isinstance(grad_req, str):
         requests = [grad_req] * len(names)
     elif not grad_req:

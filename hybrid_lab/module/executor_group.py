@@ -111,7 +111,7 @@ class DataParallelExecutorGroup:
         return {**self._part(self.data_shapes, self.data_layouts, index), **labels}
 
     def _requests(self, grad_req: str | Sequence[str] | Mapping[str, str], data_names: Sequence[str]) -> dict[str, str]:
-        """What backward does with the gradient of each argument."""
+        """The grad_req of each argument: write, add or null."""
         if isinstance(grad_req, (list, tuple)):
             if len(grad_req) != len(self.arg_names):
                 raise BindError(f"grad_req has {len(grad_req)} entries for {len(self.arg_names)} arguments")

@@ -82,7 +82,7 @@ __all__ = [
     "zeros",
 ]
 own_names = tuple(__all__)
-"""What this module defines itself; the other functions are made from the records."""
+"""Names that this module defines itself; the other functions are made from the records."""
 __all__ += sorted({*functions.function_names()} - {*own_names})  # for `from hybrid_lab.ndarray import *`
 
 

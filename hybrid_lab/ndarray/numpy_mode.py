@@ -20,7 +20,7 @@ class _State(threading.local):
 
 state = _State()
 defaults = {"array": False, "shape": False}
-"""What threads without a scope of their own do."""
+"""The settings of threads that are in no scope of their own."""
 
 
 def is_np_array() -> bool:

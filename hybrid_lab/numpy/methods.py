@@ -1,4 +1,4 @@
-"""What arrays and Symbols of `mx.np` have in common: Python's operators, and the functions that are methods, too."""
+"""The methods that arrays and Symbols of `mx.np` share: Python's operators, and functions that are also methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's own functions on arrays of `mx.np`: `numpy.sum(x)` is `mx.np.sum(x)`, and NumPy's where there is none."""
+"""NumPy's own functions on arrays of `mx.np`: `numpy.sum(x)` calls `mx.np.sum(x)` if it exists."""
 
 from __future__ import annotations
 

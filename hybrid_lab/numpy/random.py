@@ -95,7 +95,7 @@ def _parameter(value: Any, dtype: str) -> Any:
 
 
 def _check(function: str, holds: Callable[[np.ndarray], Any], wanted: str, **parameters: Any) -> None:
-    """Raise ValueError where the numbers of a parameter are not as they must be; those of a graph are not known."""
+    """Raise ValueError for a parameter outside its range. Values inside a graph are unknown and are not checked."""
     for name, value in parameters.items():
         numbers = None if getattr(value, "_is_symbol", False) else np.asarray(to_host(value))
         if numbers is not None and not np.all(holds(numbers)):

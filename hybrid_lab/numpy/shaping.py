@@ -326,7 +326,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 @_export
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Values behind those of the array, along an axis."""
+    """The array with values appended along an axis."""
     return concatenate([as_tensor(arr), as_tensor(values)], axis)
 
 

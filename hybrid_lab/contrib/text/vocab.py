@@ -19,7 +19,7 @@ class TextError(HybridLabError, ValueError, AssertionError):
 
 
 class Vocabulary:
-    """Indices of tokens: the unknown token is 0, then come the reserved ones, then those of a counter, frequent first.
+    """Indices of tokens: the unknown token is 0, then come the reserved tokens, then the counted ones by frequency.
 
     counter : Counter of tokens, or None; most_freq_count : how many of its tokens at most; min_freq : how often a token
     must occur
@@ -73,7 +73,7 @@ class Vocabulary:
 
     @property
     def unknown_token(self) -> Hashable:
-        """What stands for every unknown token; its index is 0."""
+        """The token that replaces every unknown token; its index is 0."""
         return self._unknown_token
 
     @property

@@ -1,4 +1,4 @@
-"""What an Estimator does with one batch."""
+"""BatchProcessor: the forward, loss and backward that an Estimator runs on one batch."""
 
 from __future__ import annotations
 

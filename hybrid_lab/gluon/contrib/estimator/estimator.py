@@ -78,7 +78,7 @@ class Estimator:
         self.batch_axis = 0
 
     def _name_metrics(self) -> None:
-        """Complete the metrics; their names tell those of the training from those of the validation."""
+        """Complete the metrics, and prefix their names with "training" or "validation"."""
         if not self._train_metrics:
             name = self.loss.name.rstrip("0123456789")
             self._train_metrics = [*of_metrics.of_loss(self.loss), LossMetric(name)]
@@ -216,7 +216,7 @@ class Estimator:
 
 
 def _in_order(given: list[EventHandler], added: list[EventHandler], known: list[EvalMetric]) -> list[EventHandler]:
-    """All handlers by priority; those of the user must use metrics that the added ones update."""
+    """All handlers by priority. The user's handlers may only use metrics that an added handler updates."""
     if given and added:
         for handler in given:
             of_metrics.refuse_unknown(handler, known)

@@ -1,4 +1,4 @@
-"""What happens in a training, one class for each event. A handler inherits from the classes of its events."""
+"""The events of a training, one class each. A handler inherits from the class of every event that it handles."""
 
 from __future__ import annotations
 
