@@ -49,7 +49,6 @@ def main() -> None:
             notebook = NotebookPage(context.new_page(), server, front_end, name)
             notebook.show_panel()
             notebook.run_all()
-            notebook.panel.locator(".hl-training > summary").click()  # folded: tree and graph are what is to be seen
             notebook.panel.get_by_role("button", name="Dismiss the notes").click()
             for theme in THEMES:
                 take(notebook, theme)

@@ -269,6 +269,6 @@ def test_requests_are_answered_while_a_cell_runs(open_cells):
     notebook.run_all(wait=False)
     expect(notebook.row("body")).to_be_visible(timeout=20_000)
     notebook.row("body").click()
-    expect(panel.locator(".hl-details h4")).to_have_text("net.body")
+    expect(panel.locator(".hl-details .hl-title")).to_have_text("net.body")
     expect(panel).to_contain_text("a cell is running")
     assert notebook.is_running(3), "the answers came only after the last cell"

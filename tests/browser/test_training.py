@@ -4,7 +4,8 @@ from playwright.sync_api import expect
 
 from tests.browser.jupyter import IN_ONE_FRONT_END
 
-TRAIN = """import time
+TRAIN = """import os
+import time
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.gluon import nn
@@ -20,11 +21,13 @@ LOOP = """for step in mx.lab.progress(range(60), "train"):
     loss.backward()
     trainer.step(8)
     mx.log(loss=loss)
-    time.sleep(0.05)"""
+    time.sleep(0.05)
+    while step == 30 and not os.path.exists("go-on"):
+        time.sleep(0.05)  # until the running loop has been looked at"""
 
 
 @IN_ONE_FRONT_END
-def test_curves_grow_while_the_cell_runs_and_stay(open_cells):
+def test_curves_grow_while_the_cell_runs_and_stay(server, open_cells):
     notebook = open_cells([TRAIN, LOOP, LOOP + "\n    1 / (20 - step)"])
     panel = notebook.show_panel()
     notebook.run_cell(0)
@@ -35,10 +38,13 @@ def test_curves_grow_while_the_cell_runs_and_stay(open_cells):
     expect(training.locator(".hl-loop-text")).to_contain_text("left")
     output = notebook.show_cell(1).locator(".jp-OutputArea")
     expect(output).to_contain_text("left")  # the same, live, below the cell
+    (server.folder / "go-on").touch()
     expect(training.locator("summary").first).to_have_text("Training in cell 2: done", timeout=30_000)
     expect(output.locator("svg[role=img]")).to_have_count(4)
     expect(output).to_contain_text("60 steps in")
 
+    expect(training.locator("svg[role=img]").first).to_be_hidden()  # a run that is done leaves the panel to the graph
+    training.locator("summary").first.press("Enter")
     chart = training.locator("svg[role=img]").first
     chart.focus()
     notebook.page.keyboard.press("End")
@@ -48,4 +54,5 @@ def test_curves_grow_while_the_cell_runs_and_stay(open_cells):
     expect(training.locator("summary").first).to_have_text("Training in cell 3: failed: ZeroDivisionError")
     expect(training.locator(".hl-loop-text")).to_contain_text("stopped after 20 of 60 steps")
     expect(training.locator(".hl-line-earlier").first).to_be_attached()
+    expect(training.locator("svg[role=img]").first).to_be_visible()
     expect(notebook.show_cell(2).locator(".jp-OutputArea")).to_contain_text("failed: ZeroDivisionError")

@@ -53,7 +53,7 @@ export class Details {
     const state = STATES[block.state];
     replace(
       this.element,
-      h('h4', {}, h('code', {}, accessPath(modelName, block.path))),
+      h('p', { class: 'hl-title' }, h('code', {}, accessPath(modelName, block.path))),
       this.table([
         ['Class', block.class],
         ['Is', block.repr !== `${block.class}(...)` && block.repr && h('code', {}, block.repr)],
@@ -111,7 +111,7 @@ export class Details {
     const attributes = Object.entries(node.attributes);
     replace(
       this.element,
-      h('h4', {}, h('code', {}, node.label || node.op)),
+      h('p', { class: 'hl-title' }, h('code', {}, node.label || node.op)),
       this.table([
         ['Kind', node.kind],
         ['Operator', node.op && h('code', {}, node.op)],
@@ -133,7 +133,7 @@ export class Details {
   showBox(box: GraphBox, frames: readonly GraphBox[], operators: readonly string[], modelName: string): void {
     replace(
       this.element,
-      h('h4', {}, h('code', {}, boxTitle(box).title)),
+      h('p', { class: 'hl-title' }, h('code', {}, boxTitle(box).title)),
       this.table([
         ['Kind', BOX_KINDS[box.kind]],
         ['Class', box.class],

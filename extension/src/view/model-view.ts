@@ -97,7 +97,7 @@ export class ModelView {
     this.othersSection = h(
       'section',
       { class: 'hl-others' },
-      h('h4', {}, 'Also in the cells of this notebook'),
+      h('p', { class: 'hl-title' }, 'Also in the cells of this notebook'),
       this.others.element
     );
     this.findingsPart.append(this.findings.element, this.othersSection);

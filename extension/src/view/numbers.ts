@@ -12,7 +12,7 @@ export function numbersOf(reply: ValuesReply): HTMLElement {
   return h(
     'section',
     { class: 'hl-numbers', 'aria-label': `Numbers of ${reply.title}` },
-    h('h5', {}, h('bdi', {}, reply.title), h('span', { class: 'hl-row-class' }, reply.type)),
+    h('p', { class: 'hl-title' }, h('bdi', {}, reply.title), h('span', { class: 'hl-row-class' }, reply.type)),
     h(
       'div',
       { class: 'hl-numbers-parts' },
