@@ -246,7 +246,7 @@ lint-ts: install
 # scipy is for MXNet's own tests (make test-mxnet). MXNet's last release needs NumPy's old aliases, and so a Python of at most 3.11 and an environment of its own.
 $(ORACLE)/.installed:
 	@test -x $(ORACLE)/bin/python || $(shell command -v python3.11 || echo $(PYTHON)) -m venv $(ORACLE)
-	$(ORACLE)/bin/python -m pip install -q "numpy==1.23.5" "mxnet==1.9.1" "scipy==1.10.1"
+	$(ORACLE)/bin/python -m pip install -q "numpy==1.23.5" "mxnet==1.9.1" "scipy==1.10.1" packaging
 	@touch $@
 
 oracle: $(ORACLE)/.installed
