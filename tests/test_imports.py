@@ -13,6 +13,7 @@ from hybrid_lab import provided
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "measure_code.py"
 
+
 @pytest.fixture(scope="module")
 def measure():
     spec = importlib.util.spec_from_file_location("measure_code", SCRIPT)

@@ -172,9 +172,7 @@ def layer_rows(items: dict[str, dict[str, Any]]) -> list[Row]:
             continue
         kernels, precision = result["kernels"], name.rpartition(", ")[2]
         ours = sum(kernel["seconds"]["rule"] * kernel["times"] for kernel in kernels)
-        vendor = sum(
-            kernel["seconds"].get("vendor", kernel["seconds"]["rule"]) * kernel["times"] for kernel in kernels
-        )
+        vendor = sum(kernel["seconds"].get("vendor", kernel["seconds"]["rule"]) * kernel["times"] for kernel in kernels)
         has_vendor = any("vendor" in kernel["seconds"] for kernel in kernels)
         torch = {key: each for key, each in result["torch"].items() if not isinstance(each, str)}
         best = min(torch.values(), default=None)

@@ -82,9 +82,7 @@ class ForwardState:
 
     __slots__ = ("_give", "lease", "saved", "spent")
 
-    def __init__(
-        self, saved: Sequence[np.ndarray], lease: object = None, give: Callable[[Any], None] | None = None
-    ):
+    def __init__(self, saved: Sequence[np.ndarray], lease: object = None, give: Callable[[Any], None] | None = None):
         self.saved, self.lease, self._give, self.spent = saved, lease, give, False
 
     def __del__(self) -> None:

@@ -192,7 +192,6 @@ class ModelDifference(InsightReport):
         rest += [f"and {count(more, 'Block')} more"] if more > 0 else []
         return parts + ([code(rest)] if rest else [])
 
-
     def _other_blocks(self) -> list[BlockDifference]:
         """The Blocks that differ in more than their tensors."""
         return [block for block in self.blocks if block.kind != "same" or block.changes or block.operators]

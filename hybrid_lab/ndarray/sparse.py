@@ -62,16 +62,12 @@ def array(source_array: object, ctx: object = None, dtype: object = None) -> NoR
     raise _refused("sparse.array")
 
 
-def zeros(
-    stype: str, shape: creation.Shape, ctx: Context | None = None, dtype: DTypeLike | None = None
-) -> NDArray:
+def zeros(stype: str, shape: creation.Shape, ctx: Context | None = None, dtype: DTypeLike | None = None) -> NDArray:
     """`nd.zeros(shape)` for stype 'default'. Raises DTypeError for another storage type."""
     return creation.zeros(shape, ctx, dtype, stype=stype)
 
 
-def empty(
-    stype: str, shape: creation.Shape, ctx: Context | None = None, dtype: DTypeLike | None = None
-) -> NDArray:
+def empty(stype: str, shape: creation.Shape, ctx: Context | None = None, dtype: DTypeLike | None = None) -> NDArray:
     """`nd.empty(shape)` for stype 'default'. Raises DTypeError for another storage type."""
     return zeros(stype, shape, ctx, dtype)
 

@@ -117,9 +117,7 @@ def _parameter(name: str, array: np.ndarray, composed: Composed, ctx: Context | 
     """The parameter that takes over an array."""
     fixed = name in composed.states
     req = "null" if fixed or name in composed.frozen else "write"
-    made = Parameter(
-        name, shape=array.shape, dtype=array.dtype.name, grad_req=req, differentiable=not fixed
-    )
+    made = Parameter(name, shape=array.shape, dtype=array.dtype.name, grad_req=req, differentiable=not fixed)
     made.from_file = True
     buffer = composed.buffers.pop(name, None)
     if buffer is not None:

@@ -132,9 +132,7 @@ def own_metadata(model: ModelProto) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def own_structure(
-    data: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]
-) -> tuple[Spec, Spec] | None:
+def own_structure(data: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str]) -> tuple[Spec, Spec] | None:
     """The structures of arguments and results that the file's metadata tell for these inputs and outputs."""
     try:
         if [data.get("inputs"), data.get("outputs")] != [list(inputs), list(outputs)]:

@@ -67,9 +67,7 @@ def _control(name: str) -> Callable[[Function], Function]:
     return enter
 
 
-def run_body(
-    importer: GraphImporter, graph: GraphProto, inputs: Sequence[Item], known: Environment
-) -> list[Any]:
+def run_body(importer: GraphImporter, graph: GraphProto, inputs: Sequence[Item], known: Environment) -> list[Any]:
     """The outputs of a graph inside a node; it also reads names from outside."""
     if len(importer.running) > 60:
         raise OnnxError("graphs lie too deep inside one another")

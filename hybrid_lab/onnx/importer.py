@@ -115,9 +115,7 @@ class GraphImporter:
             text = f"node {self.F.node_name!r} ({node.op_type}): {error}"
             raise UnsupportedOperatorError(text, node.op_type) from error
         except NeedsNumber as error:
-            raise self.F.unsupported(
-                f"needs a size as a number that is open; {self.F.close_sizes}"
-            ) from error
+            raise self.F.unsupported(f"needs a size as a number that is open; {self.F.close_sizes}") from error
         except _BROKEN as error:
             raise self.error(node, f"its attributes or shapes make no sense: {str(error)[:200]}") from error
 

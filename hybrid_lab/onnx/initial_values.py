@@ -1,6 +1,6 @@
 """Initializers of parameters in ONNX files: what a parameter's first values are drawn from, both ways.
 
-    Xavier() of a weight (20, 10)   <->   RandomUniform(low=-0.447, high=0.447, shape=(20, 10))
+Xavier() of a weight (20, 10)   <->   RandomUniform(low=-0.447, high=0.447, shape=(20, 10))
 """
 
 from __future__ import annotations

@@ -160,9 +160,7 @@ def groups(weights: Sequence[Weight]) -> list[Group]:
     kinds: dict[Any, list[Weight]] = {}
     for weight in weights:
         kinds.setdefault((weight.rate, weight.decay, weight.updates, weight.dtype), []).append(weight)
-    return [
-        Group(members, "" if len(kinds) == 1 else f".{number}") for number, members in enumerate(kinds.values())
-    ]
+    return [Group(members, "" if len(kinds) == 1 else f".{number}") for number, members in enumerate(kinds.values())]
 
 
 # -- rules for which ONNX has an operator ------------------------------------------------------------------------------

@@ -103,12 +103,8 @@ def normal_form(neutral: NeutralGraph, names: Sequence[str]) -> NormalForm | Non
         return node.replace(inputs=inputs, location=places[node]).outputs if node in places else None
 
     variables = neutral.graph.inputs[neutral.num_data :]
-    parameters = [
-        each for each, value in zip(neutral.parameters, variables, strict=True) if value not in unread
-    ]
-    return NormalForm(
-        replace(neutral, graph=read.map(located), parameters=tuple(parameters)), kept, text, constants
-    )
+    parameters = [each for each, value in zip(neutral.parameters, variables, strict=True) if value not in unread]
+    return NormalForm(replace(neutral, graph=read.map(located), parameters=tuple(parameters)), kept, text, constants)
 
 
 def _unread_scales(neutral: NeutralGraph) -> dict[Value, np.ndarray]:

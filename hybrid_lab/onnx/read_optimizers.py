@@ -309,9 +309,7 @@ class _Foreign:
             "beta1": attributes.get("alpha", 0.9), "beta2": attributes.get("beta", 0.999),
             "epsilon": attributes.get("epsilon", 1e-6), "wd": attributes.get("norm_coefficient", 0.0),
         }  # fmt: skip
-        return {
-            name: _Rule("adam", settings, rate, states, count - 1) for name, states in self._operands(node, 4)
-        }
+        return {name: _Rule("adam", settings, rate, states, count - 1) for name, states in self._operands(node, 4)}
 
     def _momentum(self, node: NodeProto, attributes: Attributes) -> dict[str, _Rule]:
         rate, count = self._rate(node, node.input[0]), self._count(node, node.input[1])

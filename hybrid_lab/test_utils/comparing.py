@@ -141,9 +141,7 @@ def assert_almost_equal(
         raise AssertionError(_differences(first, second, relative, absolute, names, equal_nan, mismatches[0]))
 
 
-def assert_allclose(
-    a: ArrayLike, b: ArrayLike, rtol: float = 1e-07, atol: float = 0, equal_nan: bool = True
-) -> None:
+def assert_allclose(a: ArrayLike, b: ArrayLike, rtol: float = 1e-07, atol: float = 0, equal_nan: bool = True) -> None:
     """`assert_almost_equal` with the tolerances of numpy.testing.assert_allclose."""
     assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 

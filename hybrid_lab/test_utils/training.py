@@ -39,9 +39,7 @@ class DummyIter(DataIter):
         return self.the_batch
 
 
-def compare_ndarray_tuple(
-    t1: States, t2: States, rtol: float | None = None, atol: float | None = None
-) -> None:
+def compare_ndarray_tuple(t1: States, t2: States, rtol: float | None = None, atol: float | None = None) -> None:
     """Raise AssertionError where two states of optimizers differ. None agrees with everything."""
     if t1 is None or t2 is None:
         return

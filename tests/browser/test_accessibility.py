@@ -1,4 +1,4 @@
-"""axe-core, the checker of the rules of accessible pages, finds nothing of weight in the lab's views, in both themes."""
+"""axe-core, the checker of the rules of accessible pages, finds nothing of weight in the views, in both themes."""
 
 import pytest
 from playwright.sync_api import Locator, expect

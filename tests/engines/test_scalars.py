@@ -183,7 +183,6 @@ def reduced(F, x):
     return F.mean(first) * F.sum(second) + F.max(first)
 
 
-
 NETWORKS = {
     "cond": (chosen, (3,)),
     "foreach": (looped, (5, 3)),

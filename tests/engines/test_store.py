@@ -187,9 +187,7 @@ def test_processes_that_write_and_remove_at_once_do_each_other_no_harm(root):
         "    found = store.get('key')\n"
         "    assert found in (None, b'a' * 5000, b'b' * 5000), found\n"
     )
-    both = [
-        subprocess.Popen([sys.executable, "-c", program, name], stderr=subprocess.PIPE, text=True) for name in "ab"
-    ]
+    both = [subprocess.Popen([sys.executable, "-c", program, name], stderr=subprocess.PIPE, text=True) for name in "ab"]
     assert [process.communicate(timeout=100)[1] for process in both] == ["", ""]
     assert all(path.stat().st_mode & 0o777 == 0o600 and path.suffix != ".tmp" for path in (root / "kind").iterdir())
 

@@ -338,9 +338,7 @@ def test_no_triton_is_a_plain_error(monkeypatch):
         compile_all([source()], "gfx942")
 
 
-def test_where_the_cache_cannot_be_written_binaries_last_as_long_as_the_process(
-    tmp_path, monkeypatch, caplog, started
-):
+def test_where_the_cache_cannot_be_written_binaries_last_as_long_as_the_process(tmp_path, monkeypatch, caplog, started):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("HYBRID_LAB_CACHE", str(tmp_path / "file"))
     for _ in range(2):

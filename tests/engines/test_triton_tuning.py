@@ -2,7 +2,6 @@
 clock.
 """
 
-
 import numpy as np
 import pytest
 

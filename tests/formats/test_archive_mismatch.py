@@ -222,3 +222,62 @@ def test_a_graph_of_one_mode_names_the_mode_that_it_is_asked_for(tmp_path):
     with pytest.raises(HybridLabError, match=r"takes \(tensor,\) in prediction, not \(tensor,\) in training"):
         with autograd.record():
             again(nd.ones((2, 4)))
+
+
+class NamedByItself(gluon.Block):
+    """Adds its children under the names that Gluon gave them, which count all Blocks of the process."""
+
+    def __init__(self):
+        super().__init__()
+        for child in (nn.Dense(3), nn.BatchNorm(), nn.Dense(2)):
+            self._children[child.name] = child
+
+    def forward(self, x):
+        for child in self._children.values():
+            x = child(x)
+        return x
+
+
+class Around(gluon.Block):
+    def __init__(self):
+        super().__init__()
+        inner = NamedByItself()
+        self._children[inner.name] = inner
+
+    def forward(self, x):
+        return next(iter(self._children.values()))(x)
+
+
+@pytest.mark.parametrize("graphs", ["code", "file"])
+def test_names_that_differ_in_numbers_only_are_matched_in_order(tmp_path, graphs):
+    net, x = Around(), nd.array([[1.0, 2.0]])
+    net.initialize()
+    net.hybridize()
+    expected = net(x)
+    path = net.save(tmp_path / "m")
+    other = Around()  # dense2 and dense3 where the file has dense0 and dense1
+    report = other.load(path, graphs=graphs)
+    assert np.array_equal(other(x).asnumpy(), expected.asnumpy())
+    assert "matched in order (file -> model): namedbyitself" in str(report.notes)
+
+
+def test_names_that_overlap_are_matched_in_order_too(tmp_path):
+    first, second = nn.HybridSequential(), nn.HybridSequential()
+    for net, names in ((first, ("dense0", "dense1")), (second, ("dense1", "dense2"))):
+        for name in names:
+            net._children[name] = nn.Dense(2, in_units=2)
+        net.initialize()
+    second.load(first.save(tmp_path / "m", inputs=nd.ones((1, 2))))
+    for child, other in zip(first._children.values(), second._children.values(), strict=True):
+        assert np.array_equal(child.weight.data().asnumpy(), other.weight.data().asnumpy())
+
+
+def test_more_children_of_such_names_are_no_match(tmp_path):
+    first, second = nn.HybridSequential(), nn.HybridSequential()
+    for net, names in ((first, ("dense0", "dense1")), (second, ("dense1", "dense2", "dense3"))):
+        for name in names:
+            net._children[name] = nn.Dense(2, in_units=2)
+        net.initialize()
+    path = first.save(tmp_path / "m", inputs=nd.ones((1, 2)))
+    with pytest.raises(LoadMismatchError, match="missing block: dense0"):
+        second.load(path)

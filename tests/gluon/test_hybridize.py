@@ -66,9 +66,7 @@ def test_a_misspelt_flag_is_warned_of_once_and_mxnets_flags_are_not(warnings):
     net = two_layers()
     net.hybridize(engine="numpy", static_aloc=True, inline_limit=4, forward_bulk_size=2, clear=True, backend=None)
     (warning,) = warnings
-    assert warning == (
-        f"{net.name}: hybridize() has no flag 'static_aloc', it is ignored; did you mean static_alloc?"
-    )
+    assert warning == (f"{net.name}: hybridize() has no flag 'static_aloc', it is ignored; did you mean static_alloc?")
     assert net._flags["inline_limit"] == 4 and "static_aloc" not in net[0]._flags
 
 

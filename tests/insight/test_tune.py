@@ -205,4 +205,3 @@ def test_differences_in_words():
     assert "dtype" in difference([np.zeros(2)], [np.zeros(2, np.float32)], 1)
     for other in ([1.0, 1.0, np.inf], [1.0, np.nan, -np.inf], [np.nan, np.nan, np.inf]):
         assert "NaN or infinity" in difference([np.array(other, np.float32)], [one], 1e9)
-

@@ -65,6 +65,3 @@ def run(model: Any, arrays: Sequence[Any]) -> list[np.ndarray]:
     """What ONNX Runtime gives. Raises EngineError."""
     feeds = {f"x{index}": item for index, item in enumerate(arrays) if isinstance(item, np.ndarray)}
     return create_session(model.SerializeToString()).run(None, feeds)
-
-
-

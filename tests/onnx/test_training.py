@@ -44,9 +44,7 @@ def made(optimizer="sgd", settings=None, loss="cross entropy", **options):
     """(net, loss, trainer, x, labels) after two steps."""
     net = Net(log=loss == "nll", **options)
     net.initialize(mx.init.Xavier())
-    function = (
-        gluon.loss.L2Loss() if loss == "mse" else gluon.loss.SoftmaxCrossEntropyLoss(from_logits=loss == "nll")
-    )
+    function = gluon.loss.L2Loss() if loss == "mse" else gluon.loss.SoftmaxCrossEntropyLoss(from_logits=loss == "nll")
     net.hybridize()
     function.hybridize()
     x = nd.array(rng.normal(size=(4, 2, 4, 4)), dtype="float32")
@@ -85,9 +83,7 @@ def read(path, hybridize=True):
 
 def assert_goes_on_the_same(path, net, loss, trainer, x, labels):
     again = read(path)
-    for one, two in zip(
-        steps(net, loss, trainer, x, labels), steps(*again, x, labels), strict=True
-    ):
+    for one, two in zip(steps(net, loss, trainer, x, labels), steps(*again, x, labels), strict=True):
         np.testing.assert_array_equal(one, two)
     values = {parameter.name: parameter.data().asnumpy() for parameter in again.net.collect_params().values()}
     for name, parameter in net._collect_params_with_prefix().items():
@@ -650,5 +646,3 @@ def test_damaged_training_information_is_refused(damage, words, tmp_path):
         mx.onnx.imports_training(report.path)
     assert "net.onnx" in str(caught.value)
     assert mx.onnx.imports(report.path) is not None
-
-

@@ -1,6 +1,5 @@
 """The losses of tests/golden/reference/loss_cases.py in torch: its own losses where there are some."""
 
-
 import numpy as np
 import pytest
 
@@ -57,7 +56,7 @@ def others(x, batch):
 
 def cross_entropy(pred, label, a):
     axis = a.get("axis", -1) % pred.ndim
-    pred, shape = pred.movedim(axis, -1), pred.shape[:axis] + (1,) + pred.shape[axis + 1:]
+    pred, shape = pred.movedim(axis, -1), pred.shape[:axis] + (1,) + pred.shape[axis + 1 :]
     if a.get("from_logits"):
         sparse = a.get("sparse_label", True)
         share = functional.one_hot(label.long(), pred.shape[-1]) if sparse else label.movedim(axis, -1)

@@ -327,9 +327,7 @@ def _dtype(group: Region) -> str:
 def _why(group: Region, fusion: Fusion, users: Any) -> list[str]:
     """Why the operators share a kernel, and why those before and after them do not."""
     inside = set(group.nodes)
-    inner = [
-        value for node in group.nodes if not node.op.view for value in node.outputs if value not in group.outputs
-    ]
+    inner = [value for node in group.nodes if not node.op.view for value in node.outputs if value not in group.outputs]
     real = [node for node in group.nodes if not node.op.view]
     lines = []
     if len(real) > 1:

@@ -142,9 +142,7 @@ class Archive:
         return self._object(layout.RANDOM, "the random numbers' settings") if layout.RANDOM in self.container else None
 
 
-def read_values(
-    container: Container, data: object, member: str, arrays: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
+def read_values(container: Container, data: object, member: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The dict that `values.encode` made `data` of. Raises ArchiveError."""
     try:
         found = values.decode(data, arrays)

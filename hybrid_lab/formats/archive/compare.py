@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -59,8 +60,14 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
         )
     saved = dict(tree.places(start.id))
     live = dict(layout.places(net, lambda block: access.children(block).items()))
-    moved = _moved(saved, renamed or {}, subtree or "")
+    renamed = renamed or {}
+    moved = _moved(saved, renamed, subtree or "")
     found = Match()
+    renumbered = _renumbered(saved, live, renamed)
+    if renumbered:
+        pairs = layout.shorten([f"{file} -> {model}" for file, model in renumbered.items()])
+        found.notes.append(f"Blocks whose names differ in numbers only are matched in order (file -> model): {pairs}")
+        moved = _moved(saved, {**renumbered, **renamed}, subtree or "")
     _match_blocks(found, saved, live, moved)
     _match_sharing(found)
     for path, record, block in found.blocks:
@@ -85,6 +92,37 @@ def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str], subtree
         start = renamed.get(above, "")
         moved[path] = (start + rest if start else rest.removeprefix(".")) if above in renamed else path
     return moved
+
+
+def _renumbered(
+    saved: Mapping[str, BlockRecord], live: Mapping[str, Block], renamed: Mapping[str, str]
+) -> dict[str, str]:
+    """File path -> model path of children whose names differ in their numbers only, such as `dense0` and `dense2`.
+
+    Names that Gluon gives count all Blocks of the process, so a Block that names its children by them has others each
+    time. Where both sides have as many children of such a name, and not the same names, they are matched in order.
+    """
+    found: dict[str, str] = {}
+    paths = {"": renamed.get("", "")}
+    for path, record in saved.items():  # parents come first
+        above = paths[path]
+        theirs = [name for name, _ in record.children if layout.join(path, name) not in renamed]
+        ours = list(access.children(live[above])) if above in live else []
+        partners = {name: name for name in theirs}
+        for stem in {_stem(name) for name in theirs}:
+            file, model = ([name for name in names if _stem(name) == stem] for names in (theirs, ours))
+            if len(file) == len(model) and set(file) != set(model):
+                partners.update(zip(file, model, strict=True))
+        for name, _ in record.children:
+            inner = layout.join(path, name)
+            paths[inner] = renamed[inner] if inner in renamed else layout.join(above, partners[name])
+            if partners.get(name, name) != name:
+                found[inner] = paths[inner]
+    return found
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[0-9]+", "0", name)
 
 
 def _match_blocks(

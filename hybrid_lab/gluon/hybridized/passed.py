@@ -1,6 +1,6 @@
 """What a Block's code gets in a trace: its caller's lists and dicts themselves, as in an eager call.
 
-    pair = [x, y]; self.child(pair)     the child may write pair[0] = ..., append to it or keep it: its caller sees it
+pair = [x, y]; self.child(pair)     the child may write pair[0] = ..., append to it or keep it: its caller sees it
 """
 
 from __future__ import annotations

@@ -269,9 +269,7 @@ class Functions(Namespace):
                 op, [constant_node(item.array) if isinstance(item, _Typed) else item for item in typed]
             )
         except NeedsNumber:
-            raise self.unsupported(
-                f"needs a size as a number that is open ({op.name}); {self.close_sizes}"
-            ) from None
+            raise self.unsupported(f"needs a size as a number that is open ({op.name}); {self.close_sizes}") from None
 
     def _note_dimensions(self, value: Value) -> None:
         for axis, size in enumerate(value.shape):

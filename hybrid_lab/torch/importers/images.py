@@ -52,9 +52,7 @@ def _nearest_exact(F: Functions, x: Tensor, output_size: Sequence[int], *scales:
 
 
 def _interpolated(mode: str, antialias: bool = False) -> Function:
-    def function(
-        F: Functions, x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Scales
-    ) -> Tensor:
+    def function(F: Functions, x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: Scales) -> Tensor:
         coordinates = "align_corners" if align_corners else "half_pixel"
         factors = [] if align_corners else _factors(F, scales)
         return _resized(F, x, output_size, factors, mode, coordinates, antialias)

@@ -29,7 +29,7 @@ def main():
         parameters = net._collect_params_with_prefix()
         for key, parameter in parameters.items():
             parameter.set_data(mx.nd.array(weight(key, parameter.shape)))
-        full = [f"{key[len(net.prefix):]} {value.shape}" for key, value in net.collect_params().items()]
+        full = [f"{key[len(net.prefix) :]} {value.shape}" for key, value in net.collect_params().items()]
         found[name] = {
             "parameters": len(full),
             "names": digest(f"{key} {value.shape}" for key, value in parameters.items()),

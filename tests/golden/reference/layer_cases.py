@@ -268,7 +268,7 @@ def made(mx, path, arguments):
 
 
 def short(block, parameter):
-    return parameter.name[len(block.prefix):]
+    return parameter.name[len(block.prefix) :]
 
 
 def run_layer(mx, case, dtype=None, steps=2, hybridize=None):

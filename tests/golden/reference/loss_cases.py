@@ -80,7 +80,7 @@ def loss_inputs(case):
         found = [("pred", np.log(softmax(pred, axis)))] if arguments.get("from_logits") else found
         if arguments.get("sparse_label", True):
             place = axis % len(shape)
-            found.append(("label", rng.randint(0, shape[place], shape[:place] + shape[place + 1:]).astype("float64")))
+            found.append(("label", rng.randint(0, shape[place], shape[:place] + shape[place + 1 :]).astype("float64")))
         else:
             found.append(("label", softmax(other, axis)))
     elif name == "CosineEmbeddingLoss":

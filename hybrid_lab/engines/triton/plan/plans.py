@@ -120,9 +120,7 @@ class History:
     choices: dict[tuple[int, ...], Outcomes] = field(default_factory=dict)
     texts: dict[tuple[str, ...], Binding] = field(default_factory=dict)
 
-    def write(
-        self, region: Region, binding: Binding, write: Write, with_formulas: Callable[[], Region]
-    ) -> Kernels:
+    def write(self, region: Region, binding: Binding, write: Write, with_formulas: Callable[[], Region]) -> Kernels:
         """The kernels of the group at these sizes. with_formulas : the group with BoundSizes. Raises Refused."""
         run = Writing(self.near(binding.values))
         try:

@@ -31,9 +31,7 @@ def forward_value(split: Split, source: Source) -> Value | None:
     return split.forward.outputs[index + (split.num_outputs if kind == "saved" else 0)]
 
 
-def with_saved(
-    split: Split, backward: Graph, dropped: Collection[Value], added: Mapping[Value, Value]
-) -> Split:
+def with_saved(split: Split, backward: Graph, dropped: Collection[Value], added: Mapping[Value, Value]) -> Split:
     """The split with another backward, which takes other values from the forward.
 
     backward : with its inputs in any order

@@ -112,7 +112,7 @@ def whole_quotient(a, b):
 @triton.jit
 def hypotenuse(a, b):
     """sqrt(a^2 + b^2) without squares that overflow; infinite where a or b is."""
-    endless = (a == float('inf')) | (a == -float('inf')) | (b == float('inf')) | (b == -float('inf'))
+    endless = (a == float("inf")) | (a == -float("inf")) | (b == float("inf")) | (b == -float("inf"))
     a, b = tl.broadcast(a, b)
     if a.dtype.is_int():
         longer, shorter = tl.abs(a.to(tl.float64)), tl.abs(b.to(tl.float64))
@@ -120,7 +120,7 @@ def hypotenuse(a, b):
         longer, shorter = tl.abs(a), tl.abs(b)
     longer, shorter = tl.where(longer < shorter, shorter, longer), tl.where(longer < shorter, longer, shorter)
     slope = shorter / tl.where(longer == 0, 1.0, longer)
-    return tl.where(endless, float('inf'), longer * tl.sqrt(1.0 + slope * slope))
+    return tl.where(endless, float("inf"), longer * tl.sqrt(1.0 + slope * slope))
 
 
 # float32 has too few digits for a logarithm that is multiplied by a large exponent.
@@ -131,9 +131,9 @@ def raised(a, b):
     whole, half = tl.floor(b) == b, b * 0.5
     odd = whole & (tl.floor(half) != half)
     below = (a < 0) | ((a == 0) & (1.0 / a < 0))
-    broken = (a < 0) & (a > -float('inf')) & (whole == 0)
-    size = tl.where(broken, float('nan'), tl.where(below & odd, -size, size))
-    return tl.where((b == 0) | (a == 1) | ((a == -1) & (tl.abs(b) == float('inf'))), 1.0, size)
+    broken = (a < 0) & (a > -float("inf")) & (whole == 0)
+    size = tl.where(broken, float("nan"), tl.where(below & odd, -size, size))
+    return tl.where((b == 0) | (a == 1) | ((a == -1) & (tl.abs(b) == float("inf"))), 1.0, size)
 
 
 @triton.jit
@@ -157,7 +157,7 @@ def cube_root(x):
     size = tl.abs(x)
     y = tl.exp2(tl.log2(size) * 0.3333333333333333)
     y -= (y - size / (y * y)) * 0.3333333333333333
-    return tl.where((size == 0) | (size == float('inf')), x, tl.where(x < 0, -y, y))
+    return tl.where((size == 0) | (size == float("inf")), x, tl.where(x < 0, -y, y))
 
 
 @triton.jit

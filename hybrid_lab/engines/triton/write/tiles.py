@@ -75,7 +75,7 @@ def for_attention_gradient(rows: int, keys: int, width: int, exact: bool) -> Til
 
 
 def family(architecture: str) -> str:
-    """"nvidia" (sm80 ...), "cdna" (gfx90a, gfx942), "gfx950" or "rdna" (gfx10 and later): a column of the table."""
+    """ "nvidia" (sm80 ...), "cdna" (gfx90a, gfx942), "gfx950" or "rdna" (gfx10 and later): a column of the table."""
     if not architecture.startswith("gfx"):
         return "nvidia"
     return "gfx950" if architecture == "gfx950" else "cdna" if architecture.startswith("gfx9") else "rdna"

@@ -270,9 +270,7 @@ def _whole(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, preci
     return _source(body, kernel_name(group.nodes), summary, "product", sizes, chosen)
 
 
-def _parts(
-    group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, precision: str, left: Value
-) -> KernelSource:
+def _parts(group: Region, anchor: Node, sizes: Sizes, chosen: tiles.Tiles, precision: str, left: Value) -> KernelSource:
     """The kernel that leaves a part for each program of a tile."""
     body = ProductBody(Region(group.nodes, group.inputs, (left,)), anchor, precision)
     parts = left.shape[0]

@@ -222,8 +222,10 @@ class RowBody(Body):
         """Whether a maximum is only taken from its own elements, as softmax does: a NaN then stays one by itself."""
         (value,), operand = node.outputs, node.inputs[0]
         readers = [reader for reader in self.nodes if value in reader.values_in]
-        return value not in self.pointers and bool(readers) and all(
-            reader.op.name == "broadcast_sub" and reader.inputs == (operand, value) for reader in readers
+        return (
+            value not in self.pointers
+            and bool(readers)
+            and all(reader.op.name == "broadcast_sub" and reader.inputs == (operand, value) for reader in readers)
         )
 
     def store(self, values: Sequence[Value], full: bool) -> None:

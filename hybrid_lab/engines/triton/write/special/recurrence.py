@@ -344,12 +344,16 @@ class _Gradient(_Steps):
             dc = self.named(f"{dc} * tl.where({inside}, 1.0, 0.0)", "dc")
         through = f"tl.where({valid}, {dc} * {f}, {carried})" if valid else f"{dc} * {f}"
         self.store(self.now("carried_cell"), through)
-        return [
-            self.named(f"{dc} * {g} * {i} * (1.0 - {i})", "di"),
-            self.named(f"{dc} * {before} * {f} * (1.0 - {f})", "df"),
-            self.named(f"{dc} * {i} * (1.0 - {g} * {g})", "dg"),
-            self.named(f"{dh} * {tanh} * {o} * (1.0 - {o})", "do"),
-        ], None, "0.0"
+        return (
+            [
+                self.named(f"{dc} * {g} * {i} * (1.0 - {i})", "di"),
+                self.named(f"{dc} * {before} * {f} * (1.0 - {f})", "df"),
+                self.named(f"{dc} * {i} * (1.0 - {g} * {g})", "dg"),
+                self.named(f"{dh} * {tanh} * {o} * (1.0 - {o})", "do"),
+            ],
+            None,
+            "0.0",
+        )
 
     def gru(self, dh: str, valid: str) -> Any:
         r, z, n, inner = (self.of("gates", gate) for gate in range(4))
