@@ -72,7 +72,7 @@ def reading(path: str | PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(path: str | PathLike[str]) -> Iterator[None]:
-    """Raise the errors of the system in the block, which writes the file or makes the folder at `path`, as FileErrors."""
+    """Raise the errors of the system in the block, which writes the file or makes the folder `path`, as FileErrors."""
     try:
         yield
     except (OSError, ValueError) as error:
