@@ -130,6 +130,7 @@ _provided.register({
     "compose_while_loop": ("hybrid_lab.symbol.nd_calls", "compose_while_loop"),
     "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),
+    "image_record_iter": ("hybrid_lab.image.record_iter", "ImageRecordIter"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),
     "parameter_html": ("hybrid_lab.insight.facets", "parameter_html"),

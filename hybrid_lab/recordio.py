@@ -95,6 +95,12 @@ class MXRecordIO:
         self.close()
         self.open()
 
+    def read_at(self, offset: int) -> bytes | None:
+        """The record that begins at an offset of the file."""
+        self._check(writable=False)
+        self._file.seek(offset)
+        return self.read()
+
     def _check(self, writable: bool) -> None:
         if not self.is_open:
             raise RecordError(f"{self.uri} is closed")
@@ -133,6 +139,25 @@ class MXRecordIO:
             parts.append(padded[:length])
             if kind in (_WHOLE, _LAST):
                 return _MAGIC.join(parts)
+
+
+def record_offsets(uri: str | PathLike[str]) -> list[int]:
+    """The offset of each record of a file; only the heads of the records are read. Raises RecordError."""
+    offsets: list[int] = []
+    with open(uri, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        place = 0
+        while place < size:
+            file.seek(place)
+            head = file.read(8)
+            if len(head) < 8 or head[:4] != _MAGIC:
+                raise RecordError(f"{os.fspath(uri)} is damaged: no record begins at byte {place}")
+            word = int.from_bytes(head[4:], "little")
+            kind, length = word >> _LENGTH_BITS, word & (1 << _LENGTH_BITS) - 1
+            if kind in (_WHOLE, _FIRST):
+                offsets.append(place)
+            place += 8 + length + -length % 4
+    return offsets
 
 
 def encode(record: bytes) -> bytes:

@@ -1,17 +1,22 @@
 """mx.io: iterators that give DataBatches, as `mx.mod` and older training loops take them."""
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.provided import Provided as _Provided
 
 from .array_iter import NDArrayIter
 from .batch import DataBatch, DataDesc, DataIter
 from .combined import PrefetchingIter, ResizeIter
 from .file_iters import CSVIter, MNISTIter
 
+#: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
+ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
+
 __all__ = [
     "CSVIter",
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageRecordIter",
     "MNISTIter",
     "NDArrayIter",
     "PrefetchingIter",

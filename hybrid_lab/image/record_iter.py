@@ -1,0 +1,363 @@
+"""mx.io.ImageRecordIter: batches of augmented images from a file of image records, with MXNet's arguments."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from hybrid_lab import ndarray as nd
+from hybrid_lab import recordio
+from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.io import DataBatch, DataDesc, DataIter
+from hybrid_lab.ndarray import NDArray
+
+from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
+from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imdecode, imresize
+from .iterating import read_list
+
+#: Arguments of MXNet that change an image in a way that is not here, and their values that change nothing.
+_ABSENT: dict[str, float] = {
+    "max_rotate_angle": 0,
+    "rotate": -1,
+    "max_shear_ratio": 0,
+    "max_random_scale": 1,
+    "min_random_scale": 1,
+    "max_img_size": 1e10,
+    "min_img_size": 0,
+    "random_h": 0,
+    "random_s": 0,
+    "random_l": 0,
+}
+#: Arguments of MXNet that name its threads, buffers and devices. They change no number, and do nothing here.
+_WITHOUT_EFFECT = (
+    *("preprocess_threads", "prefetch_buffer", "verbose", "device_id", "ctx"),
+    *("shuffle_chunk_size", "shuffle_chunk_seed"),
+)
+
+
+class Augmenting(TypedDict, total=False):
+    """The arguments of ImageRecordIter that change images, and those that MXNet's scripts give without an effect."""
+
+    resize: int
+    pad: int
+    fill_value: int
+    inter_method: int
+    rand_crop: bool
+    random_resized_crop: bool
+    max_crop_size: int
+    min_crop_size: int
+    max_aspect_ratio: float
+    min_aspect_ratio: float | None
+    max_random_area: float
+    min_random_area: float
+    brightness: float
+    contrast: float
+    saturation: float
+    pca_noise: float
+    mirror: bool
+    rand_mirror: bool
+    mean_img: str
+    mean_r: float
+    mean_g: float
+    mean_b: float
+    std_r: float
+    std_g: float
+    std_b: float
+    scale: float
+    max_random_contrast: float
+    max_random_illumination: float
+    preprocess_threads: int
+    prefetch_buffer: int
+    verbose: bool
+    device_id: int
+    ctx: str
+    shuffle_chunk_size: int
+    shuffle_chunk_seed: int
+
+
+class ImageRecordIter(DataIter):
+    """Batches of images (batch, channels, height, width), float32, and their labels (batch,) or (batch, label_width).
+
+    path_imgrec : a file of image records; path_imgidx : its index, which saves a pass over the file
+    path_imglist : a file with lines "number TAB labels TAB path", whose labels replace those in the records
+    shuffle, seed : a new order in each pass; num_parts, part_index : read one of equal parts
+    round_batch : fill the last batch with the first images, which the next pass then leaves out; else its last images
+        repeat its first ones. `pad` of the batch counts them
+    resize : the shorter side, first of all; pad, fill_value : a border of pixels
+    rand_crop : crop at a random place, not in the middle; min_crop_size, max_crop_size : crop a square of random size
+    random_resized_crop : crop a part of random area (min_random_area to max_random_area of the image) and of random
+        ratio of its sides (min_aspect_ratio to max_aspect_ratio)
+    brightness, contrast, saturation, pca_noise : how much the colors change; mirror, rand_mirror : flip all, or half
+    mean_img : a file of `nd.save` with an image `mean_img`; mean_r, std_r ... : of each channel
+    max_random_contrast, max_random_illumination : a random factor and a random summand of all values
+    scale : factor of all values at the end; seed_aug : of the random numbers of the images
+
+    Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead.
+    Raises SettingError for arguments that are unknown or not supported, such as rotations.
+    """
+
+    def __init__(
+        self,
+        path_imgrec: str,
+        data_shape: tuple[int, int, int],
+        batch_size: int,
+        path_imgidx: str = "",
+        path_imglist: str = "",
+        label_width: int = 1,
+        shuffle: bool = False,
+        seed: int = 0,
+        num_parts: int = 1,
+        part_index: int = 0,
+        round_batch: bool = True,
+        dtype: DTypeLike = "float32",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        seed_aug: int | None = None,
+        **augmenting: Unpack[Augmenting],
+    ) -> None:
+        super().__init__(batch_size)
+        if len(data_shape) != 3 or data_shape[0] not in (1, 3):
+            raise SettingError(f"data_shape is (3 or 1, height, width), not {tuple(data_shape)}")
+        if not 0 <= part_index < num_parts:
+            raise SettingError(f"part_index {part_index} is not one of 0 to {num_parts - 1}")
+        self.data_shape, self.label_width, self.dtype = tuple(data_shape), label_width, np.dtype(dtype)
+        self.provide_data = [DataDesc(data_name, (batch_size, *data_shape), self.dtype)]
+        label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
+        self.provide_label = [DataDesc(label_name, label_shape)]
+        self._images = _Images(self.data_shape, **augmenting)
+        self._labels = read_list(path_imglist, "float32") if path_imglist else None
+        self._offsets = np.array(_part(path_imgrec, path_imgidx, part_index, num_parts))
+        if len(self._offsets) < batch_size:
+            raise SettingError(f"{path_imgrec} has {len(self._offsets)} images to read, less than a batch")
+        self._file = recordio.MXRecordIO(path_imgrec, "r")
+        self._order = np.random.default_rng(seed) if shuffle else None
+        self._drawing = None if seed_aug is None else (random.Random(seed_aug).getstate(), _numpy_state(seed_aug))
+        self.round_batch = round_batch
+        self._place = self._taken = 0
+        self._batch: DataBatch | None = None
+        self._start()
+
+    def _start(self) -> None:
+        if self._order is not None:
+            self._order.shuffle(self._offsets)
+        self._place, self._taken = self._taken, 0
+
+    def reset(self) -> None:
+        """Start the next pass, after the images that filled the last batch of this one."""
+        self._start()
+
+    def iter_next(self) -> bool:
+        """Read the next batch; False after the last."""
+        offsets = self._offsets[self._place : self._place + self.batch_size]
+        if len(offsets) == 0:
+            return False
+        self._place += self.batch_size
+        pad = self.batch_size - len(offsets)
+        if pad and self.round_batch:
+            offsets, self._taken = np.concatenate([offsets, self._offsets[:pad]]), pad
+        elif pad:
+            offsets = np.resize(offsets, self.batch_size)
+        with self._own_random_numbers():
+            images, labels = zip(*(self._sample(int(offset)) for offset in offsets), strict=True)
+        label = np.stack(labels).reshape(self.provide_label[0].shape)
+        data = nd.array(np.stack(images), dtype=self.dtype)
+        self._batch = DataBatch([data], [nd.array(label)], pad)
+        return True
+
+    def _sample(self, offset: int) -> tuple[np.ndarray, np.ndarray]:
+        header, image = recordio.unpack(self._file.read_at(offset) or b"")
+        label = header.label
+        if self._labels is not None:
+            if header.id not in self._labels:
+                raise SettingError(f"the record {header.id} of {self._file.uri} is not in path_imglist")
+            label = self._labels[header.id][0]
+        label = np.asarray(label, "float32").reshape(-1)
+        if len(label) != self.label_width:
+            raise SettingError(f"the record {header.id} has {len(label)} labels, label_width is {self.label_width}")
+        return self._images(imdecode(image, flag=int(self.data_shape[0] == 3))), label
+
+    @contextmanager
+    def _own_random_numbers(self) -> Iterator[None]:
+        """Let the augmenters draw from the stream of seed_aug, if one was given."""
+        if self._drawing is None:
+            yield
+            return
+        before = random.getstate(), np.random.get_state()
+        random.setstate(self._drawing[0])
+        np.random.set_state(self._drawing[1])
+        try:
+            yield
+        finally:
+            self._drawing = random.getstate(), np.random.get_state()
+            random.setstate(before[0])
+            np.random.set_state(before[1])
+
+    def _current(self) -> DataBatch:
+        if self._batch is None:
+            raise SettingError("there is no batch yet: call next() or iter_next() first")
+        return self._batch
+
+    def getdata(self) -> list[NDArray]:
+        """The images of the current batch."""
+        return list(self._current().data or ())
+
+    def getlabel(self) -> list[NDArray]:
+        """The labels of the current batch."""
+        return list(self._current().label or ())
+
+    def getpad(self) -> int:
+        """How many images at the end only fill the current batch up."""
+        return self._current().pad or 0
+
+
+def _part(records: str, index: str, part: int, parts: int) -> list[int]:
+    """The offsets of one of equal parts: of the records by the index, or of the bytes of the file without one."""
+    if index:
+        indexed = recordio.MXIndexedRecordIO(index, records, "r")
+        offsets = sorted(indexed.idx.values())
+        indexed.close()
+        size = -(-len(offsets) // parts)
+        return offsets[part * size : (part + 1) * size]
+    size = -(-os.path.getsize(records) // parts)
+    return [each for each in recordio.record_offsets(records) if part * size <= each < (part + 1) * size]
+
+
+def _mean_image(path: str) -> np.ndarray:
+    """The image (channels, height, width) that a file of `nd.save` has under `mean_img`."""
+    arrays = nd.load(path)
+    image = arrays.get("mean_img") if isinstance(arrays, dict) else None
+    if not isinstance(image, NDArray):
+        raise SettingError(f"{path} holds no array of the name mean_img")
+    return image.asnumpy()
+
+
+def _numpy_state(seed: int) -> dict[str, object]:
+    return np.random.RandomState(seed).get_state(legacy=False)
+
+
+class _Images:
+    """What is done to an image, in MXNet's order: resize, border, crop, colors, flip, mean and deviation."""
+
+    def __init__(
+        self,
+        data_shape: tuple[int, ...],
+        resize: int = -1,
+        pad: int = 0,
+        fill_value: int = 255,
+        inter_method: int = 1,
+        rand_crop: bool = False,
+        random_resized_crop: bool = False,
+        max_crop_size: int = -1,
+        min_crop_size: int = -1,
+        max_aspect_ratio: float = 0.0,
+        min_aspect_ratio: float | None = None,
+        max_random_area: float = 1.0,
+        min_random_area: float = 1.0,
+        brightness: float = 0.0,
+        contrast: float = 0.0,
+        saturation: float = 0.0,
+        pca_noise: float = 0.0,
+        mirror: bool = False,
+        rand_mirror: bool = False,
+        mean_img: str = "",
+        mean_r: float = 0.0,
+        mean_g: float = 0.0,
+        mean_b: float = 0.0,
+        std_r: float = 1.0,
+        std_g: float = 1.0,
+        std_b: float = 1.0,
+        scale: float = 1.0,
+        max_random_contrast: float = 0.0,
+        max_random_illumination: float = 0.0,
+        **others: object,
+    ) -> None:
+        for name, value in others.items():
+            if name not in _WITHOUT_EFFECT and value != _ABSENT.get(name):
+                raise SettingError(
+                    f"ImageRecordIter has no {name}={value!r}; mx.image.ImageIter takes other augmenters"
+                )
+        ratios = (1 - max_aspect_ratio, 1 + max_aspect_ratio)
+        self._ratios = ratios if min_aspect_ratio is None else (min_aspect_ratio, max_aspect_ratio)
+        if self._ratios != (1, 1) and not random_resized_crop:
+            raise SettingError("ratios of the sides need random_resized_crop=True")
+        if random_resized_crop and (rand_crop or max_crop_size != -1 or min_crop_size != -1):
+            raise SettingError("random_resized_crop excludes rand_crop, max_crop_size and min_crop_size")
+        if not self._ratios[0] > 0 or self._ratios[0] > self._ratios[1] or min_random_area > max_random_area:
+            raise SettingError("the least ratio and area are above 0 and at most the largest")
+        self._channels, self._height, self._width = data_shape
+        self._interp, self._rand_crop = inter_method, rand_crop
+        self._areas = (min_random_area, max_random_area) if random_resized_crop else None
+        self._squares = (min_crop_size, max_crop_size)
+        self._first: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
+        self._border, self._fill = pad, fill_value
+        self._colors: list[Augmenter] = [ColorJitterAug(brightness, contrast, saturation)]
+        self._colors += [LightingAug(pca_noise, _EIGENVALUES, _EIGENVECTORS)] if pca_noise > 0 else []
+        self._mirror, self._rand_mirror = mirror, rand_mirror
+        self._mean = np.array([mean_r, mean_g, mean_b], "float32")[: self._channels, None, None]
+        if mean_img:
+            self._mean = _mean_image(mean_img)
+        self._std = np.array([std_r, std_g, std_b], "float32")[: self._channels, None, None]
+        self._scale, self._contrast, self._light = scale, max_random_contrast, max_random_illumination
+
+    def __call__(self, image: NDArray) -> np.ndarray:
+        """An image (height, width, channels), uint8, as (channels, height, width), float32."""
+        for augment in self._first:
+            image = augment(image)
+        if self._border:
+            side = self._border
+            image = copyMakeBorder(image, side, side, side, side, value=self._fill)
+        image = self._cropped(image)
+        for augment in self._colors:
+            changed = np.clip(host(augment(image.astype("float32"))), 0, 255)
+            image = nd.array(changed.astype("uint8"), dtype="uint8")
+        values = host(image).transpose(2, 0, 1).astype("float32") - self._mean
+        if self._contrast or self._light:
+            values = values * (1 + random.uniform(-self._contrast, self._contrast))
+            values = values + random.uniform(-self._light, self._light)
+        if self._mirror or (self._rand_mirror and random.random() < 0.5):
+            values = values[:, :, ::-1]
+        return values * np.float32(self._scale) / self._std
+
+    def _cropped(self, image: NDArray) -> NDArray:
+        rows, columns = image.shape[:2]
+        size = (self._width, self._height)
+        if self._areas is not None:
+            for _ in range(10):
+                area = random.uniform(*self._areas) * rows * columns
+                ratio = random.uniform(*self._ratios)
+                sides = [round((area / ratio) ** 0.5), round((area * ratio) ** 0.5)]
+                random.shuffle(sides)
+                if sides[0] <= rows and sides[1] <= columns:
+                    return self._part(image, sides[0], sides[1], True)
+        elif self._squares != (-1, -1):
+            least, most = self._squares
+            if not 0 < least <= most <= min(rows, columns):
+                raise SettingError(f"min_crop_size to max_crop_size, {least} to {most}, is not within {image.shape}")
+            edge = random.randint(least, most)
+            return self._part(image, edge, edge, self._rand_crop)
+        if rows < self._height:
+            columns = self._height * columns // rows
+            image, rows = self._resized(image, columns, self._height), self._height
+        if columns < self._width:
+            rows = self._width * rows // columns
+            image = self._resized(image, self._width, rows)
+        return self._part(image, size[1], size[0], self._rand_crop)
+
+    def _part(self, image: NDArray, height: int, width: int, anywhere: bool) -> NDArray:
+        """A part at a random place or in the middle, resized to the shape of the data."""
+        y, x = image.shape[0] - height, image.shape[1] - width
+        y, x = (random.randint(0, y), random.randint(0, x)) if anywhere else (y // 2, x // 2)
+        part = fixed_crop(image, x, y, width, height)
+        return (
+            part if (width, height) == (self._width, self._height) else self._resized(part, self._width, self._height)
+        )
+
+    def _resized(self, image: NDArray, width: int, height: int) -> NDArray:
+        interp = choose_interp(self._interp, (image.shape[0], image.shape[1], height, width))
+        return imresize(image, width, height, interp)

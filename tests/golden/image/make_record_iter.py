@@ -1,0 +1,44 @@
+"""Writes what the real MXNet's ImageRecordIter makes of records.npz, beside this script."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+
+files = np.load("records.npz")
+for name in ("rec", "idx"):
+    files[name].tofile("/tmp/images." + name)
+mx.nd.save("/tmp/mean.nd", {"mean_img": mx.nd.arange(3 * 8 * 6).reshape((3, 8, 6))})
+with open("/tmp/images.lst", "w") as lines:
+    lines.writelines(f"{i}\t{20 + i}\tname{i}.png\n" for i in range(7))
+SETTINGS = [
+    {},
+    {"path_imgidx": "/tmp/images.idx"},
+    {"path_imglist": "/tmp/images.lst", "label_width": 1},
+    {"resize": 12},
+    {"resize": 12, "inter_method": 2},
+    {"resize": 9, "inter_method": 9},
+    {"data_shape": (3, 20, 16)},
+    {"data_shape": (3, 8, 22)},
+    {"data_shape": (1, 8, 6)},
+    {"pad": 3, "fill_value": 7, "data_shape": (3, 24, 24)},
+    {"mirror": True, "mean_r": 10.0, "mean_g": 20.0, "mean_b": 30.5, "std_r": 2.0, "std_g": 3.0, "std_b": 4.0},
+    {"scale": 0.5, "mean_r": 3.0},
+    {"mean_img": "/tmp/mean.nd", "scale": 0.25},
+    {"min_crop_size": 9, "max_crop_size": 9},
+    {"num_parts": 2, "part_index": 1, "batch_size": 2},
+    {"num_parts": 3, "part_index": 1, "batch_size": 1, "path_imgidx": "/tmp/images.idx"},
+    {"dtype": "uint8"},
+]
+out = {}
+for number, setting in enumerate(SETTINGS):
+    given = {"path_imgrec": "/tmp/images.rec", "data_shape": (3, 8, 6), "batch_size": 3, "label_width": 2, **setting}
+    batches = mx.io.ImageRecordIter(preprocess_threads=1, verbose=False, **given)
+    passes = []
+    for _ in range(2):
+        passes += [(batch.data[0].asnumpy(), batch.label[0].asnumpy(), batch.pad) for batch in batches]
+        batches.reset()
+    out[f"setting_{number}"] = np.array(json.dumps(setting))
+    for key, values in zip(("data", "label", "pad"), zip(*passes)):
+        out[f"{key}_{number}"] = np.stack(values)
+np.savez_compressed("record_iter.npz", **out)
