@@ -15,12 +15,28 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value
 
 
+def channels_first(graph: Graph) -> Graph:
+    """The graph with every operator on data with channels last written with channels first, between transposes."""
+
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
+        if not node.op.channels_last:
+            return None
+        builder = Builder()
+        with builder.origin(node):
+            result = node.op.channels_first(builder, *map(builder.expr, inputs))
+        assert isinstance(result, Expr)
+        return (result.value,)
+
+    return graph.map(rewrite) if any(node.op.channels_last for node in graph.operators) else graph
+
+
 def bind_mode(graph: Graph, train: bool) -> Graph:
-    """An inferred graph for one mode.
+    """An inferred graph for one mode, in which all operators have channels first.
 
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
     called twice updates its states twice, in program order. No gradient goes through the new value.
     """
+    graph = channels_first(graph)
     updated: dict[Value, Value] = {}
 
     def state_now(value: Value) -> Value:

@@ -53,7 +53,7 @@ def test_shapes_that_do_not_fit(name, attributes, shapes, text):
 ATTRIBUTES = [
     ("softmax", {"axs": 1}, "softmax: unknown attribute axs; did you mean axis?"),
     ("Convolution", {"num_filter": 3}, "Convolution: the attribute kernel is missing"),
-    ("Convolution", {"kernel": (3, 3), "num_filter": 3, "layout": "NHWC"}, "layout 'NHWC' is not supported"),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 3, "layout": "NWC"}, "layout 'NWC' is not supported"),
     ("Convolution", {"kernel": (3, 3), "num_filter": 3, "stride": (1,)}, "stride=(1,) needs one number for each axis"),
     ("Convolution", {"kernel": (3, 3), "num_filter": 3, "num_group": 2}, "must be a multiple of num_group=2"),
     ("Pooling", {"kernel": (2, 2), "pool_type": "median"}, "attribute pool_type='median'"),

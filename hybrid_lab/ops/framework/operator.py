@@ -80,6 +80,8 @@ class Operator:
     """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
     own_gradient: bool = False
     """Whether inputs get the gradient of a loss, whatever gradient arrives from above; may be a property."""
+    channels_last: bool = False
+    """Whether this instance is about data with channels last, so that graphs run what `channels_first` makes of it."""
     own_bfloat16: ClassVar[bool] = False
     """Whether `numpy()` takes bfloat16 as it is. Others, but for views, get and give float32: see `run.InFloat32`."""
     half_in_float32: ClassVar[bool] = False
@@ -316,6 +318,10 @@ class Operator:
     def bind_mode(self, train: bool) -> Operator:
         """The operator to run in training or prediction; only mode_dependent records override it."""
         return self
+
+    def channels_first(self, F: Functions, *inputs: Tensor) -> Tensor:
+        """The operator, which has `channels_last`, written with operators on data with channels first."""
+        raise NotImplementedError(f"{self.name} has no layout")
 
     def fix_mode(self, train: bool) -> Operator | None:
         """The operator that runs in training or prediction whatever the mode of the call is; None if no attribute can

@@ -29,11 +29,10 @@ from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
 from hybrid_lab.ops.kernels import conv_kernels, conv_products, depthwise
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
 from hybrid_lab.ops.kernels.depthwise import is_depthwise
+from hybrid_lab.ops.layers.channels import LAYOUTS, WithLayout, first_shape, last_shape, partial_first, partial_last
 
 #: Kernels of at most so many places have their patches gathered by a Slice for each place in ONNX Runtime.
 MOST_SLICES = 64
-
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 def check_axes(op: Operator, title: str, kernel: Shape, steps: Sequence[str], borders: Sequence[str]) -> None:
@@ -54,7 +53,7 @@ def check_axes(op: Operator, title: str, kernel: Shape, steps: Sequence[str], bo
         raise AttributeSpecError(f"{title}: {first} must be at least 1, {', '.join(borders)} at least 0")
 
 
-class Spatial(Operator):
+class Spatial(WithLayout):
     """What Convolution, Deconvolution and their gradients have in common. Subclasses declare the attributes.
 
     title : the operator; prefix : that of the names of its gradients
@@ -71,6 +70,7 @@ class Spatial(Operator):
     num_group: int
     no_bias: bool
     layout: str | None
+    turned = (0, 1)
 
     def check(self) -> None:
         check_axes(self, self.title, self.kernel, ("stride", "dilate"), self.borders)
@@ -78,12 +78,7 @@ class Spatial(Operator):
             raise AttributeSpecError(
                 f"{self.title}: num_filter={self.num_filter} must be a multiple of num_group={self.num_group}"
             )
-        layout = LAYOUTS[len(self.kernel)]
-        if self.layout not in (None, "None", layout):
-            raise AttributeSpecError(
-                f"{self.title}: layout {self.layout!r} is not supported with kernel={self.kernel}; "
-                f"use {layout!r} and transpose the data with F.transpose"
-            )
+        self.check_layout(self.title)
 
     @cached_property
     def shared(self) -> dict[str, Any]:
@@ -134,12 +129,19 @@ class Forward(Spatial):
         return Signature(("data", "weight") if self.no_bias else ("data", "weight", "bias"))
 
     def complete(self, data: PartialShape, weight: PartialShape = None, bias: PartialShape = None) -> PartialShapes:
+        if self.channels_last:
+            shapes = self.turned_shapes((data, weight, bias), partial_first)
+            return tuple(self.turned_shapes(self.with_channels_first.complete(*shapes), partial_last))
         channels = data[1] if data is not None and len(data) > 1 else None
         if weight is None or (None in weight and channels is not None):
             weight = self.weight_shape(channels)
         return (data, weight) if self.no_bias else (data, weight, filled(bias, (self.num_filter,)))
 
     def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
+        if self.channels_last:
+            turned = (self.first(F, each) for each in (data, weight, rest[-1]))
+            ddata, dweight, *dbias = self.with_channels_first.grad(F, *turned, wanted=wanted)
+            return tuple(each if each is None else self.last(F, each) for each in (ddata, dweight)) + tuple(dbias)
         dy = rest[-1]
         wanted = (True, True, True) if wanted is None else wanted
         data_gradient, weight_gradient = (getattr(F, f"{self.prefix}_{name}_grad") for name in ("data", "weight"))
@@ -243,6 +245,7 @@ class Convolution(Forward, _Convolving, name="Convolution"):
 
     data : (n, c, *spatial); weight : (num_filter, c / num_group, *kernel); bias : (num_filter,)
     returns : (n, num_filter, *output), output = (size + 2 pad - dilate (kernel - 1) - 1) // stride + 1
+    layout : None, or NWC, NHWC or NDHWC for data, weight (num_filter, *kernel, c / num_group) and output
     """
 
     samples = [
@@ -257,6 +260,8 @@ class Convolution(Forward, _Convolving, name="Convolution"):
     ]
 
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
+        if self.channels_last:
+            return last_shape(self.with_channels_first.infer_shape(first_shape(data), first_shape(weight), bias))
         result = self.output_shape(data)
         self.check_parameters(data, weight, bias)
         return result
@@ -265,6 +270,8 @@ class Convolution(Forward, _Convolving, name="Convolution"):
         self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,
         scratch: Scratch = np.empty,
     ) -> Array:  # fmt: skip
+        if self.channels_last:
+            return self.run_with_channels_first((data, weight, bias), out, scratch)
         target = contiguous(out, self.output_shape(data.shape), data.dtype)
         return into(conv_kernels.forward(data, weight, bias, self.geometry, target, scratch), out)
 

@@ -14,6 +14,7 @@ from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Te
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import conv_kernels, conv_products
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
+from hybrid_lab.ops.layers.channels import first_shape, last_shape
 from hybrid_lab.ops.layers.conv import ConvWeightGrad, DataGradient, Forward, Spatial, WeightGradient, onnx_attributes
 
 
@@ -85,6 +86,7 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
     data : (n, c, *spatial); weight : (c, num_filter / num_group, *kernel); bias (no_bias=False) : (num_filter,)
     returns : (n, num_filter, *output), output = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj;
     target_shape names the output and replaces pad and adj
+    layout : None, or NWC, NHWC or NDHWC for data, weight (c, *kernel, num_filter / num_group) and output
     """
 
     samples = [
@@ -104,6 +106,8 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
     ]
 
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
+        if self.channels_last:
+            return last_shape(self.with_channels_first.infer_shape(first_shape(data), first_shape(weight), bias))
         self.check_data(data)
         self.check_parameters(data, weight, bias)
         return (data[0], self.num_filter, *self.sizes(data[2:]).output)
@@ -112,6 +116,8 @@ class Deconvolution(Forward, _Deconvolving, name="Deconvolution"):
         self, data: Array, weight: Array, bias: Array | None = None, out: Array | None = None,
         scratch: Scratch = np.empty,
     ) -> Array:  # fmt: skip
+        if self.channels_last:
+            return self.run_with_channels_first((data, weight, bias), out, scratch)
         geometry, _, output = self.sizes(data.shape[2:])
         target = contiguous(out, (data.shape[0], self.num_filter, *output), data.dtype)
         conv_kernels.data_gradient(data, weight, geometry, target, scratch)

@@ -14,7 +14,8 @@ from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels.conv_kernels import Geometry
-from hybrid_lab.ops.layers.conv import LAYOUTS, check_axes, geometry_of, left_over, onnx_attributes
+from hybrid_lab.ops.layers.channels import LAYOUTS
+from hybrid_lab.ops.layers.conv import check_axes, geometry_of, left_over, onnx_attributes
 
 #: In ONNX a convolution picks the places of a window, with a weight of this many numbers squared for each channel.
 MOST_PLACES = 256

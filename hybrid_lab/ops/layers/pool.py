@@ -11,17 +11,18 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.arrays.reduce import whole_quotient
-from hybrid_lab.ops.framework import Adjoint, Element, Operator, forward_shape, get, gradient_samples, sample
+from hybrid_lab.ops.framework import Adjoint, Element, forward_shape, get, gradient_samples, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array
 from hybrid_lab.ops.kernels import windows as in_kernels
 from hybrid_lab.ops.kernels.windows import Windows, everywhere, lowest
-from hybrid_lab.ops.layers.conv import LAYOUTS, check_axes
+from hybrid_lab.ops.layers.channels import LAYOUTS, WithLayout, first_shape, last_shape
+from hybrid_lab.ops.layers.conv import check_axes
 
 
-class Pooled(Operator):
+class Pooled(WithLayout):
     """Base of Pooling and its gradients: the shared attributes and the geometry."""
 
     kernel: Shape = ()
@@ -35,6 +36,7 @@ class Pooled(Operator):
     layout: str | None = None
 
     def check(self) -> None:
+        self.check_layout("Pooling")
         if self.global_pool:
             return
         check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",) if any(self.pad) else ())
@@ -47,12 +49,6 @@ class Pooled(Operator):
             )
         if self.pool_type == "lp" and self.p_value not in (1, 2, 3):
             raise AttributeSpecError(f"Pooling: pool_type='lp' needs p_value 1, 2 or 3, it is {self.p_value}")
-        layout = LAYOUTS[len(self.kernel)]
-        if self.layout not in (None, "None", layout):
-            raise AttributeSpecError(
-                f"Pooling: layout {self.layout!r} is not supported; use {layout!r} and "
-                "transpose the data with F.transpose"
-            )
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -127,6 +123,7 @@ class Pooling(Pooled, name="Pooling"):
     with pooling_convention='full', or ceil(size / stride) with 'same'; (n, c, 1, ...) with global_pool. Among equal
     maxima the first takes the gradient.
     count_include_pad=False divides by the elements inside the input only. float16 is added up in float32.
+    layout : None, or NWC, NHWC or NDHWC for data and output
     """
 
     kinds = "fiu"
@@ -140,9 +137,13 @@ class Pooling(Pooled, name="Pooling"):
     def infer_shape(self, data: Shape) -> Shape:
         if not 3 <= len(data) <= 5:
             raise ShapeError(f"Pooling: data has shape {data}; three to five dimensions are needed (n, c, ...)")
+        if self.channels_last:
+            return last_shape(self.with_channels_first.infer_shape(first_shape(data)))
         return (*data[:2], *self.windows(data[2:]).output)
 
     def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        if self.channels_last:
+            return self.run_with_channels_first((data,), out, scratch)
         windows = self.windows(data.shape[2:])
         if out is None:
             out = np.empty((*data.shape[:2], *windows.output), data.dtype)
@@ -199,6 +200,10 @@ class Pooling(Pooled, name="Pooling"):
         return {2: f"tl.sqrt({total})", 3: f"tl.exp(tl.log({total}) / 3)"}.get(power, total)
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        if self.channels_last:
+            turned = (self.first(F, each) for each in (data, y, dy))
+            gradient: Tensor = self.with_channels_first.grad(F, *turned)
+            return self.last(F, gradient)
         if self.pool_type == "max":
             return F._max_pool_grad(dy, data, y, **self.shared)
         if self.pool_type == "lp":
