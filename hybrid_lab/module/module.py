@@ -390,6 +390,12 @@ class Module(BaseModule):
         self._kvstore, self._update_on_kvstore = shared_module._kvstore, shared_module._update_on_kvstore
         self.optimizer_initialized = True
 
+    def gradients(self) -> list[tuple[str, list[NDArray]]]:
+        """(name, its gradients on every context) of the parameters that are trained, as the last backward left them."""
+        self._require("gradients")
+        rows = zip(self._param_names, self._exec_group.grad_arrays or (), strict=True)
+        return [(name, arrays) for name, arrays in rows if arrays[0] is not None]
+
     def update(self) -> None:
         """Update the parameters from the gradients of the last backward."""
         self._require("update", optimizer=True)

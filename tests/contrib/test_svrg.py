@@ -70,7 +70,7 @@ def test_a_step_at_the_snapshot_is_a_step_of_all_data(golden):
     for batch in batches:
         module.forward_backward(batch)
         module.update()
-        (name, (gradient,)), *_ = module._gradients_of(module)
+        (name, (gradient,)), *_ = module.gradients()
         np.testing.assert_allclose(gradient.asnumpy(), module._full_gradients[name].asnumpy(), rtol=1e-5)
 
 

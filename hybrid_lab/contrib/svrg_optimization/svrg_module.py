@@ -103,7 +103,7 @@ class SVRGModule(Module):
         for batch in train_data:
             self._mod_aux.forward(batch, is_train=True)
             self._mod_aux.backward()
-            for name, gradients in self._gradients_of(self._mod_aux):
+            for name, gradients in self._mod_aux.gradients():
                 whole = gradients[0]
                 for gradient in gradients[1:]:
                     whole = whole + gradient.as_in_context(whole.ctx)
@@ -111,18 +111,12 @@ class SVRGModule(Module):
             count += 1 - (batch.pad or 0) / train_data.batch_size
         self._full_gradients = {name: whole / (count * len(self._context)) for name, whole in sums.items()}
 
-    def _gradients_of(self, module: Module) -> list[tuple[str, list[NDArray]]]:
-        """(name, its gradients on every context) of the parameters that are trained."""
-        group = module._exec_group
-        rows = zip(self._param_names, group.grad_arrays or (), strict=True)
-        return [(name, gradients) for name, gradients in rows if gradients[0] is not None]
-
     def update(self) -> None:
         """Reduce the variance of the gradients of the last backward, and update the parameters from them."""
         self._require("update", optimizer=True)
         if self._full_gradients:
-            snapshot = dict(self._gradients_of(self._mod_aux))
-            for name, gradients in self._gradients_of(self):
+            snapshot = dict(self._mod_aux.gradients())
+            for name, gradients in self.gradients():
                 for gradient, old in zip(gradients, snapshot[name], strict=True):
                     gradient[:] = gradient - old + self._full_gradients[name].as_in_context(gradient.ctx)
         super().update()
