@@ -195,7 +195,7 @@ def main(rounds: int = 9, rounds_of_blocks: int = 5) -> None:
         "compared with `cp` that is forced to disk as well. SHA-256 and the zip file's CRC of all bytes take more than "
         'twice the processor seconds of `cp`. The row "the least" does this work, the writing and the forcing in '
         "twenty lines and nothing else: no save with digests is quicker here. `net.save` computes the outputs of its "
-        "example inputs besides. A load reads, hashes, computes the CRC and runs the examples, and at the end "
+        "example inputs besides. A load reads, hashes and runs the examples, and at the end "
         "`net.load` copies all values into the parameters.\n\n"
         "The process touched and freed twice the memory that the cases need before the first measurement, because a "
         "virtual machine may take seconds to give out each gibibyte that nobody has used before. Medians of loads are "
