@@ -55,7 +55,7 @@ def test_batches_of_images():
     batch = mx.nd.array(np.stack([IMAGE, IMAGE[::-1]]), dtype="uint8")
     for transform in (transforms.Resize(6), transforms.CropResize(0, 0, 5, 4)):
         np.testing.assert_array_equal(transform(batch)[1].asnumpy(), transform(batch[1]).asnumpy())
-    with pytest.raises(ShapeError, match="a part of 5 x 4 at .18, 0. is not inside an image of 20 x 12"):
+    with pytest.raises(ShapeError, match="width=5, height=4. does not fit into an image of 12 x 20 pixels"):
         transforms.CropResize(18, 0, 5, 4)(batch)
 
 
@@ -91,3 +91,45 @@ def test_a_usual_pipeline():
     result = pipeline(mx.nd.array(IMAGE, dtype="uint8"))
     assert (result.shape, result.dtype) == ((3, 8, 8), np.float32)
     assert -3 < result.asnumpy().min() < result.asnumpy().max() < 3
+
+
+def test_neighbors_that_are_graphs_become_one_graph():
+    chain = transforms.Compose(
+        [
+            transforms.Resize(8),
+            transforms.CropResize(1, 2, 5, 4),
+            transforms.RandomFlipLeftRight(),
+            transforms.ToTensor(),
+            transforms.Cast("float64"),
+            transforms.Normalize([0.1, 0.2, 0.3], 0.5),
+            lambda x: x * 2,
+        ]
+    )
+    assert [type(child).__name__ for child in chain] == [
+        "HybridSequential",
+        "RandomFlipLeftRight",
+        "HybridSequential",
+        "Lambda",
+    ]
+    mx.random.seed(3)
+    eager = chain(mx.nd.array(IMAGE, dtype="uint8"))
+    chain.hybridize()
+    mx.random.seed(3)
+    np.testing.assert_array_equal(chain(IMAGE).asnumpy(), eager.asnumpy())
+    assert eager.shape == (3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("transform", "shape"),
+    [
+        (transforms.Normalize(0.1, 0.2), (1, 2, 3, 4, 5)),
+        (transforms.Normalize(0.1, 0.2), (4, 5, 6)),
+        (transforms.Resize(-3), (8, 8, 3)),
+        (transforms.Resize((2, 3, 4)), (8, 8, 3)),
+        (transforms.CropResize(0, 0, 4, 4, (-2, 2)), (8, 8, 3)),
+        (transforms.CropResize(0, 0, -4, -4), (8, 8, 3)),
+    ],
+)
+def test_what_the_operators_refuse_the_transforms_refuse(transform, shape):
+    with pytest.raises(mx.MXNetError):
+        transform(mx.nd.ones(shape))

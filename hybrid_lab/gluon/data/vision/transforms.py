@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import image
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.image import cropping
 from hybrid_lab.ndarray import NDArray
@@ -23,7 +23,11 @@ from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.kernels import color
 
 from ...block import Block
-from ...nn import Lambda, Sequential
+from ...hybrid import HybridBlock
+from ...nn import HybridSequential, Lambda, Sequential
+
+if TYPE_CHECKING:
+    from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
     "Cast",
@@ -49,43 +53,59 @@ __all__ = [
 
 
 class Compose(Sequential):
-    """Transforms one after the other."""
+    """Transforms one after the other. Neighbors that are HybridBlocks become one HybridSequential.
+
+    `hybridize()` makes one graph of each of these, for images of one size: another size is compiled again.
+    """
 
     def __init__(self, transforms: Sequence[Block | Callable[[Any], Any]]) -> None:
         super().__init__()
-        self.add(*(each if isinstance(each, Block) else Lambda(each) for each in transforms))
+        blocks = [each if isinstance(each, Block) else Lambda(each) for each in transforms]
+        for is_hybrid, group in groupby(blocks, lambda block: isinstance(block, HybridBlock)):
+            found = list(group)
+            if is_hybrid and len(found) > 1:
+                together = HybridSequential()
+                together.add(*found)
+                found = [together]
+            self.add(*found)
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(_array(x) if isinstance(x, np.ndarray) else x)
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Make a graph of each HybridBlock inside."""
+        Block.hybridize(self, active, **kwargs)
 
 
-class Cast(Block):
+class _OfArrays(HybridBlock):
+    """Base of the transforms that are graphs; they take NumPy arrays, too."""
+
+    def __call__(self, x: Any) -> Any:
+        return super().__call__(_array(x) if isinstance(x, np.ndarray) else x)
+
+
+class Cast(_OfArrays):
     """To another dtype."""
 
     def __init__(self, dtype: DTypeLike | None = "float32") -> None:
         super().__init__()
         self._dtype = dtype
 
-    def forward(self, x: Any) -> Any:
-        return _array(x).astype(self._dtype)
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        return F.cast(x, dtype=self._dtype)
 
 
-class ToTensor(Block):
+class ToTensor(_OfArrays):
     """An image (height, width, channels) of 0..255 to float32 (channels, height, width) in [0, 1].
 
     There may be a batch axis in front.
     """
 
-    def forward(self, x: Any) -> Any:
-        values = _host(x)
-        if values.ndim not in (3, 4):
-            raise ShapeError(
-                "ToTensor takes images of shape (height, width, channels), with or without a batch axis in front, "
-                f"not {values.shape}"
-            )
-        moved = np.moveaxis(values, -1, -3).astype("float32")
-        moved /= 255.0
-        return in_mode(nd.array(np.ascontiguousarray(moved), dtype="float32"))
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        return F._image_to_tensor(x)
 
 
-class Normalize(Block):
+class Normalize(_OfArrays):
     """(x - mean) / std per channel.
 
     mean, std : a number, or one per channel
@@ -94,15 +114,13 @@ class Normalize(Block):
 
     def __init__(self, mean: float | Sequence[float] = 0.0, std: float | Sequence[float] = 1.0) -> None:
         super().__init__()
-        self._mean = np.asarray(mean, "float32").reshape(-1, 1, 1)
-        self._std = np.asarray(std, "float32").reshape(-1, 1, 1)
+        self._mean, self._std = mean, std
 
-    def forward(self, x: Any) -> Any:
-        values = _host(x)
-        return in_mode(nd.array((values - self._mean) / self._std, dtype="float32"))
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        return F._image_normalize(x, mean=self._mean, std=self._std)
 
 
-class Resize(Block):
+class Resize(_OfArrays):
     """An image, or a batch of images, in another size.
 
     size : (width, height), or a number for both; with keep_ratio a number is the shorter side
@@ -113,17 +131,11 @@ class Resize(Block):
         super().__init__()
         self._size, self._keep, self._interpolation = size, keep_ratio, interpolation
 
-    def forward(self, x: Any) -> Any:
-        return _each(_array(x), self._resize)
-
-    def _resize(self, x: NDArray) -> NDArray:
-        if self._keep and isinstance(self._size, int):
-            return image.resize_short(x, self._size, self._interpolation)
-        width, height = _pair(self._size)
-        return image.imresize(x, width, height, self._interpolation)
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        return F._image_resize(x, size=self._size, keep_ratio=self._keep, interp=self._interpolation)
 
 
-class CropResize(Block):
+class CropResize(_OfArrays):
     """The part of an image, or of a batch of images, at a place, resized if `size` is given.
 
     x, y, width, height : of the part; size : (width, height), or a number for both
@@ -139,20 +151,14 @@ class CropResize(Block):
         interpolation: int | None = None,
     ) -> None:
         super().__init__()
-        self._part = x, y, width, height
-        self._size = None if size is None else _pair(size)
-        self._interpolation = 1 if interpolation is None else interpolation
+        self._part = {"x": x, "y": y, "width": width, "height": height}
+        self._size, self._interpolation = size, 1 if interpolation is None else interpolation
 
-    def forward(self, x: Any) -> Any:
-        return _each(_array(x), self._crop)
-
-    def _crop(self, x: NDArray) -> NDArray:
-        left, top, width, height = self._part
-        if left < 0 or top < 0 or left + width > x.shape[1] or top + height > x.shape[0]:
-            raise ShapeError(
-                f"a part of {width} x {height} at ({left}, {top}) is not inside an image of {x.shape[1]} x {x.shape[0]}"
-            )
-        return image.fixed_crop(x, left, top, width, height, self._size, self._interpolation)
+    def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
+        part = F._image_crop(x, **self._part)
+        if self._size is None:
+            return part
+        return F._image_resize(part, size=self._size, keep_ratio=False, interp=self._interpolation)
 
 
 class CenterCrop(Block):
@@ -354,7 +360,7 @@ def _host(x: object) -> np.ndarray:
 
 
 def _array(x: object) -> NDArray:
-    return x if isinstance(x, NDArray) else nd.array(x, dtype=np.asarray(x).dtype)
+    return x if isinstance(x, NDArray) else in_mode(nd.array(x, dtype=np.asarray(x).dtype))
 
 
 _suggest_names(__name__)
