@@ -198,18 +198,30 @@ class ImageRecordIter(DataIter):
             random.setstate(before[0])
             np.random.set_state(before[1])
 
+    def next(self) -> DataBatch:
+        """The next batch. Raises StopIteration after the last."""
+        if not self.iter_next():
+            raise StopIteration
+        return self._current()
+
     def _current(self) -> DataBatch:
         if self._batch is None:
             raise SettingError("there is no batch yet: call next() or iter_next() first")
         return self._batch
 
-    def getdata(self) -> list[NDArray]:
+    def getdata(self) -> NDArray:
         """The images of the current batch."""
-        return list(self._current().data or ())
+        return self._arrays[0]
 
-    def getlabel(self) -> list[NDArray]:
+    def getlabel(self) -> NDArray:
         """The labels of the current batch."""
-        return list(self._current().label or ())
+        return self._arrays[1]
+
+    @property
+    def _arrays(self) -> tuple[NDArray, NDArray]:
+        batch = self._current()
+        assert batch.data and batch.label
+        return batch.data[0], batch.label[0]
 
     def getpad(self) -> int:
         """How many images at the end only fill the current batch up."""

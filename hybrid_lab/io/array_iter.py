@@ -116,13 +116,14 @@ class NDArrayIter(DataIter):
         """The next batch. Raises StopIteration after the last."""
         if not self.iter_next():
             raise StopIteration
-        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), None)
+        data, label = ([self._chosen(array) for _, array in arrays] for arrays in (self.data, self.label))
+        return DataBatch(data, label, self.getpad(), None)
 
-    def getdata(self) -> list[NDArray]:
+    def getdata(self) -> NDArray | list[NDArray]:
         """The data of the current batch."""
         return [self._chosen(array) for _, array in self.data]
 
-    def getlabel(self) -> list[NDArray]:
+    def getlabel(self) -> NDArray | list[NDArray]:
         """The labels of the current batch."""
         return [self._chosen(array) for _, array in self.label]
 

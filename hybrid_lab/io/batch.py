@@ -105,18 +105,20 @@ class DataIter:
         """The next batch. Raises StopIteration after the last."""
         if not self.iter_next():
             raise StopIteration
-        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
+        data, label = self.getdata(), self.getlabel()
+        data, label = ([each] if isinstance(each, NDArray) else each for each in (data, label))
+        return DataBatch(data, label, self.getpad(), self.getindex())
 
     def iter_next(self) -> bool:
         """Go to the next batch; False after the last."""
         raise NotImplementedError(f"{type(self).__name__} does not define iter_next()")
 
-    def getdata(self) -> Sequence[NDArray] | None:
-        """The data of the current batch."""
+    def getdata(self) -> NDArray | Sequence[NDArray] | None:
+        """The data of the current batch; of iterators over files the array itself, as in MXNet."""
         raise NotImplementedError(f"{type(self).__name__} does not define getdata()")
 
-    def getlabel(self) -> Sequence[NDArray] | None:
-        """The labels of the current batch."""
+    def getlabel(self) -> NDArray | Sequence[NDArray] | None:
+        """The labels of the current batch; of iterators over files the array itself, as in MXNet."""
         raise NotImplementedError(f"{type(self).__name__} does not define getlabel()")
 
     def getindex(self) -> np.ndarray | None:

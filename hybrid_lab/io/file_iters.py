@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.ndarray import NDArray
 
 from .array_iter import NDArrayIter
 
@@ -40,7 +41,19 @@ def read_idx(path: str | PathLike[str]) -> np.ndarray:
     return values.astype(dtype.newbyteorder("="))
 
 
-class CSVIter(NDArrayIter):
+class _FileIter(NDArrayIter):
+    """Base of the iterators over files, whose batches have one array of data and one of labels."""
+
+    def getdata(self) -> NDArray:
+        """The data of the current batch."""
+        return self._chosen(self.data[0][1])
+
+    def getlabel(self) -> NDArray:
+        """The labels of the current batch."""
+        return self._chosen(self.label[0][1])
+
+
+class CSVIter(_FileIter):
     """Rows of CSV files, without a head line.
 
     data_csv, label_csv : paths; without labels there is a label of 0 for each row
@@ -80,7 +93,7 @@ def _table(path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         raise HybridLabError(f"{path} cannot be read as rows of shape {shape}: {error}") from None
 
 
-class MNISTIter(NDArrayIter):
+class MNISTIter(_FileIter):
     """The images and labels of MNIST from two local IDX files, also compressed ones. Images are in [0, 1].
 
     flat : images as (batch, 784) instead of (batch, 1, 28, 28)

@@ -160,3 +160,14 @@ def test_mnist(tmp_path):
         MNISTIter(paths[0], str(tmp_path / "cut"))
     with pytest.raises(mx.diagnostics.HybridLabError, match="not an IDX file"):
         MNISTIter(str(tmp_path / "labels.txt") if (tmp_path / "labels.txt").write_text("x") else "", paths[1])
+
+
+def test_iterators_over_files_give_their_array_itself(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("1,2\n3,4\n5,6\n")
+    rows = mx.io.CSVIter(data_csv=str(path), data_shape=(2,), batch_size=2)
+    assert rows.iter_next()
+    assert rows.getdata().asnumpy().tolist() == [[1, 2], [3, 4]]
+    assert rows.getlabel().shape == (2,)
+    rows.reset()
+    assert [batch.data[0].shape for batch in rows] == [(2, 2), (2, 2)]
