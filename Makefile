@@ -10,6 +10,9 @@ GRAPHS  ?= 2000
 GPU_OUT ?= build/gpu_day
 # Random programs that make test-programs checks.
 PROGRAMS ?= 10000
+# Random calls that make test-oracle compares with the real MXNet, and the first seed.
+CASES ?= 20000
+FIRST ?= 0
 # Passed to JupyterLab by `make lab`, to pytest by the test targets: make lab ARGS="--no-browser --port 8899"
 ARGS    ?=
 # Seconds one notebook may take in `make notebooks`.
@@ -36,7 +39,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
+.PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
 
 help:
 	@echo 'make lab         environment, build, JupyterLab on the tutorial   (ARGS="--no-browser --port 8899")'
@@ -48,6 +51,7 @@ help:
 	@echo 'make test-jupyter  the browser tests with the oldest and newest JupyterLab and Notebook 7 (half an hour)'
 	@echo 'make test-graphs 2,000 random graphs on every engine (GRAPHS=n for another number; minutes)'
 	@echo 'make test-programs 10,000 random programs, eager beside every engine (PROGRAMS=n for another number)'
+	@echo 'make test-oracle 20,000 random calls beside the real MXNet 1.9.1 (CASES=n, FIRST=seed; some 20 minutes)'
 	@echo 'make test-checkpoints  go on from 50 random steps, kill 200 saves (a minute)'
 	@echo 'make test-onnx-programs  2,000 random programs exported: equal in ONNX Runtime (ARGS=FIRST-LAST)'
 	@echo 'make test-onnx-mutations  100,000 damaged ONNX files, and SINGA's: each is read or refused by a typed error'
@@ -178,6 +182,10 @@ test-graphs: install
 # All random programs; `make test` runs the first 500 of them.
 test-programs: install
 	HYBRID_LAB_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/random_programs -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
+
+# Operators, layers, losses, optimizers, metrics and mx.np functions beside the real MXNet (tests/oracle).
+test-oracle: install oracle
+	OMP_NUM_THREADS=1 ORACLE=$(ORACLE) $(PY) -m tests.oracle $(FIRST)-$$(($(FIRST) + $(CASES) - 1)) $(ARGS)
 
 # Continues from 50 random steps and kills 200 saves; `make test` does 6 and 10.
 test-checkpoints: install

@@ -111,6 +111,8 @@ class Arange(_Listed, name="_arange", aliases=("arange",)):
     def check(self) -> None:
         if self.step == 0:
             raise AttributeSpecError("arange: step must not be 0")
+        if self.repeat < 1:
+            raise AttributeSpecError(f"arange: repeat={self.repeat}; at least 1 is needed")
         if self.infer_range:
             raise AttributeSpecError("arange: infer_range is not supported; give stop")
 
@@ -275,24 +277,31 @@ class ArangeLike(Operator, name="_contrib_arange_like"):
     def infer_shape(self, data: Shape) -> Shape:
         return data if self.axis is None else (data[axis_of("arange_like", self.axis, len(data))],)
 
+    def first_and_step(self, dtype: np.dtype) -> tuple[float, float]:
+        """`start` and `step`, without their fractions for whole numbers, as in MXNet."""
+        return (int(self.start), int(self.step)) if dtype.kind in "iu" else (self.start, self.step)
+
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         shape = self.infer_shape(data.shape)
-        numbers = np.arange(prod(shape)) // self.repeat * self.step + self.start
+        start, step = self.first_and_step(data.dtype)
+        numbers = np.arange(prod(shape)) // self.repeat * step + start
         return into(numbers.astype(data.dtype).reshape(shape), out)
 
     @Element
     def triton(self, K: Elements, place: Place) -> str:
         shape = self.infer_shape(K.shape(0))
         (index,) = K.unravel(place, shape, (prod(shape),))
-        return str(K.scaled(K.quotient(index, self.repeat), self.step, self.start))
+        start, step = self.first_and_step(K.dtype())
+        return str(K.scaled(K.quotient(index, self.repeat), step, start))
 
     def onnx(self, g: OnnxGraph, data: str) -> str:
         shape = self.infer_shape(g.shape(data))
         numbers = g.arange(prod(shape))
         if self.repeat > 1:
             numbers = g.Div(numbers, g.const(self.repeat, "int64"))
-        scaled = g.Mul(g.cast(numbers, "float64"), g.const(self.step, "float64"))
-        return g.Reshape(g.cast(g.Add(scaled, g.const(self.start, "float64")), g.dtype(data)), shape)
+        start, step = self.first_and_step(g.dtype(data))
+        scaled = g.Mul(g.cast(numbers, "float64"), g.const(step, "float64"))
+        return g.Reshape(g.cast(g.Add(scaled, g.const(start, "float64")), g.dtype(data)), shape)
 
 
 class _ShapeReader(Operator):

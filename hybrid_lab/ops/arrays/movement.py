@@ -261,8 +261,9 @@ class Reverse(Operator, name="reverse", aliases=("flip",)):
     samples = [sample((2, 3), axis=0), sample((2, 3, 4), axis=(1, 2))]
 
     def infer_shape(self, data: Shape) -> Shape:
-        for axis in self.axis:
-            axis_of("reverse", axis, len(data))
+        axes = {axis_of("reverse", axis, len(data)) for axis in self.axis}
+        if len(axes) < len(self.axis):
+            raise ShapeError(f"reverse: axis={self.axis} names an axis of {data} twice")
         return data
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:

@@ -267,6 +267,8 @@ class Norm(Reduction, name="norm"):
             raise AttributeSpecError(f"norm: ord={self.ord}; only the L1 and L2 norms exist")
         if self.out_dtype is not None:
             raise AttributeSpecError("norm: out_dtype is not supported; cast the result with F.cast(y, dtype=...)")
+        if self.exclude:
+            raise AttributeSpecError("norm has no attribute exclude; give the axes that are summed over as axis")
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         if self.ord == 1:

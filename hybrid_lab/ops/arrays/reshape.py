@@ -199,6 +199,8 @@ class Squeeze(_Reshaping, name="squeeze"):
                 empty = -rank <= axis < rank and data[axis] == 0
                 raise (ArrayIndexError if empty else ShapeError)(f"squeeze: axis {axis} of the shape {data} is not 1")
             dropped.add(axis % rank)
+        if len(dropped) < len(self.axis):
+            raise ShapeError(f"squeeze: axis={self.axis} names an axis of {data} twice")
         return tuple(size for index, size in enumerate(data) if index not in dropped) or (1,)
 
 
@@ -229,6 +231,12 @@ class ReshapeLike(_Reshaping, name="reshape_like"):
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         left, right = slice(self.lhs_begin, self.lhs_end), slice(self.rhs_begin, self.rhs_end)
+        for side, shape, chosen in (("lhs", lhs, left), ("rhs", rhs, right)):
+            places = [place for place in (chosen.start, chosen.stop) if place is not None]
+            start, stop, _ = chosen.indices(len(shape))
+            if places and (start >= stop or not all(-len(shape) <= place <= len(shape) for place in places)):
+                given = f"{side}_begin={chosen.start}, {side}_end={chosen.stop}"
+                raise ShapeError(f"reshape_like: {given} is no range of the dimensions of {shape}")
         start, stop, _ = left.indices(len(lhs))
         result = (*lhs[:start], *rhs[right], *lhs[stop:])
         if prod(result) != prod(lhs):

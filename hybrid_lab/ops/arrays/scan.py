@@ -87,7 +87,8 @@ class Histogram(Operator, name="_histogram"):
         if bins is not None and (len(bins) != 1 or bins[0] < 2):
             raise ShapeError(f"histogram: bins has shape {bins}; two or more edges are needed")
         count = self.bin_cnt if bins is None else bins[0] - 1
-        assert count is not None, "check() wants it where there are no edges"
+        if count is None:
+            raise ShapeError("histogram: bins, the edges, is missing; give it, or bin_cnt and range")
         return [(count,), (count + 1,)]
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:

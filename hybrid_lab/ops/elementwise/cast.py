@@ -74,7 +74,7 @@ class CastLike(_Casting, name="_cast_like"):
 
 
 class AMPCast(_Casting, name="amp_cast"):
-    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
 
     dtype: DType
     samples = [
@@ -88,7 +88,8 @@ class AMPCast(_Casting, name="amp_cast"):
             raise AttributeSpecError(f"amp_cast: dtype={self.dtype}; a floating dtype is needed")
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
-        return np.dtype(self.dtype) if is_floating(dtypes[0]) else dtypes[0]
+        narrow = is_floating(dtypes[0]) and dtypes[0].itemsize < 8
+        return np.dtype(self.dtype) if narrow else dtypes[0]
 
     def numpy(self, data: Array, out: Array | None = None) -> Array:
         return into(data.astype(self.infer_type(data.dtype)), out)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, Unmappable
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Operator, Pointwise, Unary, into, sample
 from hybrid_lab.ops.framework.protocols import Functions, OnnxGraph, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
@@ -113,6 +113,11 @@ class MultiAllFinite(_AllFinite, name="multi_all_finite"):
         sample((3, 4), (2,), gradient=False, num_arrays=2),
         sample((3, 4), np.array([np.inf, 1.0], "float32"), gradient=False, num_arrays=2),
     ]
+
+    def infer_shape(self, *data: Shape) -> Shape:
+        if len(data) != self.num_arrays:
+            raise ShapeError(f"multi_all_finite: num_arrays={self.num_arrays}; {len(data)} arrays were given")
+        return (1,)
 
 
 def _lowered_verdict(F: Functions, data: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, all_into, filled, into, ints, sample
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 
@@ -191,13 +191,17 @@ class Requantize(_ToEightBits, name="_contrib_requantize"):
         ),
     ]  # fmt: skip
 
-    def check(self) -> None:
-        if self.target != "int8":
-            raise AttributeSpecError("requantize: out_type 'uint8' is not supported; use 'int8'")
+    @property
+    def calibrated(self) -> bool:
+        """Whether the range is given."""
+        return self.min_calib_range is not None and self.max_calib_range is not None
 
     @property
     def target(self) -> str:
-        return "uint8" if self.out_type == "uint8" else "int8"
+        """The dtype of the result: 'auto' is uint8 for a given range that starts at 0 or above."""
+        if self.out_type == "auto":
+            return "uint8" if self.calibrated and (self.min_calib_range or 0.0) >= 0 else "int8"
+        return self.out_type
 
     def complete(self, data: PartialShape, min_range: PartialShape, max_range: PartialShape) -> PartialShapes:
         return data, filled(min_range, (1,)), filled(max_range, (1,))
@@ -220,9 +224,10 @@ class Requantize(_ToEightBits, name="_contrib_requantize"):
             reach = largest(np.float32(data.min()) * step, np.float32(data.max()) * step)
         else:
             reach = largest(self.min_calib_range, self.max_calib_range)
-        return all_into(
-            [to_eight_bits(values, reach, STEPS["int8"] - 0.5, "int8"), *symmetric("int8", -reach, reach)], out
-        )
+        target = self.target
+        eight = to_eight_bits(values, reach, STEPS[target] - 0.5, target)
+        low = -reach if target == "int8" else reach * 0
+        return all_into([eight, *symmetric(target, low, reach)], out)
 
 
 def _smoothed(counts: np.ndarray) -> np.ndarray | None:

@@ -21,7 +21,10 @@ def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tup
     """The sorted, non-negative axes that a reduction removes. No axis means all. Raises ShapeError."""
     if axis is None or axis == ():
         return tuple(range(rank))
-    chosen = {axis_of(name, item, rank) for item in ((axis,) if isinstance(axis, int) else axis)}
+    given = (axis,) if isinstance(axis, int) else axis
+    chosen = {axis_of(name, item, rank) for item in given}
+    if len(chosen) < len(given):
+        raise ShapeError(f"{name}: axis={axis} names an axis of the {rank} dimensions twice")
     return tuple(item for item in range(rank) if (item in chosen) != exclude)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Operator, sample
 from hybrid_lab.ops.framework.lowering import run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
@@ -39,6 +39,10 @@ class _Attention(Operator):
     precision = "low"
     numpy = run_lowering
     heads: int
+
+    def check(self) -> None:
+        if self.heads < 1:
+            raise AttributeSpecError(f"{self.name}: heads={self.heads}; at least 1 is needed")
 
     def check_shapes(self, attention: tuple[int, ...] | None, **projections: Any) -> None:
         """projections : (shape, parts) by name. Raises ShapeError."""

@@ -52,6 +52,8 @@ class PoolingV1(Pooled, name="Pooling_v1"):
 
     def check(self) -> None:
         super().check()
+        if self.pooling_convention == "same":
+            raise AttributeSpecError("Pooling_v1: pooling_convention must be 'valid' or 'full'")
         if self.pool_type == "lp":
             raise AttributeSpecError("Pooling_v1: pool_type='lp' is not supported; use Pooling")
 

@@ -341,7 +341,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
 
     def infer_shape(self, data: Shape) -> Shape:
-        if len(data) < (3 if self.mode == "spatial" else 2):
+        if len(data) < (2 if self.mode == "instance" else 3):
             raise ShapeError(f"L2Normalization: mode={self.mode!r} needs more dimensions than {data} has")
         return data
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Operator, all_into, forward_shape, into, ints, known_shape, sample
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
@@ -39,6 +39,10 @@ class _SoftmaxOutput(Operator):
     normalization: Literal["null", "batch", "valid"] = "null"
     out_grad: bool = False
     smooth_alpha: float = 0.0
+
+    def check(self) -> None:
+        if not 0 <= self.smooth_alpha <= 1:
+            raise AttributeSpecError(f"SoftmaxOutput: smooth_alpha={self.smooth_alpha} must be in [0, 1]")
 
     def rows(self, data: tuple[int, ...]) -> tuple[int, ...]:
         """The shape with the classes along axis 1."""
@@ -193,8 +197,11 @@ class SoftmaxActivation(Operator, name="SoftmaxActivation"):
     samples = [sample((3, 4)), sample((2, 3, 4), mode="channel"), sample((2, 3, 2))]
 
     def infer_shape(self, data: Shape) -> Shape:
-        if len(data) < 2:
-            raise ShapeError(f"SoftmaxActivation: data {data}; two or more dimensions are needed")
+        least = 3 if self.mode == "channel" else 2
+        if len(data) < least:
+            raise ShapeError(
+                f"SoftmaxActivation(mode={self.mode!r}): data {data}; {least} or more dimensions are needed"
+            )
         return data
 
     @property

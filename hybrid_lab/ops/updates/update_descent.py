@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ops.framework import is_scalar, sample
 from hybrid_lab.ops.framework.attributes import Scalar
 from hybrid_lab.ops.framework.protocols import Functions, Number, Tensor
@@ -199,6 +200,10 @@ class FTMLUpdate(Update, name="ftml_update"):
         changing(3, 4, states=3, numbers=(0.1, 3, 0.01, 0.5)),
         changing(5, states=3, numbers=(0.1, 1, 0.0, 1.0), beta1=0.5, beta2=0.9, clip_grad=0.3),
     ]
+
+    def check(self) -> None:
+        if not (0 <= self.beta1 <= 1 and 0 <= self.beta2 <= 1):
+            raise AttributeSpecError(f"ftml_update: beta1={self.beta1}, beta2={self.beta2}; both must be in [0, 1]")
 
     def step(
         self, F: Functions, weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor, lr: Number, t: Number,

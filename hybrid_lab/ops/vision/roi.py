@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,11 @@ class _Pooled(Operator):
             raise AttributeSpecError(
                 f"{self.name}: pooled_size={self.pooled_size} must be (height, width), both positive"
             )
-        if not self.spatial_scale > 0:
-            raise AttributeSpecError(f"{self.name}: spatial_scale={self.spatial_scale} must be positive")
+        largest = 1.0 if self.name == "_contrib_ROIAlign" else inf
+        if not 0 < self.spatial_scale <= largest:
+            raise AttributeSpecError(
+                f"{self.name}: spatial_scale={self.spatial_scale} must be positive, of ROIAlign at most 1"
+            )
 
     def checked(self, data: tuple[int, ...], rois: tuple[int, ...], columns: tuple[int, ...]) -> None:
         """Raise ShapeError for shapes that do not fit."""

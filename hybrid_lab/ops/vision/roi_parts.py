@@ -350,9 +350,10 @@ class RROIAlign(Operator, name="_contrib_RROIAlign"):
     ]  # fmt: skip
 
     def check(self) -> None:
-        if len(self.pooled_size) != 2 or min(self.pooled_size) < 1 or not self.spatial_scale > 0:
+        if len(self.pooled_size) != 2 or min(self.pooled_size) < 1 or not 0 < self.spatial_scale <= 1:
             raise AttributeSpecError(
-                f"RROIAlign: pooled_size={self.pooled_size} must be (height, width), spatial_scale positive"
+                f"RROIAlign: pooled_size={self.pooled_size} must be (height, width), both positive, and "
+                f"spatial_scale={self.spatial_scale} above 0 and at most 1"
             )
 
     def infer_shape(self, data: Shape, rois: Shape) -> Shape:

@@ -1,0 +1,462 @@
+"""The differences that are explained: each rule says why, and checks its condition on the case and its answers.
+
+docs/differences.md tells users of those that they may meet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.oracle.derivative import is_derivative
+
+if TYPE_CHECKING:
+    from tests.oracle.compare import Comparison, Difference
+
+Condition = Callable[["Comparison", "Difference"], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """name : in the table of a run; why : the reason; applies : whether it explains a difference"""
+
+    name: str
+    why: str
+    applies: Condition
+
+
+RULES: list[Rule] = []
+
+
+def rule(why: str) -> Callable[[Condition], Condition]:
+    """Add a function to the rules, under its name."""
+
+    def add(applies: Condition) -> Condition:
+        RULES.append(Rule(applies.__name__.replace("_", " "), why, applies))
+        return applies
+
+    return add
+
+
+def explanation(item: Comparison, difference: Difference) -> str | None:
+    """The name of the first rule that explains a difference."""
+    return next((each.name for each in RULES if each.applies(item, difference)), None)
+
+
+def _changed(case: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The case with changes in the descriptions of its floating and whole arrays."""
+    return {**case, "arrays": {name: {**spec, **changes} for name, spec in case["arrays"].items()}}
+
+
+def _has_nan(case: dict[str, Any], infinite: bool = False) -> bool:
+    from tests.oracle.execute import array
+
+    arrays = [array(spec, case).astype(np.float64) for spec in case["arrays"].values()]
+    return any(bool((~np.isfinite(each) if infinite else np.isnan(each)).any()) for each in arrays)
+
+
+def _is_float(value: np.ndarray) -> bool:
+    return bool(value.dtype.kind == "f")
+
+
+# -- MXNet's process, kernels and dtypes ---------------------------------------------------------------------------
+
+
+@rule("MXNet's process ends, or does not answer: memory outside of arrays is read or written")
+def MXNet_crashes(item: Comparison, difference: Difference) -> bool:
+    return item.theirs.error in (("Crash",), ("Hang",))
+
+
+@rule("MXNet raises for these dtypes on a CPU; with float32 in place of them it answers, and so do we, equally")
+def MXNet_lacks_the_dtype(item: Comparison, difference: Difference) -> bool:
+    dtypes = {spec["dtype"] for spec in item.case["arrays"].values()}
+    case = {**_changed(item.case, dtype="float32"), "text": re.sub(r", dtype='\w+'", "", item.case["text"])}
+    if difference.kind != "theirs raises" or (dtypes <= {"float32"} and case["text"] == item.case["text"]):
+        return False
+    again = item.oracle.answer({**case, "dtype": None})
+    return not again.error or again.at == "backward"
+
+
+@rule("MXNet has no such function, or only for GPUs, or no gradient of it")
+def MXNet_lacks_the_function(item: Comparison, difference: Difference) -> bool:
+    texts = "has no attribute|only implemented in GPU|didn't register FGradient|[Nn]ot impl?emented|is not supported"
+    return difference.kind == "theirs raises" and re.search(texts, item.theirs.text) is not None
+
+
+@rule("arrays without elements or dimensions, which MXNet refuses")
+def MXNet_refuses_empty_arrays(item: Comparison, difference: Difference) -> bool:
+    arrays = [*item.ours.values.values()]
+    empty = any(not value.size or not value.ndim for name, value in item.ours.values.items() if name.startswith("y"))
+    empty |= any(0 in spec["shape"] or not spec["shape"] for spec in item.case["arrays"].values())
+    return difference.kind == "theirs raises" and bool(arrays) and empty
+
+
+@rule("MXNet adds up in the narrow dtype: in float64 both agree, and ours is nearer to that")
+def MXNet_rounds_more(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.compare import apart
+
+    name = difference.name
+    if difference.kind != "value" or not _is_float(item.ours.values[name]):
+        return False
+    if any(name not in each.values for each in (item.wide, item.their_wide)):
+        return False
+    wide, their_wide = item.wide.values[name], item.their_wide.values[name]
+    dtype = item.ours.values[name].dtype if item.ours.values[name].dtype.itemsize < 8 else np.dtype(np.float32)
+    if wide.shape != their_wide.shape or apart(wide.astype(dtype), their_wide.astype(dtype)).any():
+        return False
+    ours, theirs = (each.values[name].astype(np.float64) for each in (item.ours, item.theirs))
+    where = apart(item.ours.values[name], item.theirs.values[name])
+    with np.errstate(invalid="ignore"):
+        nearer = (np.abs(ours - wide) <= np.abs(theirs - wide)) | (ours == wide) | ~np.isfinite(theirs)
+    return bool(nearer[where].all())
+
+
+@rule("MXNet's numbers in attributes, and parts of its float64 kernels, are float32: both agree as float32")
+def MXNet_computes_float64_in_float32(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.compare import apart
+
+    if difference.kind != "value" or item.ours.values[difference.name].dtype != np.float64:
+        return False
+    ours, theirs = item.ours.values[difference.name], item.theirs.values[difference.name]
+    with np.errstate(over="ignore"):
+        return not apart(ours.astype(np.float32), theirs.astype(np.float32), 1e-7 * _largest(item.case)).any()
+
+
+def _largest(case: dict[str, Any]) -> float:
+    from tests.oracle.execute import array
+
+    found = [np.abs(array(spec, case).astype(np.float64)) for spec in case["arrays"].values()]
+    return max([float(value[np.isfinite(value)].max(initial=0.0)) for value in found], default=0.0)
+
+
+# -- gradients -----------------------------------------------------------------------------------------------------
+
+#: Operators and functions whose gradient is wrong in MXNet. The rule proves it, case by case.
+WRONG_GRADIENTS = (
+    "SELU",
+    "selu",
+    "rot90",
+    "SoftmaxActivation",
+    "image.flip",
+    "F.np.where",
+    "F.np.var",
+    "F.np.std",
+    "a.std",
+    "a.var",
+    "CTCLoss",
+    "atleast_2d",
+)
+
+
+@rule("MXNet's gradient is not that of its own results, which ours is: shown by differences in float64")
+def MXNet_has_a_wrong_gradient(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    if (
+        difference.kind != "value"
+        or not difference.name.startswith("d")
+        or not any(name in text for name in WRONG_GRADIENTS)
+    ):
+        return False
+    return is_derivative(item.case, difference.name)
+
+
+#: What MXNet refuses with these words, and Hybrid Lab supports: (in the call, in MXNet's error).
+MORE = (
+    ("Conv3DTranspose", "Only 1D or 2D Deconvolution"),
+    ("Deconvolution", "Only 1D or 2D Deconvolution"),
+    ("Pad", "expects padding on the first two axes to be zero"),
+    ("pooling_convention='same'", "index = 1 must be in range [0, 1)"),
+    ("broadcast_like", "cannot be broadcasted to"),
+    ("slice_axis", "Invalid end for"),
+    ("slice_axis", "Required parameter end"),
+    ("Pooling_v1", "Cannot find argument"),
+    ("random_normal", "scale parameter in gaussian has to be positive"),
+    ("Pooling_v1", "Cannot find argument"),
+    ("norm(", "Cannot find argument 'exclude'"),
+    ("CTCLoss", "max number of labels cannot exceed"),
+    ("UpSampling", "Non compatible matrix dimensions"),
+    ("LRN", "local size must be smaller than nchannels"),
+    ("slice_axis", "Invalid begin for"),
+    ("sparse_grad=True", "Cannot use sparse_grad"),
+    ("Orthogonal", "Invalid Parameter format for shape"),
+    ("dcasgd", "truth value of an NDArray"),
+    ("DTranspose", "input num_filter must divide group size"),
+)
+
+
+# -- documented differences ----------------------------------------------------------------------------------------
+
+
+@rule("NaN in maxima over windows and in sorts: kept, and sorted as the largest")
+def NaN_in_windows_and_sorts(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    names = (
+        "relu",
+        "MAERegression",
+        "Pool",
+        "sort",
+        "topk",
+        "bipartite_matching",
+        "box_nms",
+        "ROIAlign",
+        "sign",
+        "median",
+        "percentile",
+        "quantile",
+    )
+    return difference.kind == "value" and any(name in text for name in names) and _has_nan(item.case)
+
+
+@rule("windows of average pooling that lie outside of the input")
+def windows_outside(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    return difference.kind == "value" and ("ceil_mode=True" in text or "'full'" in text)
+
+
+@rule("a pad that is not smaller than the kernel: whole windows of padding")
+def pooling_of_padding(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "ours raises" and "must be smaller than kernel" in item.ours.text
+
+
+#: What MXNet accepts and computes from memory of others, or not at all: (in the call, in our error).
+NONSENSE = (
+    ("BatchNorm", "gamma has shape"),
+    ("LeakyReLU", "gamma has shape"),
+    ("Pooling", "needs one number for each axis of kernel"),
+    ("BilinearResize2D", "must be given together"),
+    ("diag", "has no diagonal"),
+)
+
+
+@rule("MXNet accepts parameters that do not fit")
+def parameters_that_do_not_fit(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    return difference.kind == "ours raises" and any(name in text and said in item.ours.text for name, said in NONSENSE)
+
+
+@rule("functions that run in NumPy raise AutogradError where a gradient would be lost")
+def gradient_would_be_lost(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "ours raises" and "runs in NumPy and has no gradient" in item.ours.text
+
+
+@rule("rrelu crashes or gives two arrays in MXNet")
+def rrelu(item: Comparison, difference: Difference) -> bool:
+    return "rrelu" in item.case["text"]
+
+
+@rule("MXNet gives zeros for the gradients of variances")
+def no_gradient_of_variances(item: Comparison, difference: Difference) -> bool:
+    variance = re.search(r"\b(std|var)\(", item.case["text"]) is not None
+    return variance and difference.name == "da" and not item.theirs.values["da"].any()
+
+
+@rule("lengths of sequences beyond the steps: MXNet reads outside of the array")
+def lengths_beyond_the_steps(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.execute import array
+
+    text = item.case["text"]
+    if not text.startswith(("F.Sequence", "F.softmax")) or "b" not in item.case["arrays"]:
+        return False
+    found = re.search(r"axis=(-?\d)", text)
+    axis = int(found[1]) if found else -1 if "softmax" in text else 0
+    return bool(array(item.case["arrays"]["b"], item.case).max(initial=0) > item.case["arrays"]["a"]["shape"][axis])
+
+
+@rule("the base rate of a schedule is used, which the default rate of some optimizers replaces in MXNet")
+def base_rate_of_schedules(item: Comparison, difference: Difference) -> bool:
+    text = item.case["text"]
+    named = re.search("'(adam|adamax|rmsprop|signum|nadam|ftrl|lamb)'", text) is not None
+    return named and "lr_scheduler=" in text and "learning_rate=" not in text
+
+
+@rule("numbers of images or elements outside of the array: an error here, memory of others in MXNet")
+def index_outside(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "ours raises" and item.ours.error[0] == "ArrayIndexError"
+
+
+@rule("labels longer than the steps: infinity here")
+def CTC_labels_too_long(item: Comparison, difference: Difference) -> bool:
+    if "CTCLoss" not in item.case.get("net", "") + item.case["text"] or "y0" not in item.ours.values:
+        return False
+    return difference.kind == "value" and bool(np.isinf(item.ours.values["y0"]).any())
+
+
+@rule("mx.np gives floating results of whole numbers, where MXNet cuts the fraction off")
+def whole_numbers_become_floating(item: Comparison, difference: Difference) -> bool:
+    if item.case.get("front") != "np" or difference.kind != "dtype":
+        return False
+    ours, theirs = item.ours.values[difference.name], item.theirs.values[difference.name]
+    return _is_float(ours) and theirs.dtype.kind in "iub"
+
+
+@rule("AdamW writes the rescaled gradient over the gradient")
+def AdamW_writes_to_the_gradient(item: Comparison, difference: Difference) -> bool:
+    return "adamw_update" in item.case["text"] and difference.name == "after b"
+
+
+@rule("mp_lamb_update_phase2 leaves weight32 as it was in MXNet")
+def LAMB_leaves_weight32(item: Comparison, difference: Difference) -> bool:
+    return "mp_lamb_update_phase2" in item.case["text"] and difference.name == "after e"
+
+
+@rule("image operators take any number of channels")
+def image_channels(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "theirs raises" and ".image." in item.case["text"] and "hannel" in item.theirs.text
+
+
+@rule("negative axes count from the end, where MXNet refuses them")
+def negative_axes(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "theirs raises" and "i >= 0 && i < ndim(): index = -" in item.theirs.text
+
+
+@rule("MXNet raises where Hybrid Lab does more: its error says so")
+def MXNet_refuses_what_is_supported(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    return difference.kind == "theirs raises" and any(name in text and said in item.theirs.text for name, said in MORE)
+
+
+@rule("zeros_like and ones_like have the dtype that is asked for")
+def like_with_dtype(item: Comparison, difference: Difference) -> bool:
+    return re.search(r"(zeros|ones)_like\(a, .*dtype=", item.case["text"]) is not None
+
+
+@rule("transposed convolutions with stride and dilation above 1, which MXNet does not compute without oneDNN")
+def dilated_deconvolution(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    above = [re.search(rf"{name}=\(?[\d, ]*[2-9]", text) for name in ("strides?", "dilat(?:e|ion)")]
+    return difference.kind == "value" and ("Transpose" in text or "Deconvolution" in text) and all(above)
+
+
+@rule("histogram of whole numbers with edges that are no whole numbers, which MXNet cuts off")
+def histogram_of_whole_numbers(item: Comparison, difference: Difference) -> bool:
+    return (
+        difference.kind == "value"
+        and "_histogram" in item.case["text"]
+        and item.case["arrays"]["a"]["dtype"][0] in "iu"
+    )
+
+
+@rule("MXNet computes 1 - beta2 in float32, which is 0.00005 off for 0.999")
+def MXNet_rounds_beta2(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.compare import apart
+
+    if difference.kind != "value" or not re.search("adam|ftml|lamb", item.case["text"]):
+        return False
+    ours, theirs = item.ours.values[difference.name], item.theirs.values[difference.name]
+    return _is_float(ours) and not apart(ours, theirs, 1e-5 * (1.0 + _largest(item.case))).any()
+
+
+@rule(
+    "reductions over no elements: sums 0, means, variances and deviations 0, products 1; MXNet leaves memory as it is"
+)
+def reductions_of_nothing(item: Comparison, difference: Difference) -> bool:
+    empty = any(0 in spec["shape"] for spec in item.case["arrays"].values())
+    return empty and (difference.kind == "value" or "nothing to choose from" in item.ours.text)
+
+
+@rule("the gradient of copysign where the number is 0: 0 here, the sign in MXNet")
+def copysign_of_zero(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.compare import apart
+    from tests.oracle.execute import array
+
+    if "copysign" not in item.case["text"] or difference.name != "da":
+        return False
+    wrong = apart(item.ours.values["da"], item.theirs.values["da"])
+    return not array(item.case["arrays"]["a"], item.case)[wrong].any()
+
+
+@rule("names of running statistics have a rule for InitDesc, too")
+def initializer_of_running_statistics(item: Comparison, difference: Difference) -> bool:
+    return (
+        difference.kind == "theirs raises"
+        and "running_" in item.case.get("name", "")
+        and "Unknown initialization" in item.theirs.text
+    )
+
+
+@rule("BatchNorm with a fixed gamma writes 1 over the gamma that it does not read, in MXNet")
+def fixed_gamma_becomes_one(item: Comparison, difference: Difference) -> bool:
+    if difference.kind != "value" or not difference.name.startswith("p") or "gamma" not in difference.name:
+        return False
+    return "scale=False" in item.case["net"] and bool((item.theirs.values[difference.name] == 1).all())
+
+
+@rule("BatchNorm updates running statistics in the forward pass here, in backward in MXNet")
+def statistics_without_backward(item: Comparison, difference: Difference) -> bool:
+    backward = any(name.startswith("d") for name in item.theirs.values)
+    return "BatchNorm" in item.case["text"] and difference.name.startswith("after") and not backward
+
+
+@rule("NaN and infinities in factorizations of matrices")
+def NaN_in_factorizations(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "value" and "linalg." in item.case["text"] and _has_nan(item.case, infinite=True)
+
+
+@rule("adamax leaves a weight as it is until its first gradient; MXNet makes it NaN")
+def adamax_without_gradient(item: Comparison, difference: Difference) -> bool:
+    if difference.kind != "value" or "adamax" not in item.case["text"]:
+        return False
+    return bool(
+        np.isnan(item.theirs.values[difference.name]).any() and np.isfinite(item.ours.values[difference.name]).all()
+    )
+
+
+@rule("the norm of whole numbers is that of NumPy, cut off; MXNet divides whole numbers on the way")
+def norm_of_whole_numbers(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "value" and "norm(" in item.case["text"] and item.case["arrays"]["a"]["dtype"][0] in "iu"
+
+
+@rule("counts of mx.np functions are int64, as NumPy's")
+def counts_are_int64(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "dtype" and "bincount" in item.case["text"]
+
+
+@rule("Dropout(p=1) gives zeros; MXNet divides by 0")
+def dropout_of_everything(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "value" and "Dropout" in item.case["text"] and "p=1.0" in item.case["text"]
+
+
+@rule("a resized side of 1 is the mean of the middle, as in torch; MXNet takes the first pixels")
+def resized_to_one_pixel(item: Comparison, difference: Difference) -> bool:
+    if difference.kind != "value" or "BilinearResize2D" not in item.case["text"]:
+        return False
+    return 1 in item.ours.values["y0"].shape[2:] and "align_corners=False" in item.case["text"]
+
+
+@rule("NaN and infinities in sums with weights of 0")
+def NaN_times_zero(item: Comparison, difference: Difference) -> bool:
+    text = item.case.get("net", "") + item.case["text"]
+    names = ("onvolution", "Resize", "Sampl", "Spatial", "LRN", "im2col", "col2im", "Norm", "SoftmaxActivation")
+    return difference.kind == "value" and any(name in text for name in names) and _has_nan(item.case, infinite=True)
+
+
+@rule("flipped images are those of NumPy here; MXNet gives memory that nobody wrote")
+def flipped_images(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.execute import array
+
+    found = re.match(r"F\.image\.flip_(left_right|top_bottom)", item.case["text"])
+    if found is None or difference.name != "y0":
+        return False
+    axis = -2 if found[1] == "left_right" else -3
+    return bool(
+        np.array_equal(
+            item.ours.values["y0"], np.flip(array(item.case["arrays"]["a"], item.case), axis), equal_nan=True
+        )
+    )
+
+
+@rule("MXNet's answer is another one in another process: it reads memory that nobody wrote")
+def MXNet_reads_unwritten_memory(item: Comparison, difference: Difference) -> bool:
+    if difference.kind != "value":
+        return False
+    for _ in range(2):
+        again = item.oracle.answer(item.case, fresh=True)
+        if difference.name in again.values:
+            first, second = item.theirs.values[difference.name], again.values[difference.name]
+            if not np.array_equal(first, second, equal_nan=_is_float(first)):
+                return True
+    return False
