@@ -24,6 +24,7 @@ ONES = np.ones((2, 3), np.float32)
         ),
         (lambda x: nd.multi_all_finite(x, x, num_arrays=3), ShapeError, "2 arrays were given"),
         (lambda x: nd.SoftmaxActivation(x, mode="channel"), ShapeError, "3 or more dimensions"),
+        (lambda x: nd.Pooling(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(0, 2)), AttributeSpecError, "at least 1"),
         (lambda x: nd.L2Normalization(x, mode="channel"), ShapeError, "needs more dimensions"),
         (
             lambda x: nd.Pooling_v1(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(1, 1), pooling_convention="same"),
@@ -82,6 +83,12 @@ def test_arange_like_of_whole_numbers():
     data = nd.array(np.zeros((3, 2)), dtype="int32")
     assert nd.contrib.arange_like(data, axis=0, start=-1.5, step=0.5).asnumpy().tolist() == [-1, -1, -1]
     assert nd.contrib.arange_like(data, axis=0, start=2.75, step=1.5).asnumpy().tolist() == [2, 3, 4]
+
+
+def test_multi_lars_with_a_negative_scale():
+    """Whether a gradient counts follows from its norm, not from its scale."""
+    numbers = [nd.array([value]) for value in (1.0, 4.0, 1.0, 0.0)]
+    assert nd.multi_lars(*numbers, eta=0.01, eps=0.0, rescale_grad=-0.5).asscalar() == pytest.approx(-0.04)
 
 
 def test_amp_cast_leaves_float64():

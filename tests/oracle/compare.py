@@ -182,6 +182,6 @@ def apart(ours: np.ndarray, theirs: np.ndarray, uncertainty: Any = 0.0) -> np.nd
     finite = np.abs(second[np.isfinite(second)])
     scale = float(finite.max()) if finite.size else 0.0
     with np.errstate(invalid="ignore", over="ignore"):
-        limit = tolerance * (np.abs(second) + 0.02 * scale + 5e-3) + 10 * np.asarray(uncertainty)
+        limit = tolerance * (np.abs(second) + 0.02 * scale + 0.02) + 10 * np.asarray(uncertainty)
         near = (first == second) | (np.abs(first - second) <= limit) | (np.isnan(first) & np.isnan(second))
         return ~(near | np.isinf(limit))

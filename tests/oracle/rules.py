@@ -169,7 +169,7 @@ MORE = (
     ("Conv3DTranspose", "Only 1D or 2D Deconvolution"),
     ("Deconvolution", "Only 1D or 2D Deconvolution"),
     ("Pad", "expects padding on the first two axes to be zero"),
-    ("pooling_convention='same'", "index = 1 must be in range [0, 1)"),
+    ("Pooling", "index = 1 must be in range [0, 1)"),
     ("broadcast_like", "cannot be broadcasted to"),
     ("slice_axis", "Invalid end for"),
     ("slice_axis", "Required parameter end"),
@@ -229,6 +229,7 @@ NONSENSE = (
     ("Pooling", "needs one number for each axis of kernel"),
     ("BilinearResize2D", "must be given together"),
     ("diag", "has no diagonal"),
+    ("CTCLoss", "a label outside of"),
 )
 
 

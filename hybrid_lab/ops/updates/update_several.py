@@ -204,7 +204,7 @@ class MultiLARS(Operator, name="multi_lars"):
         return lrs
 
     def lower(self, F: Functions, lrs: Tensor, weights_sum_sq: Tensor, grads_sum_sq: Tensor, wds: Tensor) -> Tensor:
-        weights, grads = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq) * self.rescale_grad
+        weights, grads = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq)
         usable = F.broadcast_greater(weights, 0.0) * F.broadcast_greater(grads, 0.0)
-        divisor = F.where(usable, grads + wds * weights + self.eps, 1.0)
+        divisor = F.where(usable, grads * self.rescale_grad + wds * weights + self.eps, 1.0)
         return lrs * F.where(usable, weights * self.eta / divisor, 1.0)
