@@ -24,7 +24,11 @@ ONES = np.ones((2, 3), np.float32)
         ),
         (lambda x: nd.multi_all_finite(x, x, num_arrays=3), ShapeError, "2 arrays were given"),
         (lambda x: nd.SoftmaxActivation(x, mode="channel"), ShapeError, "3 or more dimensions"),
-        (lambda x: nd.Pooling(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(0, 2)), AttributeSpecError, "at least 1"),
+        (
+            lambda x: nd.Pooling(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(0, 2)),
+            AttributeSpecError,
+            "at least 1",
+        ),
         (lambda x: nd.L2Normalization(x, mode="channel"), ShapeError, "needs more dimensions"),
         (
             lambda x: nd.Pooling_v1(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(1, 1), pooling_convention="same"),
