@@ -20,6 +20,8 @@ from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.provided import Provided
 
+py_slice = slice
+"""Python's slice, under the name that MXNet's module of NDArray gives it."""
 array_html: Provided[[Any], str | None] = Provided("array_html")
 numpy_class: Provided[[], Any] = Provided("numpy_class")
 """The class of `mx.np` arrays."""

@@ -44,6 +44,8 @@ random = _namespace("sym.random", "random_", "_random_", "_sample_", "_")
 contrib = _namespace("sym.contrib", "_contrib_", "contrib_", "")
 linalg = _namespace("sym.linalg", "linalg_", "_linalg_")
 image = _namespace("sym.image", "_image_", "image_")
+op = _namespace("sym.op", "")
+_internal = _namespace("sym._internal", "", "_")
 
 
 def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:
