@@ -116,3 +116,48 @@ def test_nothing_warns():
         warnings.simplefilter("error")
         mx.runtime.Features()
         str(mx.runtime.feature_list())
+
+
+def test_operators_and_their_arguments():
+    assert "Activation" in mx.operator.get_all_registered_operators()
+    assert mx.operator.get_operator_arguments("Activation") == (
+        2,
+        ["data", "act_type"],
+        ["NDArray-or-Symbol", "{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"],
+    )
+    with pytest.raises(HybridLabError, match="no operator 'Nothing'"):
+        mx.operator.get_operator_arguments("Nothing")
+
+
+def test_views_in_place_of_copies():
+    x = nd.arange(6).reshape((2, 1, 3))
+    views = x.flatten(inplace=True), x.squeeze(axis=1, inplace=True), x.expand_dims(0, inplace=True)
+    copies = x.flatten(), x.squeeze(axis=1), x.expand_dims(0)
+    x[0] = -1
+    assert [view.shape for view in views] == [copy.shape for copy in copies] == [(2, 3), (2, 3), (1, 2, 1, 3)]
+    assert all((view.reshape((-1,))[:3] == -1).asnumpy().all() for view in views)
+    assert all(copy.reshape((-1,))[:3].asnumpy().tolist() == [0, 1, 2] for copy in copies)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2, 2)])
+def test_argmax_channel_takes_any_rank(shape):
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    wanted = np.atleast_1d(x.argmax(axis=min(1, x.ndim - 1)))
+    assert np.array_equal(nd.argmax_channel(nd.array(x)).asnumpy(), wanted)
+
+
+def test_prelu_with_a_slope_for_each_element():
+    data, slopes = (np.random.default_rng(0).normal(size=(3, 4)).astype("float32") for _ in range(2))
+    symbol = mx.sym.LeakyReLU(mx.sym.var("x"), gamma=mx.sym.var("g"), act_type="prelu")
+    arrays = {"x": nd.array(data), "g": nd.array(slopes)}
+    executor = symbol.bind(mx.cpu(), arrays, {"x": nd.zeros((3, 4)), "g": nd.zeros((3, 4))})
+    assert np.allclose(executor.forward(is_train=True)[0].asnumpy(), np.where(data > 0, data, data * slopes))
+    executor.backward(nd.ones((3, 4)))
+    assert np.allclose(executor.grad_dict["g"].asnumpy(), np.where(data > 0, 0, data))
+    assert np.allclose(executor.grad_dict["x"].asnumpy(), np.where(data > 0, 1, slopes))
+
+
+@pytest.mark.parametrize("packed", [nd.to_dlpack_for_read, nd.to_dlpack_for_write])
+def test_a_capsule_of_dlpack_becomes_an_array(packed):
+    x = nd.array([[1, 2], [3, 4]], dtype="int32")
+    assert nd.from_dlpack(packed(x)).asnumpy().tolist() == [[1, 2], [3, 4]]

@@ -290,8 +290,9 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         own = self.dim % rank
         shapes = [(None,) * rank if shape is None else shape for shape in data]
         shapes = [(*output[:own], shape[own], *output[own + 1 :]) if None in shape else shape for shape in shapes]
-        if output[own] is not None and [shape[own] for shape in shapes].count(None) == 1:
-            left = output[own] - sum(shape[own] or 0 for shape in shapes)
+        whole = output[own]
+        if whole is not None and [shape[own] for shape in shapes].count(None) == 1:
+            left = whole - sum(shape[own] or 0 for shape in shapes)
             shapes = [(*shape[:own], left if shape[own] is None else shape[own], *shape[own + 1 :]) for shape in shapes]
         return tuple(shapes)
 
