@@ -7,12 +7,24 @@ import os
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import MXNetError
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 
-__all__ = ["MXNetError", "data_dir", "integer_types", "mx_real_t", "numeric_types", "py_str", "string_types"]
+__all__ = [
+    "MXNetError",
+    "NotImplementedForSymbol",
+    "data_dir",
+    "integer_types",
+    "mx_real_t",
+    "numeric_types",
+    "py_str",
+    "string_types",
+]
 
 integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 string_types = (str,)
+NotImplementedForSymbol = HybridizeError
+"""The name under which ported code catches what a Symbol refuses: `bool(x)`, `x.asnumpy()`, `x += 1`."""
 mx_real_t = np.float32
 
 

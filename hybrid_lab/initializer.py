@@ -23,6 +23,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.ops.kernels.philox import generator
+from hybrid_lab.registry import table
 
 if TYPE_CHECKING:
     from hybrid_lab.ndarray import NDArray
@@ -49,7 +50,6 @@ __all__ = [
 ]
 
 _logger = logging.getLogger("hybrid_lab")
-_registry: dict[str, type[Initializer]] = {}
 
 _RULES: tuple[tuple[str, str], ...] = (
     ("weight", "_init_weight"),
@@ -205,6 +205,8 @@ class Initializer:
 
 
 # -- the registry --------------------------------------------------------------------------------------------------
+
+_registry: dict[str, type[Initializer]] = table(Initializer)
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:

@@ -6,7 +6,7 @@ They run eagerly, with a gradient of their own. They have no symbol: a graph can
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 import numpy as np
 
@@ -15,8 +15,17 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import HybridLabError, ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ops.framework.attributes import Field
+from hybrid_lab.ops.framework.operator import find, registered_names
 
-__all__ = ["CustomOp", "CustomOpProp", "get_all_registered_operators", "register"]
+__all__ = [
+    "CustomOp",
+    "CustomOpProp",
+    "OperatorArguments",
+    "get_all_registered_operators",
+    "get_operator_arguments",
+    "register",
+]
 
 Shapes: TypeAlias = Sequence[Sequence[int]]
 _registered: dict[str, type[CustomOpProp]] = {}
@@ -104,8 +113,35 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
 
 
 def get_all_registered_operators() -> list[str]:
-    """The names of the registered operators."""
-    return sorted(_registered)
+    """The names of all operators, those written in Python among them."""
+    return sorted({*registered_names(), *_registered})
+
+
+class OperatorArguments(NamedTuple):
+    """narg : how many arguments an operator has; names, types : of each, the inputs first"""
+
+    narg: int
+    names: list[str]
+    types: list[str]
+
+
+def get_operator_arguments(op_name: str) -> OperatorArguments:
+    """The inputs and attributes of an operator, in words as MXNet's documents have them. Raises HybridLabError."""
+    record = find(op_name)
+    if record is None:
+        raise HybridLabError(f"there is no operator {op_name!r}; see get_all_registered_operators()")
+    arguments = dict.fromkeys(record.input_names, "NDArray-or-Symbol")
+    arguments |= {name: _in_words(field) for name, field in record.fields.items() if not name.startswith("_")}
+    return OperatorArguments(len(arguments), list(arguments), list(arguments.values()))
+
+
+def _in_words(field: Field) -> str:
+    """The type of an attribute: `{'relu', 'tanh'}, required`, or `int, optional, default=1`."""
+    if get_origin(field.annotation) is Literal:
+        kind = "{" + ", ".join(sorted(map(repr, get_args(field.annotation)))) + "}"
+    else:
+        kind = getattr(field.annotation, "__name__", str(field.annotation))
+    return f"{kind}, required" if field.required else f"{kind}, optional, default={field.default!r}"
 
 
 class _Call(autograd.Function):
@@ -147,7 +183,7 @@ def custom(*data: NDArray, op_type: str, name: str | None = None, **kwargs: Any)
     kwargs : inputs by name; the others go to the CustomOpProp as text, as in MXNet
     """
     if op_type not in _registered:
-        known = ", ".join(get_all_registered_operators()) or "none"
+        known = ", ".join(sorted(_registered)) or "none"
         raise HybridLabError(f"no operator is registered as {op_type!r}; registered: {known}")
     named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
     make: Callable[..., CustomOpProp] = _registered[op_type]

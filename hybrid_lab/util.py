@@ -73,9 +73,32 @@ class _Scope:
         numpy_mode.state.array, numpy_mode.state.shape = self._before.pop()
 
 
-def np_array(active: bool = True) -> _Scope:
+class _CurrentScope(type):
+    """Metaclass: `_NumpyArrayScope._current` is what this thread has now; libraries read and set it."""
+
+    @property
+    def _current(cls) -> _NumpyArrayScope:
+        return _NumpyArrayScope(is_np_array())
+
+    @_current.setter
+    def _current(cls, scope: _NumpyArrayScope) -> None:
+        numpy_mode.state.array = scope._is_np_array  # noqa: SLF001 - MXNet's name
+
+
+class _NumpyArrayScope(_Scope, metaclass=_CurrentScope):
+    """`np_array()` under the name of MXNet's class."""
+
+    def __init__(self, is_np_array: bool) -> None:
+        super().__init__(array=bool(is_np_array))
+
+    @property
+    def _is_np_array(self) -> bool:
+        return bool(self._wanted[0])
+
+
+def np_array(active: bool = True) -> _NumpyArrayScope:
     """`with np_array():` parameters, data loaders and files give `mx.np` arrays; with False they give NDArrays."""
-    return _Scope(array=bool(active))
+    return _NumpyArrayScope(active)
 
 
 def np_shape(active: bool = True) -> _Scope:

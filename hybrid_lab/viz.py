@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import is_complete
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import Symbol
 

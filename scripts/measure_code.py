@@ -27,7 +27,7 @@ PACKAGE = "hybrid_lab"
 ORDER = (
     ("_version", "logger", "progress", "forks", "temporary", "provided", "scopes"),
     ("diagnostics",),
-    ("base", "libinfo"),
+    ("base", "engine", "libinfo", "registry"),
     ("_openblas", "ops"),
     ("graph",),
     ("formats",),
@@ -35,7 +35,7 @@ ORDER = (
     ("context", "ndarray", "autograd", "random"),
     ("name", "attribute"),
     ("symbol",),
-    ("numpy", "numpy_extension", "util"),
+    ("numpy", "numpy_extension", "runtime", "util"),
     ("initializer", "optimizer", "lr_scheduler", "metric", "operator"),
     ("image_files",),
     ("io", "recordio"),

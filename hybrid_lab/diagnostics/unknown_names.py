@@ -13,12 +13,10 @@ _LIMITS = "see Limits in the README"
 #: Module, as users write it -> names of MXNet that are not here -> what to use instead, or "".
 _ABSENT: dict[str, dict[str, str]] = {
     "mx": {
-        "engine": "the engines of this package are mx.engines",
         "onnx": "",
         "profiler": "use mx.profile(net, x)",
         "rnn": "use gluon.rnn",
         "rtc": "use autograd.Function for an operator of your own",
-        "runtime": "mx.engines has what is usable here",
     },
     "contrib": {
         "ndarray": "use mx.nd.contrib",

@@ -12,6 +12,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, BindError, HybridL
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.executor.executor import Executor
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -68,13 +69,16 @@ def simple_bind(
     known = {*names, *state_names}
     given = {name: tuple(shape) for name, shape in kwargs.items() if name in known}
     try:
-        shapes, output_shapes, state_shapes = symbol.infer_shape(**given)
-        if shapes is None:
-            raise BindError(_unknown_shapes(symbol, given))
+        shapes, output_shapes, state_shapes = symbol.known_shapes(**given)
+        unknown = [
+            name
+            for name, shape in zip((*names, *state_names), (*shapes, *state_shapes), strict=True)
+            if not is_complete(shape)
+        ]
+        if unknown:
+            raise BindError(f"the shapes of {', '.join(unknown)} do not follow from those given")
         dtypes = {name: dtype for name, dtype in (type_dict or {}).items() if name in known}
-        types, output_types, state_types = symbol.infer_type(**dtypes)
-        if types is None:
-            raise BindError("the dtypes of all arguments do not follow from type_dict")
+        types, output_types, state_types = symbol.default_types(**dtypes)
     except HybridLabError as error:
         listed = "".join(f"\n{name}: {shape}" for name, shape in kwargs.items())
         raise BindError(f"simple_bind: {error}\nGiven shapes:{listed}") from error
@@ -215,10 +219,3 @@ def _complete(what: str, given: Arrays, names: Sequence[str]) -> list[NDArray]:
     if missing:
         raise BindError(f"bind: {what} lacks {', '.join(missing)}")
     return [array for array in arrays if array is not None]
-
-
-def _unknown_shapes(symbol: Symbol, given: Mapping[str, Shape]) -> str:
-    arguments, _, states = symbol.infer_shape_partial(**given)
-    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
-    unknown = [name for name, shape in zip(names, [*arguments, *states], strict=True) if not shape or 0 in shape]
-    return f"the shapes of {', '.join(unknown)} do not follow from those given"

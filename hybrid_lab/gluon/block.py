@@ -24,11 +24,14 @@ from . import looks, states
 from .block_notes import CALLS, note_block
 from .hooks import HookHandle
 from .loading import load_parameters, plain_name, read_arrays, renamed
-from .naming import NameScope, name_block
+from .naming import NameScope
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
 __all__ = ["Block"]
+
+_BlockScope = NameScope
+"""MXNet's name of the class; libraries take it from here."""
 
 block_html: Provided[[Block], str] = Provided("block_html")
 complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
@@ -67,7 +70,7 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
-        full_prefix, own_params = name_block(prefix, params, self._alias())
+        full_prefix, own_params = NameScope.create(prefix, params, self._alias())
         vars(self).update(  # past __setattr__, which checks every value
             _children=OrderedDict(),
             _reg_params={},

@@ -27,8 +27,8 @@ from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
 from hybrid_lab.gluon.parameter_dict import ParameterDict
-from hybrid_lab.graph.infer import PartialShapes, is_complete
 from hybrid_lab.graph.mixed_precision import without_conversions
+from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes
 from hybrid_lab.ndarray.context import resolve

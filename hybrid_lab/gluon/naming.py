@@ -55,22 +55,22 @@ class NameScope(names.NameManager):
         depth, self._counter = self._before.pop()
         del names.managers()[depth:]
 
+    @staticmethod
+    def create(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
+        """The full prefix of a new Block and the dictionary its parameters go to.
 
-def name_block(prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
-    """The full prefix of a new Block and the dictionary its parameters go to.
-
-    prefix : from the user, used without a counter, or None; params : the dictionary to share weights with;
-    hint : the class's name in lower case
-    """
-    scope = next((item for item in reversed(names.managers()) if isinstance(item, NameScope)), None)
-    if scope is None:
-        full = names.current().get(None, hint) + "_" if prefix is None else prefix
-        return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)
-    if prefix is None:
-        prefix = scope.next_prefix(hint)
-    parent = scope._block
-    if params is None:
-        own = ParameterDict(parent.params.prefix + prefix, parent.params._shared)
-    else:
-        own = ParameterDict(params.prefix, params)
-    return parent.prefix + prefix, own
+        prefix : from the user, used without a counter, or None; params : the dictionary to share weights with;
+        hint : the class's name in lower case
+        """
+        scope = next((item for item in reversed(names.managers()) if isinstance(item, NameScope)), None)
+        if scope is None:
+            full = names.current().get(None, hint) + "_" if prefix is None else prefix
+            return full, ParameterDict(full) if params is None else ParameterDict(params.prefix, params)
+        if prefix is None:
+            prefix = scope.next_prefix(hint)
+        parent = scope._block
+        if params is None:
+            own = ParameterDict(parent.params.prefix + prefix, parent.params._shared)
+        else:
+            own = ParameterDict(params.prefix, params)
+        return parent.prefix + prefix, own

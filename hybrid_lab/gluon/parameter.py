@@ -449,7 +449,7 @@ class Parameter:
 
         return symbol.var(
             name,
-            shape=self.shape,
+            shape=self.partial_shape,
             dtype=self._dtype,
             lr_mult=self.lr_mult,
             wd_mult=self.wd_mult,

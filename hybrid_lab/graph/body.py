@@ -12,8 +12,9 @@ from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
 from hybrid_lab.graph.bind_mode import bind_mode
 from hybrid_lab.graph.differentiate import present_gradients
 from hybrid_lab.graph.graph import Graph, values_read
-from hybrid_lab.graph.infer import PartialShapes, closed, infer, located
+from hybrid_lab.graph.infer import closed, infer
 from hybrid_lab.graph.node import Input, Value, input_node
+from hybrid_lab.graph.partial import PartialShapes, located
 from hybrid_lab.graph.simplify import simplify
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
 

@@ -17,8 +17,8 @@ from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.control_flow import Cond
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.partial import located
 from hybrid_lab.ops.elementwise.cast import AMPCast, Cast
 from hybrid_lab.ops.framework.contract import read_dtypes
 from hybrid_lab.ops.framework.dtypes import dtype_of

@@ -10,13 +10,12 @@ import numpy
 
 from hybrid_lab.diagnostics import ShapeError
 from hybrid_lab.diagnostics.words import lookup
+from hybrid_lab.registry import table
 
 Array = numpy.ndarray
 Names = Sequence[str] | None
 """Names of the entries that `update_dict` uses; None: all of them."""
 MetricClass = TypeVar("MetricClass", bound="type[EvalMetric]")
-
-_registry: dict[str, type[EvalMetric]] = {}
 
 
 def register(klass: MetricClass) -> MetricClass:
@@ -167,6 +166,9 @@ class EvalMetric:
     def get_global_name_value(self) -> list[tuple[str, float]]:
         """`get_global()` as a list of pairs."""
         return _pairs(*self.get_global())
+
+
+_registry: dict[str, type[EvalMetric]] = table(EvalMetric)
 
 
 class PlainMetric(EvalMetric):

@@ -24,6 +24,8 @@ from hybrid_lab.ndarray.creation import (
     moveaxis,
     onehot_encode,
     ones,
+    to_dlpack_for_read,
+    to_dlpack_for_write,
     waitall,
     zeros,
 )
@@ -78,6 +80,8 @@ __all__ = [
     "save",
     "sparse",
     "split_v2",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
     "waitall",
     "zeros",
 ]

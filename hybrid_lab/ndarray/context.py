@@ -14,8 +14,21 @@ from hybrid_lab.engines import memory
 _TYPE_IDS = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
 
 
+class _ContextType(type):
+    """Metaclass: `Context.default_ctx` is read and set as an attribute of the class, as in MXNet."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        """The context that new arrays of this thread get. Setting it lasts until the innermost `with` ends."""
+        return _state.stack[-1]
+
+    @default_ctx.setter
+    def default_ctx(cls, ctx: Context) -> None:
+        _state.stack[-1] = ctx
+
+
 @dataclass(frozen=True, init=False, repr=False, slots=True)
-class Context:
+class Context(metaclass=_ContextType):
     """A device: `cpu(0)`, `gpu(1)`. Immutable, compared by value; `with mx.cpu(1):` makes new arrays there.
 
     device_type : "cpu", "gpu", "cpu_pinned", "cpu_shared", or another Context

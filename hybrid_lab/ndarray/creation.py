@@ -201,14 +201,40 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     return NDArray.wrap(shared)
 
 
+class _Capsule:
+    """A capsule of DLPack for memory on the CPU, as an object that NumPy takes."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **keywords: object) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def to_dlpack_for_read(data: NDArray) -> Any:
+    """As `data.to_dlpack_for_read()`."""
+    return data.to_dlpack_for_read()
+
+
+def to_dlpack_for_write(data: NDArray) -> Any:
+    """As `data.to_dlpack_for_write()`."""
+    return data.to_dlpack_for_write()
+
+
 def from_dlpack(source: Any) -> NDArray:
-    """An array with the values of any object that has `__dlpack__` (torch, CuPy, NumPy ...).
+    """An array with the values of any object that has `__dlpack__` (torch, CuPy, NumPy ...), or of the capsule that
+    `x.to_dlpack_for_read()` of an array on the CPU gives.
 
     Memory on a GPU is not copied, and belongs to both then; the array is on the context of that GPU. Other values are
     copied. Raises EngineUnavailable where that GPU cannot be used.
     """
     if isinstance(source, NDArray):
         return array(source, dtype=source.dtype)
+    if type(source).__name__ == "PyCapsule":
+        return _own(np.from_dlpack(_Capsule(source)))
     kind, number = source.__dlpack_device__()
     current = current_context()
     if kind in GPUS or current.is_gpu:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +20,8 @@ from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.provided import Provided
 
+py_slice = slice
+"""Python's slice, under the name that MXNet's module of NDArray gives it."""
 array_html: Provided[[Any], str | None] = Provided("array_html")
 numpy_class: Provided[[], Any] = Provided("numpy_class")
 """The class of `mx.np` arrays."""
@@ -422,6 +424,26 @@ class NDArray(Overloads):
         result = NDArray.view_of(self.buffer, view.reshape(wanted))
         calls.note_operator(op, (self,), (result,))
         return result
+
+    def flatten(self, inplace: bool = False, **keywords: Any) -> NDArray:
+        """A copy as a matrix, of the first dimension and the product of all others; inplace : a view."""
+        if inplace:
+            return self.reshape((self.shape[0], -1))
+        return calls.invoke(get("Flatten").bind(**keywords), (self,))
+
+    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
+        """A copy with a further axis of size 1; inplace : a view."""
+        copied = get("expand_dims").bind(axis=axis)
+        if inplace:
+            return self.reshape(infer(copied, (self.shape,), (self.host_view.dtype,))[0][0])
+        return calls.invoke(copied, (self,))
+
+    def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False) -> NDArray:
+        """A copy without axes of size 1, all of them or those named; inplace : a view."""
+        copied = get("squeeze").bind(axis=axis)
+        if inplace:
+            return self.reshape(infer(copied, (self.shape,), (self.host_view.dtype,))[0][0])
+        return calls.invoke(copied, (self,))
 
     def transpose(self, *axes: Any, **keywords: Any) -> NDArray:
         """A copy with permuted axes, reversed without arguments: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""

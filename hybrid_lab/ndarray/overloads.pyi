@@ -167,7 +167,7 @@ class Overloads:
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Position of the first largest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argmax_channel(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
+        """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
     def argmin(self, axis: int | None = None, keepdims: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
     def argsort(self, axis: int | None = -1, is_ascend: bool = True, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -296,16 +296,12 @@ class Overloads:
         """The inverse of erf, for data in (-1, 1)."""
     def exp(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """e^data."""
-    def expand_dims(self, axis: int, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data with a new dimension of 1 at `axis`."""
     def expm1(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """e^data - 1."""
     def fill_element_0index(self, mhs: NDArray | None = ..., rhs: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i]. lhs : (n, m); mhs, rhs : (n,). No gradient."""
     def fix(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The nearest whole number towards zero. Gradient 0."""
-    def flatten(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """(n, a, b, ...) -> (n, a*b*...)."""
     def flip(self, axis: _Shape, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data with the order of elements along `axis` (one or several) reversed."""
     def floor(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -582,8 +578,6 @@ class Overloads:
         """The square root."""
     def square(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data^2."""
-    def squeeze(self, axis: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """data without its dimensions of 1: all of them, or those of `axis`. At least one dimension stays."""
     def stop_gradient(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """A copy of data through which no gradient flows: none is computed for what data was made of."""
     def subtract(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

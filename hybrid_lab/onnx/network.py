@@ -10,8 +10,8 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, Unmappable
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.partial import located
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 from hybrid_lab.ops.framework.sizes import NeedsNumber, SymbolicSize
 

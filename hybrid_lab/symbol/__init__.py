@@ -9,6 +9,7 @@ from hybrid_lab.provided import Provided as _Provided
 from hybrid_lab.symbol import control_flow as _control_flow
 from hybrid_lab.symbol import surface as _surface
 from hybrid_lab.symbol.surface import (
+    _internal,  # noqa: F401  (MXNet's name of the functions that begin with an underscore)
     arange,
     array,
     contrib,
@@ -20,6 +21,7 @@ from hybrid_lab.symbol.surface import (
     load,
     load_json,
     ones,
+    op,
     random,
     split_v2,
     zeros,
@@ -44,6 +46,7 @@ __all__ = [
     "load",
     "load_json",
     "ones",
+    "op",
     "random",
     "split_v2",
     "var",

@@ -29,6 +29,7 @@ _DType = str | type[np.generic] | np.dtype[Any]
 contrib: Any
 image: Any
 linalg: Any
+op: Any
 random: Any
 def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
@@ -114,7 +115,7 @@ def argmax(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out
 def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of bfloat16 in float32."""
+    """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
 def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
 reshape = Reshape

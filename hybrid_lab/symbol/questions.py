@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.graph import Graph, reachable
-from hybrid_lab.graph.infer import PartialShapes, infer, is_complete
+from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Input, Node, Value
+from hybrid_lab.graph.partial import PartialShapes, PartialTypes, is_complete
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
+from hybrid_lab.ops.framework.dtypes import dtype_of
+from hybrid_lab.symbol.shape_forms import read_shape, shown_shape
 
 
 class GraphQuestions:
@@ -64,7 +69,8 @@ class GraphQuestions:
 
     def get_children(self) -> Self | None:
         """The inputs of the nodes behind this Symbol; None for a variable."""
-        values = [item for value in self.outputs for item in value.node.values_in]
+        nodes = dict.fromkeys(value.node for value in self.outputs)
+        values = [item for node in nodes for item in node.values_in]
         return type(self)(values) if values else None
 
     @property
@@ -73,60 +79,89 @@ class GraphQuestions:
         return len(self.outputs)
 
     def infer_shape(self, *args: object, **known: object) -> tuple[Any, Any, Any]:
-        """(argument shapes, output shapes, aux shapes) from the shapes of some inputs; raises ShapeError if not all
-        follow.
+        """(argument shapes, output shapes, aux shapes) from the shapes of some inputs, in the order of
+        `list_arguments()` or by name. (None, None, None) and a warning if not all follow. Raises ShapeError.
         """
-        arguments, outputs, states = self.infer_shape_partial(*args, **known)
-        unknown = [n for n, s in zip(self.list_arguments(), arguments, strict=True) if not is_complete(s)]
+        shapes = self.known_shapes(*args, **known)
+        unknown = [
+            name for name, shape in zip(self._names(), (*shapes[0], *shapes[2]), strict=True) if not is_complete(shape)
+        ]
         if unknown:
-            raise ShapeError(
-                f"the shapes of {', '.join(unknown)} cannot be inferred from the given shapes; pass them to infer_shape"
+            warnings.warn(
+                f"the shapes of {', '.join(unknown)} cannot be inferred from the given ones; pass them to infer_shape",
+                stacklevel=2,
             )
-        return arguments, outputs, states
+            return None, None, None
+        return shapes
 
     def infer_shape_partial(self, *args: object, **known: object) -> tuple[Any, Any, Any]:
-        """As infer_shape, with None for what is not known. A 0 among the given sizes means unknown, as in MXNet."""
+        """As infer_shape, with what is known: 0 for an unknown size and () for an unknown shape; with NumPy's shapes
+        (`mx.np_shape()`) -1 and None. The given shapes say it in the same way.
+        """
+        arguments, outputs, states = self.known_shapes(*args, **known)
+        return list(map(shown_shape, arguments)), list(map(shown_shape, outputs)), list(map(shown_shape, states))
+
+    def known_shapes(self, *args: object, **known: object) -> tuple[list[Any], list[Any], list[Any]]:
+        """As infer_shape_partial, with None for all that is unknown, as everywhere inside this package."""
         shapes = self._partial(args, known).shapes
-        by_name = {value.node.name: shapes.get(value) for value in _variables(self.outputs)}
+        return self._by_kind(shapes)
+
+    def _by_kind(self, known: Mapping[Value, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        """What is known of arguments, outputs and auxiliary states."""
+        by_name = {value.node.name: known.get(value) for value in _variables(self.outputs)}
         return (
             [by_name[name] for name in self.list_arguments()],
-            [shapes.get(value) for value in self.outputs],
+            [known.get(value) for value in self.outputs],
             [by_name[name] for name in self.list_auxiliary_states()],
         )
 
-    def _partial(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> PartialShapes:
-        sizes = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
+    def _names(self) -> list[str]:
+        return [*self.list_arguments(), *self.list_auxiliary_states()]
+
+    def _given(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> dict[Value, Any]:
+        """What was passed for inputs, in their order or by name. Raises HybridLabError for an unknown name."""
+        given = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
         variables = {value.node.name: value for value in _variables(self.outputs)}
-        unknown = [name for name in sizes if name not in variables]
+        unknown = [name for name in given if name not in variables]
         if unknown:
             raise HybridLabError(f"{self!r} has no input {unknown[0]!r}; it has {', '.join(variables)}")
-        shapes: dict[Value, Any] = {value: value.shape for value in variables.values() if value.shape is not None}
-        for name, shape in sizes.items():
-            if shape is not None:
-                shapes[variables[name]] = tuple(size or None for size in shape)
+        return {variables[name]: item for name, item in given.items() if item is not None}
+
+    def _partial(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> PartialShapes:
+        shapes: dict[Value, Any] = {value: value.shape for value in _variables(self.outputs) if value.shape is not None}
+        shapes |= {value: read_shape(shape) for value, shape in self._given(args, known).items()}
         return PartialShapes(self.graph(), shapes)
 
     def infer_type(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
-        """(argument dtypes, output dtypes, aux dtypes); inputs without a dtype are float32."""
-        dtypes = {**dict(zip(self.list_arguments(), args, strict=False)), **known}
-        default = next(iter(dtypes.values()), np.float32)
-        types: dict[Value, np.dtype] = {}
-        for node in self._nodes():
-            if isinstance(node.op, Input):
-                types[node.outputs[0]] = np.dtype(dtypes.get(node.name, node.dtypes[0] if node.dtypes else default))
-                continue
-            try:
-                out = node.op.infer_type(*(types[item] if isinstance(item, Value) else None for item in node.inputs))
-            except DTypeError as error:
-                raise DTypeError(f"{error} (at {node.name})") from None
-            out = out if isinstance(out, (list, tuple)) else [out] * len(node.outputs)
-            types.update(zip(node.outputs, map(np.dtype, out), strict=True))
-        by_name = {value.node.name: types[value].type for value in _variables(self.outputs)}
-        return (
-            [by_name[name] for name in self.list_arguments()],
-            [types[value].type for value in self.outputs],
-            [by_name[name] for name in self.list_auxiliary_states()],
-        )
+        """(argument dtypes, output dtypes, aux dtypes) from the dtypes of some inputs. (None, None, None) and a warning
+        if not all follow. Raises DTypeError.
+        """
+        types = self.infer_type_partial(*args, **known)
+        unknown = [name for name, dtype in zip(self._names(), (*types[0], *types[2]), strict=True) if dtype is None]
+        if unknown:
+            warnings.warn(
+                f"the dtypes of {', '.join(unknown)} cannot be inferred from the given ones; pass them to infer_type",
+                stacklevel=2,
+            )
+            return None, None, None
+        return types
+
+    def infer_type_partial(self, *args: Any, **known: Any) -> tuple[Any, Any, Any]:
+        """As infer_type, with None for what is not known."""
+        arguments, outputs, states = self._by_kind(self._partial_types(args, known))
+        return _scalar_types(arguments), _scalar_types(outputs), _scalar_types(states)
+
+    def default_types(self, **known: Any) -> tuple[Any, Any, Any]:
+        """As infer_type, with float32 for inputs whose dtype does not follow."""
+        types = self._partial_types((), known)
+        defaults = {value: types.get(value, np.dtype("float32")) for value in _variables(self.outputs)}
+        arguments, outputs, states = self._by_kind(PartialTypes(self.graph(), defaults).types)
+        return _scalar_types(arguments), _scalar_types(outputs), _scalar_types(states)
+
+    def _partial_types(self, args: tuple[Any, ...], known: Mapping[str, Any]) -> dict[Value, np.dtype]:
+        types = {value: value.dtype for value in _variables(self.outputs) if value.dtype is not None}
+        types |= {value: dtype_of(dtype) for value, dtype in self._given(args, known).items()}
+        return PartialTypes(self.graph(), types).types
 
     def eval(self, ctx: Context | Sequence[Context] | None = None, **inputs: Any) -> list[Any]:
         """Run the graph eagerly on arrays given by input name; returns a list of NDArrays."""
@@ -142,19 +177,29 @@ class GraphQuestions:
         """The graph in MXNet's symbol JSON."""
         from hybrid_lab.formats.mxnet import symbol_json
 
-        return symbol_json.dumps(self.graph())
+        return symbol_json.dumps(self.graph(), attrs=_shape_attributes())
 
     def save(self, fname: str) -> None:
         """Write `tojson()` to a file."""
         from hybrid_lab.formats.mxnet import symbol_json
 
-        symbol_json.save(fname, self.graph())
+        symbol_json.save(fname, self.graph(), attrs=_shape_attributes())
 
     def inferred(self, **shapes: object) -> Graph:
         """The graph with shapes and float32 dtypes on every node, for printing and inspection."""
         graph = self.graph()
         inferred = self._partial((), shapes).shapes
         return infer(graph, inferred, {value: value.dtype or np.dtype("float32") for value in graph.inputs})
+
+
+def _shape_attributes() -> dict[str, Any]:
+    """What a file says of the shapes in it: whether they are NumPy's."""
+    return {"is_np_shape": ["int", 1]} if is_np_shape() else {}
+
+
+def _scalar_types(dtypes: Sequence[np.dtype | None]) -> list[Any]:
+    """NumPy's scalar types, as np.float32."""
+    return [None if dtype is None else dtype.type for dtype in dtypes]
 
 
 def _depth_first(values: Sequence[Value]) -> list[Node]:

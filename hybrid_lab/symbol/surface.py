@@ -15,6 +15,7 @@ from hybrid_lab.ndarray.composed import split_v2_operator, zipfian
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch, symbol_function
@@ -44,6 +45,8 @@ random = _namespace("sym.random", "random_", "_random_", "_sample_", "_")
 contrib = _namespace("sym.contrib", "_contrib_", "contrib_", "")
 linalg = _namespace("sym.linalg", "linalg_", "_linalg_")
 image = _namespace("sym.image", "_image_", "image_")
+op = _namespace("sym.op", "")
+_internal = _namespace("sym._internal", "", "_")
 
 
 def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:
@@ -109,14 +112,22 @@ contrib.boolean_mask = boolean_mask  # type: ignore[attr-defined]
 contrib.SyncBatchNorm = sync_batch_norm  # type: ignore[attr-defined]
 
 
+def _filled(name: str, shape: ShapeLike, **attributes: Any) -> Operator:
+    """The operator that makes an array of one number, of which some sizes may be open."""
+    sizes = shape_of(shape)
+    op = get(name).bind(shape=tuple(max(size, 0) for size in sizes), **attributes)
+    zero_is_open = tracing.current() is None and not is_np_shape()
+    return op.variant(_open=True) if any(size < 0 or (size == 0 and zero_is_open) for size in sizes) else op
+
+
 def zeros(
     shape: ShapeLike,
     dtype: DTypeLike | None = "float32",
     ctx: Context | Sequence[Context] | None = None,
     name: str | None = None,
 ) -> Symbol:
-    """An array of zeros inside the graph."""
-    return compose(get("_zeros").bind(shape=shape_of(shape), dtype=dtype or "float32"), [], name)
+    """An array of zeros inside the graph. A size of -1, outside Blocks also one of 0, follows from what reads it."""
+    return compose(_filled("_zeros", shape, dtype=dtype or "float32"), [], name)
 
 
 def ones(
@@ -125,8 +136,8 @@ def ones(
     ctx: Context | Sequence[Context] | None = None,
     name: str | None = None,
 ) -> Symbol:
-    """An array of ones inside the graph."""
-    return compose(get("_ones").bind(shape=shape_of(shape), dtype=dtype or "float32"), [], name)
+    """An array of ones inside the graph. A size of -1, outside Blocks also one of 0, follows from what reads it."""
+    return compose(_filled("_ones", shape, dtype=dtype or "float32"), [], name)
 
 
 def full(
@@ -137,7 +148,7 @@ def full(
     name: str | None = None,
 ) -> Symbol:
     """An array filled with `val` inside the graph."""
-    return compose(get("_full").bind(shape=shape_of(shape), value=float(val), dtype=dtype or "float32"), [], name)
+    return compose(_filled("_full", shape, value=float(val), dtype=dtype or "float32"), [], name)
 
 
 def arange(

@@ -17,11 +17,13 @@ from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol.composition import composed
 from hybrid_lab.symbol.indexing import index_operators
 from hybrid_lab.symbol.protocols import REFUSED_ATTRIBUTES, Refusals
 from hybrid_lab.symbol.questions import GraphQuestions
@@ -114,6 +116,21 @@ class Symbol(GraphQuestions, Refusals):
         """The attributes of all nodes that have some, by the names of the nodes."""
         found = {node.name: _attributes(node) for node in self._nodes()}
         return {name: attributes for name, attributes in found.items() if attributes}
+
+    def __call__(self, name: str | None = None, **others: Symbol) -> Symbol:
+        """The graph with other Symbols in the place of variables, by the names of these: `net(data=other)`.
+
+        name : a new name of the node behind the first output
+        Raises AttributeSpecError.
+        """
+        for key, other in others.items():
+            if not isinstance(other, Symbol):
+                raise AttributeSpecError(f"{self!r}({key}=...) takes a Symbol, not {type(other).__name__}")
+        if name is not None and not isinstance(name, str):
+            raise AttributeSpecError(
+                f"{self!r} takes Symbols by the names of its variables: {', '.join(self.list_inputs())}"
+            )
+        return type(self)(composed(self.outputs, name, {key: other.outputs for key, other in others.items()}))
 
     def __len__(self) -> int:
         if len(self.outputs) > 1:
@@ -307,14 +324,17 @@ def var(
     role: str = "data",
     **keywords: str,
 ) -> Symbol:
-    """A variable. `shape` may hold 0 or None for unknown sizes; it is a hint for inference and for MXNet's files.
+    """A variable. `shape` may hold None for unknown sizes, and 0 (with NumPy's shapes -1); it is a hint for inference
+    and for MXNet's files.
 
     stype : "default", "row_sparse" or "csr", a hint for MXNet's files; arrays are dense
     keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
     """
     attrs = scoped(attr)
+    known, unknown = None, -1 if is_np_shape() else 0
     if shape is not None:
-        attrs["__shape__"] = str(tuple(size or 0 for size in shape))
+        known = shape = tuple(None if size == unknown else size for size in shape)
+        attrs["__shape__"] = str(tuple(unknown if size is None else size for size in shape))
     if lr_mult is not None:
         attrs["__lr_mult__"] = str(lr_mult)
     if wd_mult is not None:
@@ -330,7 +350,6 @@ def var(
         if not (key.startswith("__") and key.endswith("__")):
             raise AttributeSpecError(f"var {name!r}: unknown argument {key}; attributes are named like __key__")
         attrs[key] = str(value)
-    known = tuple(size or None for size in shape) if shape is not None else None
     return Symbol((input_node(name, role, shape=known, dtype=dtype, attrs=attrs or None),))
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
-from hybrid_lab.graph.infer import PartialShapes, infer
+from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.partial import PartialShapes
 from tests.graph.building import graph_of, program
 
 

@@ -18,8 +18,8 @@ from hybrid_lab.graph.body import Body
 from hybrid_lab.graph.composed import ControlFlow
 from hybrid_lab.graph.control_flow import Cond, Foreach, WhileLoop
 from hybrid_lab.graph.graph import Graph
-from hybrid_lab.graph.infer import located
 from hybrid_lab.graph.node import Node, Value, input_node
+from hybrid_lab.graph.partial import located
 from hybrid_lab.ops.framework.operator import get
 
 DRAWS = "__draws__"

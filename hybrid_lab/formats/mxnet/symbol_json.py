@@ -61,9 +61,9 @@ def loads(
     return read_graph(strict_json.parse(data, path=path, member=member), constants, path=path, member=member)
 
 
-def save(path: str | PathLike[str], graph: Graph) -> None:
-    """Write `dumps(graph)` to a file, atomically."""
-    text = dumps(graph).encode("utf-8")
+def save(path: str | PathLike[str], graph: Graph, attrs: Mapping[str, Any] | None = None) -> None:
+    """Write `dumps(graph, attrs=attrs)` to a file, atomically."""
+    text = dumps(graph, attrs=attrs).encode("utf-8")
     with atomic_write(path) as file:
         file.write(text)
 

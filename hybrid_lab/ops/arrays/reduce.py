@@ -447,8 +447,8 @@ class SizeRatio(Operator, name="_size_ratio"):
 
 
 class ArgMaxChannel(Operator, name="argmax_channel"):
-    """Position of the largest element along axis 1 of a matrix. data : (n, m); returns : (n,), in the dtype of data, of
-    bfloat16 in float32.
+    """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of
+    bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,).
     """
 
     numpy = run_lowering
@@ -456,12 +456,12 @@ class ArgMaxChannel(Operator, name="argmax_channel"):
     samples = [sample((3, 4), gradient=False)]
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
-        return F.argmax(data, axis=1)
+        return F.argmax(data, axis=min(1, len(data.shape) - 1))
 
     def infer_shape(self, data: Shape) -> Shape:
-        if len(data) != 2:
-            raise ShapeError(f"argmax_channel: data has shape {data}; a matrix is needed, or use F.argmax(x, axis=...)")
-        return data[:1]
+        if not data:
+            raise ShapeError("argmax_channel: a number has no axis; data needs one or more")
+        return (data[0], *data[2:]) if len(data) > 1 else (1,)
 
     def infer_type(self, *dtypes: np.dtype) -> np.dtype:
         return _position_type(super().infer_type(*dtypes))

@@ -10,7 +10,7 @@ from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
-from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes
+from hybrid_lab.ops.framework.types import Array
 
 
 def reshaped(name: str, shape: tuple[int, ...], codes: tuple[int, ...], reverse: bool) -> tuple[int, ...]:
@@ -127,14 +127,6 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
 
     def infer_shape(self, data: Shape) -> Shape:
         return reshaped("reshape", data, self.shape, self.reverse)
-
-    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
-        """A flattened array gives its one unknown dimension back."""
-        (data,) = shapes
-        if self.shape != (-1,) or data is None or sum(size is None for size in data) != 1:
-            return shapes
-        rest = prod(size for size in data if size is not None)
-        return (tuple(prod(output) // max(rest, 1) if size is None else size for size in data),)
 
 
 class NumpyReshape(_Reshaping, name="_np_reshape"):

@@ -24,7 +24,7 @@ from hybrid_lab.ops.framework import (
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.elements import among_zeros, joined
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor, Wanted
-from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shapes
+from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, PartialSizes, Shapes
 
 _END = 2**31 - 1
 _WHOLE = slice(None)
@@ -281,6 +281,20 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
             return tuple(size if axis == own else merged[axis] for axis, size in enumerate(shape))
 
         return tuple(completed(shape) if len(shape) == rank else shape for shape in shapes)
+
+    def complete_from(self, output: PartialSizes, *data: PartialShape) -> PartialShapes:
+        """All inputs have the sizes of the output, but along `dim`; there the only size that is unknown follows."""
+        rank = len(output)
+        if not rank or any(shape is not None and len(shape) != rank for shape in data):
+            return data
+        own = self.dim % rank
+        shapes = [(None,) * rank if shape is None else shape for shape in data]
+        shapes = [(*output[:own], shape[own], *output[own + 1 :]) if None in shape else shape for shape in shapes]
+        whole = output[own]
+        if whole is not None and [shape[own] for shape in shapes].count(None) == 1:
+            left = whole - sum(shape[own] or 0 for shape in shapes)
+            shapes = [(*shape[:own], left if shape[own] is None else shape[own], *shape[own + 1 :]) for shape in shapes]
+        return tuple(shapes)
 
     def infer_shape(self, *data: Shape) -> Shape:
         if not data:

@@ -160,7 +160,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
     gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
     rrelu : in training a slope per element below zero, uniform in [lower_bound, upper_bound); in prediction their mean
-    data : any shape; gamma (prelu) : (channels,) or (1,); returns : as data
+    data : any shape; gamma (prelu) : (channels,), (1,), or the shape of data; returns : as data
     """
 
     kinds = "f"
@@ -219,10 +219,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return [data, data]
         if gamma is not None and not data:
             raise ShapeError("LeakyReLU: a scalar has no channels; use act_type='leaky'")
-        if gamma is not None and gamma != (1,) and (len(data) < 2 or gamma != (data[1],)):
-            raise ShapeError(
-                f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({data[1] if len(data) > 1 else 1},) or (1,)"
-            )
+        if gamma is not None and gamma not in ((1,), data) and (len(data) < 2 or gamma != (data[1],)):
+            channels = data[1] if len(data) > 1 else 1
+            raise ShapeError(f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({channels},), (1,) or {data}")
         return data
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
@@ -236,11 +235,16 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             slope, scale = (_SELU_ALPHA, _SELU_LAMBDA) if self.act_type == "selu" else (self.slope, 1.0)
             return dy * F.where(above, F.ones_like(data) * scale, y + slope * scale)
         if self.act_type == "prelu":
-            gamma = F._channel_like(rest[0], data)
+            gamma = self._slopes(F, data, rest[0])
             below = dy * (1.0 - above)
             dgamma = F._sum_like(below * data, gamma)
             return dy * above + below * gamma, F.reshape_like(dgamma, rest[0])
         return F.where(above, dy, dy * self.slope)
+
+    @staticmethod
+    def _slopes(F: Functions, data: Tensor, gamma: Tensor) -> Tensor:
+        """The slopes of prelu in a shape that broadcasts to that of data."""
+        return gamma if len(gamma.shape) > 1 else F._channel_like(gamma, data)
 
     def lower(self, F: Functions, data: Tensor, gamma: Tensor | None = None) -> Tensor | tuple[Tensor, ...]:
         if self.act_type == "rrelu":
@@ -256,7 +260,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return (above if scale == 1.0 else above * scale) + below
         if self.act_type == "leaky" and 0 < self.slope <= 1:
             return F.broadcast_maximum(data, data * self.slope)
-        below = data * (F._channel_like(gamma, data) if self.act_type == "prelu" else self.slope)
+        below = data * (self.slope if gamma is None else self._slopes(F, data, gamma))
         return F.where(F.broadcast_greater(data, 0.0), data, below)
 
     def onnx(self, g: OnnxGraph, data: str, gamma: str | None = None) -> str | tuple[str, ...]:
@@ -275,10 +279,10 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             below = g.Mul(g.Div(t, g.Sub(g.const(1, dtype), t)), g.const(2 * slope * scale, dtype))
             above = g.Max(data, g.const(0, dtype))
             return g.Add(above if scale == 1.0 else g.Mul(above, g.const(scale, dtype)), below)
-        if self.act_type == "prelu":
+        if gamma is not None:
             # Not PRelu, whose value at 0 is 0 for a slope of NaN, too.
             rank = len(g.shape(data))
-            slopes = g.Reshape(gamma, [-1] + [1] * max(rank - 2, 0))
+            slopes = gamma if len(g.shape(gamma)) > 1 else g.Reshape(gamma, [-1] + [1] * max(rank - 2, 0))
             return g.Where(g.Greater(data, g.const(0, dtype)), data, g.Mul(data, slopes))
         return g.LeakyRelu(data, alpha=self.slope)
 

@@ -12,7 +12,7 @@ from hybrid_lab.ops.framework import MAXIMUM, MINIMUM, Binary, Operator, Pointwi
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, Number, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.shapes import alike
-from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, PartialSizes, Shape
 
 _WHOLE: dict[str, Any] = {"dtype": "int32", "low": 1, "high": 6, "gradient": False}
 _POSITIVE = [
@@ -278,6 +278,9 @@ class AddN(Operator, name="add_n", aliases=("ElementWiseSum",)):
 
     def complete(self, *args: PartialShape) -> PartialShapes:
         return alike(args)
+
+    def complete_from(self, output: PartialSizes, *args: PartialShape) -> PartialShapes:
+        return alike((*args, output))[:-1]
 
     def infer_shape(self, *args: Shape) -> Shape:
         if not args:

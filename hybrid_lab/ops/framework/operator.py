@@ -21,7 +21,7 @@ from hybrid_lab.ops.framework.kernel import Kernel
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from hybrid_lab.ops.framework.sample import Sample
 from hybrid_lab.ops.framework.signature import Signature
-from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shape
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, PartialSizes, Shape
 
 _REGISTRY: dict[str, type[Operator]] = {}
 _RECORDS: list[type[Operator]] = []
@@ -65,6 +65,10 @@ class Operator:
     shape_only: ClassVar[tuple[str, ...]] = ()
     shaped_like: ClassVar[int | None] = None
     """Number of the input whose shape the outputs have, of a record without `infer_shape`."""
+    supposes: ClassVar[bool] = False
+    """Whether `complete` and `complete_from` suppose that operands have one shape, which may be broadcast as well. They
+    are asked when nothing else is known.
+    """
     typed_like: ClassVar[int | None] = None
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
     kinds: ClassVar[str] = "fiub"
@@ -275,8 +279,11 @@ class Operator:
         """Fill unknown input shapes (None) and dimensions (None inside) from the known ones and the attributes."""
         return shapes
 
-    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
-        """Fill unknown input shapes from the complete shape of the first output, where they follow."""
+    def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
+        """Fill unknown input shapes from the first output, of which some sizes are known, where they follow.
+
+        Sizes that `infer_shape` takes over from one input need no rule: see graph.partial.
+        """
         return shapes
 
     def infer_shape(self, *shapes: Shape) -> Any:

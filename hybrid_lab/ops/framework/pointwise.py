@@ -17,7 +17,7 @@ from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Number, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.sample import Sample, sample
 from hybrid_lab.ops.framework.shapes import broadcast_shapes, same_rank_shapes
-from hybrid_lab.ops.framework.types import Array, Operand, PartialShape, PartialShapes, Shape
+from hybrid_lab.ops.framework.types import Array, Operand, PartialShape, PartialShapes, PartialSizes, Shape
 
 Rule = Callable[..., Tensor]
 #: The ONNX operator's name, or (op, g, inputs ...) -> the name of the output.
@@ -73,6 +73,7 @@ class Binary(Elementwise):
     """y = f(lhs, rhs) with NumPy's broadcasting. An immediate scalar takes the tensor's dtype first."""
 
     kinds = "fiu"
+    supposes = True
     ufunc: ClassVar[Callable[..., np.ndarray]]
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
@@ -80,6 +81,17 @@ class Binary(Elementwise):
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return same_rank_shapes(*shapes)
+
+    def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
+        """Sizes that no operand has are those of the output; so is its shape where no operand has one."""
+        if all(shape is None for shape in shapes):
+            return (output,) * len(shapes)
+        return tuple(
+            shape
+            if shape is None or len(shape) != len(output)
+            else tuple(have if size is None else size for size, have in zip(shape, output, strict=True))
+            for shape in shapes
+        )
 
     def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None) -> Array:
         return self.ufunc(scalar_as(lhs, rhs), scalar_as(rhs, lhs), out=out)

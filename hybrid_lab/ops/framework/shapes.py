@@ -70,9 +70,19 @@ def filled(shape: PartialShape, wanted: PartialShape) -> PartialShape:
 
 
 def alike(shapes: PartialShapes) -> PartialShapes:
-    """For `complete`: unknown shapes as the first one that is known."""
-    known = next((shape for shape in shapes if shape is not None and None not in shape), None)
-    return tuple(known if shape is None else shape for shape in shapes)
+    """For `complete`: the shapes with unknown sizes filled in from each other, since all are equal."""
+    known = next((shape for shape in shapes if shape is not None), None)
+    if known is None:
+        return shapes
+    columns = zip(*(shape for shape in shapes if shape is not None and len(shape) == len(known)), strict=True)
+    merged = tuple(next((size for size in column if size is not None), None) for column in columns)
+
+    def completed(shape: PartialShape) -> PartialShape:
+        if shape is None or len(shape) != len(merged):
+            return merged if shape is None else shape
+        return tuple(other if size is None else size for size, other in zip(shape, merged, strict=True))
+
+    return tuple(map(completed, shapes))
 
 
 def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:

@@ -11,6 +11,7 @@ from hybrid_lab.ops.framework.attributes import Shape as Shape
 
 #: A shape in `complete`: None where nothing is known, None inside for an unknown dimension.
 PartialShape: TypeAlias = tuple[int | None, ...] | None
+PartialSizes: TypeAlias = tuple[int | None, ...]
 PartialShapes: TypeAlias = tuple[PartialShape, ...]
 #: What a shape rule answers: the shape of the output, or a list of them.
 Shapes: TypeAlias = Shape | list[Shape]

@@ -24,6 +24,7 @@ from hybrid_lab.ops.framework import (
     sample,
 )
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.kernels import blas
 
@@ -274,6 +275,17 @@ class BatchDot(Operator, name="batch_dot"):
         sample((2, 3, 4), (2, 5, 4), transpose_b=True),
         sample((2, 4, 3), (2, 5, 4), transpose_a=True, transpose_b=True),
     ]
+
+    def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
+        """The leading sizes of one operand are those of the other, and so is the summed one."""
+        if lhs is None or rhs is None or len(lhs) < 3 or len(lhs) != len(rhs):
+            return lhs, rhs
+        mine, other = -2 if self.transpose_a else -1, -1 if self.transpose_b else -2
+        left, right = alike(((*lhs[:-2], lhs[mine]), (*rhs[:-2], rhs[other])))
+        assert left is not None and right is not None
+        left = (*left[:-1], *((left[-1], lhs[-1]) if self.transpose_a else (lhs[-2], left[-1])))
+        right = (*right[:-1], *((rhs[-2], right[-1]) if self.transpose_b else (right[-1], rhs[-1])))
+        return left, right
 
     def infer_shape(self, lhs: Shape, rhs: Shape) -> Shape:
         if len(lhs) < 3 or len(lhs) != len(rhs) or lhs[:-2] != rhs[:-2]:

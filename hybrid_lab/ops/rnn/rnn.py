@@ -14,7 +14,7 @@ from hybrid_lab.ops.framework import Operator, Signature, filled, get, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor, Wanted
-from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, Shapes
+from hybrid_lab.ops.framework.types import PartialShape, PartialShapes, PartialSizes, Shapes
 from hybrid_lab.ops.rnn import lower as rnn_lower
 from hybrid_lab.ops.rnn.kernels import KEPT, Sizes
 from hybrid_lab.ops.rnn.onnx import emit_layers
@@ -329,10 +329,10 @@ class ParameterConcat(Concat, name="_rnn_param_concat"):
     dim: int = 0
     samples = [sample((4,), (2,), dim=0)]
 
-    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+    def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
         """Sizes that are unknown are equal: those of a layer's input weights, one per direction."""
         unknown: list[bool] = [shape is None or None in shape for shape in shapes]
-        if len(output) != 1 or not any(unknown):
+        if len(output) != 1 or output[0] is None or not any(unknown):
             return shapes
         complete = [shape for shape in shapes if shape is not None and None not in shape]
         known = sum(size for shape in complete for size in shape[:1] if size is not None)
