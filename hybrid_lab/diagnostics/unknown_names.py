@@ -15,8 +15,6 @@ _ABSENT: dict[str, dict[str, str]] = {
     "mx": {
         "engine": "the engines of this package are mx.engines",
         "onnx": "",
-        "profiler": "use mx.profile(net, x)",
-        "rnn": "use gluon.rnn",
         "rtc": "use autograd.Function for an operator of your own",
         "runtime": "mx.engines has what is usable here",
     },

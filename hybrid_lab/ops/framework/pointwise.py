@@ -16,7 +16,7 @@ from hybrid_lab.ops.framework.memory import into
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.protocols import Functions, Gradient, Gradients, Number, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.sample import Sample, sample
-from hybrid_lab.ops.framework.shapes import broadcast_shapes, same_rank_shapes
+from hybrid_lab.ops.framework.shapes import broadcast_from, broadcast_shapes, same_rank_shapes
 from hybrid_lab.ops.framework.types import Array, Operand, PartialShape, PartialShapes, Shape
 
 Rule = Callable[..., Tensor]
@@ -80,6 +80,9 @@ class Binary(Elementwise):
 
     def complete(self, *shapes: PartialShape) -> PartialShapes:
         return same_rank_shapes(*shapes)
+
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        return tuple(broadcast_from(output, shape, other) for shape, other in zip(shapes, shapes[::-1], strict=True))
 
     def numpy(self, lhs: Operand, rhs: Operand, out: np.ndarray | None = None) -> Array:
         return self.ufunc(scalar_as(lhs, rhs), scalar_as(rhs, lhs), out=out)

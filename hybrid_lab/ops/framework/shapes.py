@@ -72,6 +72,19 @@ def alike(shapes: PartialShapes) -> PartialShapes:
     return tuple(known if shape is None else shape for shape in shapes)
 
 
+def broadcast_from(output: Shape, shape: PartialShape, other: PartialShape) -> PartialShape:
+    """For `complete_from`: unknown dimensions of an operand that follow from the output of broadcasting it with
+    `other`. Beside a size above 1 an operand may have that size or 1.
+    """
+    if shape is None or None not in shape or len(shape) != len(output):
+        return shape
+    others = other if other is not None and len(other) == len(output) else (None,) * len(output)
+    return tuple(
+        whole if size is None and (whole == 1 or beside == 1) else size
+        for size, whole, beside in zip(shape, output, others, strict=True)
+    )
+
+
 def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:
     """For `complete`: unknown dimensions of one operand from the other, as for equal shapes.
 
