@@ -23,6 +23,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.diagnostics.words import check_choice, lookup
 from hybrid_lab.ops.kernels.philox import generator
+from hybrid_lab.ops.rnn.packed import Packing
 from hybrid_lab.registry import table
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bilinear",
     "Constant",
+    "FusedRNN",
     "InitDesc",
     "Initializer",
     "LSTMBias",
@@ -277,17 +279,12 @@ class Constant(Initializer):
     """One number, or an array of the parameter's shape."""
 
     def __init__(self, value: Any) -> None:
-        super().__init__(value=value)
+        array = value.asnumpy() if hasattr(value, "asnumpy") else value
+        super().__init__(value=array if isinstance(array, (int, float)) else np.asarray(array).tolist())
         self.value = value
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = self.value
-
-    def dumps(self) -> str:
-        value = self.value.asnumpy() if hasattr(self.value, "asnumpy") else self.value
-        return json.dumps(
-            ["constant", {"value": value if isinstance(value, (int, float)) else np.asarray(value).tolist()}]
-        )
 
 
 # -- random --------------------------------------------------------------------------------------------------------
@@ -429,6 +426,51 @@ class LSTMBias(Initializer):
         hidden = arr.shape[0] // 4
         values[hidden : 2 * hidden] = self.forget_bias
         arr[:] = values
+
+
+@register
+class FusedRNN(Initializer):
+    """The packed parameters of the operator RNN: each gate's weights and biases by a rule of their own.
+
+    init : for the parts, an initializer, its name or its JSON text; None takes the one that is initializing the model
+    num_hidden, num_layers, mode, bidirectional : as in `mx.rnn.FusedRNNCell`
+    forget_bias : the first value of the forget gates' biases in mode 'lstm'
+    """
+
+    def __init__(
+        self,
+        init: Initializer | str | None,
+        num_hidden: int,
+        num_layers: int,
+        mode: str,
+        bidirectional: bool = False,
+        forget_bias: float = 1.0,
+    ) -> None:
+        self._init = create(init)
+        super().__init__(
+            init=None if self._init is None else self._init.dumps(),
+            num_hidden=num_hidden,
+            num_layers=num_layers,
+            mode=mode,
+            bidirectional=bidirectional,
+            forget_bias=forget_bias,
+        )
+        self._packing = Packing(mode, num_hidden, num_layers, bidirectional)
+        self._forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        initializer = self._init or getattr(name, "global_init", None)
+        if initializer is None:
+            raise ValueError(f"FusedRNN of {str(name)!r} needs an initializer for the weights: FusedRNN(init, ...)")
+        start = 0
+        for part, shape in self._packing.parts(self._packing.num_input(arr.size)):
+            values = arr[start : start + math.prod(shape)].reshape(shape).copy()
+            start += math.prod(shape)
+            if part.endswith("_f_bias"):
+                values[:] = self._forget_bias
+            else:
+                initializer(InitDesc(part, global_init=initializer), values)
+            arr[start - math.prod(shape) : start] = values.reshape((-1,))
 
 
 # -- choosing among several ----------------------------------------------------------------------------------------

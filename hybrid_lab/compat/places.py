@@ -44,6 +44,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ndarray.utils": ("ndarray",),
     "optimizer.contrib": ("optimizer",),
     "optimizer.optimizer": ("optimizer",),
+    "rnn.rnn": ("rnn",),
+    "rnn.rnn_cell": ("rnn",),
     "symbol.contrib": ("symbol:contrib",),
     "symbol.image": ("symbol:image",),
     "symbol.linalg": ("symbol:linalg",),

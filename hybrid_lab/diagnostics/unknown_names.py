@@ -14,8 +14,6 @@ _LIMITS = "see Limits in the README"
 _ABSENT: dict[str, dict[str, str]] = {
     "mx": {
         "onnx": "",
-        "profiler": "use mx.profile(net, x)",
-        "rnn": "use gluon.rnn",
         "rtc": "use autograd.Function for an operator of your own",
     },
     "contrib": {

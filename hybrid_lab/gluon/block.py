@@ -515,6 +515,13 @@ class Block:
         self._hooked()
         return handle
 
+    def register_op_hook(self, callback: Callable[[str, str, NDArray], object], monitor_all: bool = False) -> None:
+        """Call `callback(name, operator, array)` for the output of every operator in the calls of the hybridized Blocks
+        below, with names such as 'dense0_fwd_output' and 'FullyConnected'. See `HybridBlock.register_op_hook`.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
     def _hooked(self) -> None:
         """The Block got a hook; a HybridBlock warns if the hook will not run."""
 

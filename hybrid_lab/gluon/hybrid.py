@@ -20,9 +20,12 @@ from hybrid_lab.diagnostics.hybridize_error import hybridize_error
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.block_notes import CALLS, note_block
+from hybrid_lab.gluon.hybridized import around
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
+from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
+from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
 from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
@@ -335,6 +338,29 @@ class HybridBlock(Block):
 
     def _hooked(self) -> None:
         self._graphs.tell_of_hooks()
+
+    def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
+        """Call `callback(name, operator, array)` for the output of every operator while the hybridized Block is called:
+        its graph then runs operator by operator, which is slower.
+
+        monitor_all : for the inputs of operators too, named 'dense0_fwd_data', 'dense0_fwd_weight' ...
+        Another callback replaces this one. Eager calls, and calls inside the graph of another Block, call nothing.
+        """
+        hook = OperatorsShown(callback, bool(monitor_all))
+        before, self.__dict__["_operator_hook"] = self.__dict__.get("_operator_hook"), hook
+        if before is not None:
+            around.remove(self._graphs, before)
+        around.add(self._graphs, hook)
+        super().register_op_hook(callback, monitor_all)
+
+    def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **flags: Any) -> None:
+        """Hybridize for an engine, and compile the call with these inputs by running it once.
+
+        backend : 'triton', 'onnxruntime', 'torch' or 'numpy', the `engine` of `hybridize`; None lets it choose
+        flags : of `hybridize`. Raises EngineUnavailable for another backend, MXNet's own ('MKLDNN', 'TensorRT') too
+        """
+        self.hybridize(True, engine=backend, **flags)
+        self(x, *args)
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Symbol):

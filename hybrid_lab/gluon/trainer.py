@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hybrid_lab import kvstore as kvstores
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
 from hybrid_lab.diagnostics.words import count
@@ -55,8 +56,10 @@ class Trainer:
 
     params : `net.collect_params()`, or a list of Parameters; they must be initialized (shapes may be deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
-    kvstore, compression_params, update_on_kvstore : accepted for MXNet's sake. Gradients of several contexts are summed
-        in this process and every context is updated here.
+    kvstore : a type of store in one process, 'local' or 'device', a KVStore, or None. Gradients of several contexts are
+        summed in this process, and every context is updated here, for each of them
+    compression_params, update_on_kvstore : accepted for MXNet's sake
+    Raises KVStoreError for a store of several processes, such as 'dist_sync'.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class Trainer:
         self._amp_original_scale = self._scale
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._steps: dict[int, tuple[int, _Step]] = {}
-        self._kvstore = kvstore
+        self._kvstore = kvstores.create(kvstore) if isinstance(kvstore, str) else kvstore
         trainers.add(self)
 
     def _common_contexts(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Splitting batches over contexts and clipping gradients, under the name MXNet gives this module."""
+"""Splitting batches over contexts, clipping gradients, downloads: under the name MXNet gives this module."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.dtypes import is_narrow
 
+from .downloading import DownloadError, check_sha1, download
 from .hooks import HookHandle
 
-__all__ = ["HookHandle", "clip_global_norm", "split_and_load", "split_data"]
+__all__ = [
+    "DownloadError",
+    "HookHandle",
+    "check_sha1",
+    "clip_global_norm",
+    "download",
+    "split_and_load",
+    "split_data",
+]
 
 
 def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:

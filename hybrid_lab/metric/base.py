@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -35,17 +36,36 @@ def alias(*names: str) -> Callable[[MetricClass], MetricClass]:
 
 
 def create(metric: object, *args: Any, **kwargs: Any) -> EvalMetric:
-    """A metric from its name, from a function of (label, pred), or from a list of both.
+    """A metric from its name, from a function of (label, pred), from a list of both, or from its settings: a dict as
+    `get_config` returns it, or the JSON text of one.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name, and for a text that begins as JSON does and is none.
     """
     if isinstance(metric, EvalMetric):
         return metric
+    if isinstance(metric, str) and metric.lstrip().startswith(("{", "[")):
+        metric = _settings(metric)
+    if isinstance(metric, Mapping):
+        settings = {**metric, **kwargs}
+        return lookup("metric", str(settings.pop("metric", None)), _registry)(*args, **settings)
     if isinstance(metric, (list, tuple)):
         return CompositeEvalMetric([create(each, *args, **kwargs) for each in metric])
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)
     return lookup("metric", str(metric), _registry)(*args, **kwargs)
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """The settings of a metric in JSON: an object as of `get_config`, or a list of a name and an object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"this text does not describe a metric: {text!r} ({error})") from None
+    if isinstance(found, list) and len(found) == 2 and isinstance(found[1], dict):
+        found = {"metric": found[0], **found[1]}
+    if not isinstance(found, dict):
+        raise ValueError(f"this text does not describe a metric: {text!r}")
+    return found
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:

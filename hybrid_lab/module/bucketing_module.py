@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc
 from hybrid_lab.model import Params, load_params
+from hybrid_lab.name import NameManager
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
@@ -65,7 +66,8 @@ class BucketingModule(BaseModule):
         self._generated(default_bucket_key)  # its errors are better seen now
 
     def _generated(self, key: Any) -> Generated:
-        generated = self._sym_gen(key)
+        with NameManager():  # the same automatic names in every bucket
+            generated = self._sym_gen(key)
         if not isinstance(generated, tuple) or len(generated) != 3:
             raise SettingError("BucketingModule: sym_gen returns (symbol, data_names, label_names)")
         return generated

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,7 +38,7 @@ class Optimizer:
     wd : weight decay, the factor of an L2 penalty
     rescale_grad : gradients are multiplied by it first (a Trainer sets 1 / batch size)
     clip_gradient : then limited to [-clip_gradient, clip_gradient]; None or 0 for no limit
-    lr_scheduler : function of the number of updates; a given learning_rate becomes its base_lr
+    lr_scheduler : function of the number of updates; a given learning_rate becomes its base_lr, if it has one
     multi_precision : update float16 and bfloat16 weights in float32 copies
     param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
     begin_num_update : where counting starts
@@ -59,7 +59,7 @@ class Optimizer:
         wd: float = 0.0,
         clip_gradient: float | None = None,
         learning_rate: float | None = None,
-        lr_scheduler: LRScheduler | None = None,
+        lr_scheduler: LRScheduler | Callable[[int], float] | None = None,
         sym: Any = None,
         begin_num_update: int = 0,
         multi_precision: bool = False,
@@ -81,6 +81,8 @@ class Optimizer:
         self.lr_scheduler = lr_scheduler
         if lr_scheduler is None:
             self.lr = self.default_learning_rate if learning_rate is None else learning_rate
+        elif not hasattr(lr_scheduler, "base_lr"):  # any function of the number of updates
+            self.lr = _plain_number(lr_scheduler(begin_num_update))
         else:
             if learning_rate is not None:
                 lr_scheduler.base_lr = lr_scheduler.warmup_final_lr = learning_rate

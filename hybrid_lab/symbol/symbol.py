@@ -424,7 +424,8 @@ def _operand(
 ) -> Any:
     if item is MISSING:
         role = "aux" if input_name in op.signature.aux else "param"
-        return input_node(f"{node_name}_{input_name}", role, attrs=attributes or None)
+        attrs = {**op.variable_attrs.get(input_name, {}), **(attributes or {})}
+        return input_node(f"{node_name}_{input_name}", role, attrs=attrs or None)
     if isinstance(item, Symbol):
         if len(item.outputs) != 1:
             raise AttributeSpecError(

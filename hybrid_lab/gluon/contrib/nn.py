@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.nn import BatchNorm, HybridSequential, Sequential
+from hybrid_lab.gluon.nn import BatchNorm, Embedding, HybridSequential, Sequential
 from hybrid_lab.gluon.nn.conv import window
 
 if TYPE_CHECKING:  # else they would be names of this public module
+    from numpy.typing import DTypeLike
+
     from hybrid_lab.gluon.block import BlockOptions
     from hybrid_lab.gluon.parameter_dict import ParameterDict
+    from hybrid_lab.initializer import InitializerLike
     from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "PixelShuffle1D",
     "PixelShuffle2D",
     "PixelShuffle3D",
+    "SparseEmbedding",
     "SyncBatchNorm",
 ]
 
@@ -56,6 +60,20 @@ class Identity(HybridBlock):
 
     def hybrid_forward(self, F: Functions, x: Tensor) -> Tensor:
         return x
+
+
+class SparseEmbedding(Embedding):
+    """Embedding under MXNet's name. Weights and gradients are dense here."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: DTypeLike | None = "float32",
+        weight_initializer: InitializerLike | None = None,
+        **keywords: Unpack[BlockOptions],
+    ) -> None:
+        super().__init__(input_dim, output_dim, dtype, weight_initializer, **keywords)
 
 
 class SyncBatchNorm(BatchNorm):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import hybridize_error
@@ -22,7 +22,8 @@ from ..rnn.cell import (
     Unrolling,
 )
 from ..rnn.modifier import ModifierCell
-from ..rnn.sequence import Step, Tensors, functions_of, masked, merged, steps_of
+from ..rnn.sequence import Step, functions_of, masked, merged, steps_of
+from ..rnn.steps import Activation, Names, lstm_step
 
 if TYPE_CHECKING:  # else they would be names of this public module
     from hybrid_lab.gluon.parameter_dict import ParameterDict
@@ -159,14 +160,17 @@ class LSTMPCell(HybridRecurrentCell):
         ]
 
     def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        rows = 4 * self._hidden_size
-        i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
-        h2h = F.FullyConnected(states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
-        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
-        i, f, o = (F.sigmoid(gates[index]) for index in (0, 1, 3))
-        c = f * states[1] + i * F.tanh(gates[2])
+        def act(kind: str) -> Activation:
+            return lambda data, name: F.Activation(data, act_type=kind, name=name)
+
+        names, rows = Names(f"t{max(self._counter, 0)}_", inner=False), 4 * self._hidden_size
+        i2h = F.FullyConnected(x, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name=names.part("i2h"))
+        h2h = F.FullyConnected(
+            states[0], params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name=names.part("h2h")
+        )
+        h, c = lstm_step(F, i2h, h2h, states[1], act("sigmoid"), act("tanh"), act("tanh"), names, out="hidden")
         output = F.FullyConnected(
-            o * F.tanh(c), params["h2r_weight"], no_bias=True, num_hidden=self._projection_size, name="out"
+            h, params["h2r_weight"], no_bias=True, num_hidden=self._projection_size, name=names.out
         )
         return output, [output, c]
 
@@ -187,6 +191,7 @@ class _Convolved(GatedCell):
     """
 
     _rank = 2
+    _inner_names = False
 
     def __init__(
         self,
@@ -242,15 +247,13 @@ class _Convolved(GatedCell):
         return [{"shape": shape, "__layout__": self._layout} for _ in range(self._num_states)]
 
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
     ) -> tuple[Tensor, Tensor]:
-        rows = self._gates * self._channels
-        i2h = F.Convolution(inputs, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name="i2h", **self._i2h)
-        h2h = F.Convolution(state, params["h2h_weight"], params["h2h_bias"], num_filter=rows, name="h2h", **self._h2h)
-        return i2h, h2h
-
-    def _gate(self, F: Functions, x: Tensor) -> Tensor:
-        return F.sigmoid(x)
+        rows, i2h, h2h = self._gates * self._channels, names.part("i2h"), names.part("h2h")
+        return (
+            F.Convolution(inputs, params["i2h_weight"], params["i2h_bias"], num_filter=rows, name=i2h, **self._i2h),
+            F.Convolution(state, params["h2h_weight"], params["h2h_bias"], num_filter=rows, name=h2h, **self._h2h),
+        )
 
     def __repr__(self) -> str:
         rows = self._gates * self._channels

@@ -26,7 +26,7 @@ class DataLoader:
     num_workers : threads that make batches ahead; 0 makes them when they are asked for. Order and numbers are the same,
         those of `mx.random` too, of which each batch has a stream of its own
     prefetch : how many batches are made ahead; default 2 * num_workers
-    pin_memory, pin_device_id, thread_pool, timeout : accepted for MXNet's sake
+    pin_memory, pin_device_id, thread_pool, timeout, auto_reload : accepted for MXNet's sake
 
     epoch : how many epochs have ended, or were left by a `break`
     """
@@ -46,6 +46,7 @@ class DataLoader:
         prefetch: int | None = None,
         thread_pool: bool = True,
         timeout: float = 120,
+        auto_reload: bool = False,
     ) -> None:
         if batch_sampler is None:
             if batch_size is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, NamedTuple, cast
 
 from hybrid_lab import ndarray as nd
@@ -15,8 +16,10 @@ from hybrid_lab.ops.framework.protocols import Functions, Tensor
 
 from ..block import Block
 from ..hybrid import HybridBlock
+from ..nn.activation import LeakyReLU
 from ..nn.registry import layer
-from .sequence import Step, Tensors, last_states, masked, merged, steps_of, zeros_for
+from .sequence import Step, last_states, masked, merged, steps_of, zeros_for
+from .steps import Activation, Names, activated, elman_step, gru_step, lstm_step
 
 StateInfo = dict[str, Any]
 _GATE_PARAMETERS = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
@@ -42,9 +45,29 @@ class RecurrentCell(Block):
 
     _modified = False
     _unrolling = 0
+    _steps_made = -1
+    _states_made = -1
+
+    @property
+    def _counter(self) -> int:
+        """The number of the step that runs, from 0 on; -1 before the first one. Nodes are named by it."""
+        return self._steps_made
+
+    @_counter.setter
+    def _counter(self, value: int) -> None:
+        object.__setattr__(self, "_steps_made", value)
+
+    def __call__(self, *args: Any) -> Any:
+        """Make one step: the output and the new states."""
+        self._counter += 1
+        return super().__call__(*args)
 
     def reset(self) -> None:
-        """Forget values of earlier steps, because a new sequence begins. `unroll` calls it."""
+        """Begin a new sequence: steps are numbered from 0, and values of earlier steps are forgotten. `unroll` calls
+        it.
+        """
+        self._counter = -1
+        object.__setattr__(self, "_states_made", -1)
         for cell in self._children.values():
             if isinstance(cell, RecurrentCell):
                 cell.reset()
@@ -58,10 +81,20 @@ class RecurrentCell(Block):
     ) -> list[Tensor]:
         """The states before the first step.
 
-        func : makes one, `func(shape=..., **kwargs)`: nd.zeros, nd.ones, nd.random.normal ...
+        func : makes one, `func(name=..., shape=..., **kwargs)`: nd.zeros, nd.ones, sym.var ...; the name,
+            `rnn0_begin_state_0`, is given to a function that takes one
         """
         self._refuse_modified()
-        return [in_mode(func(shape=info["shape"], **kwargs)) for info in self.state_info(batch_size)]
+        takes_name = "name" in signature(func).parameters
+        states = []
+        for info in self.state_info(batch_size):
+            name = self._next_state_name()
+            states.append(in_mode(func(**{"shape": info["shape"], **({"name": name} if takes_name else {}), **kwargs})))
+        return states
+
+    def _next_state_name(self) -> str:
+        object.__setattr__(self, "_states_made", self._states_made + 1)
+        return f"{self.prefix}begin_state_{self._states_made}"
 
     def _refuse_modified(self) -> None:
         if self._modified:
@@ -73,7 +106,8 @@ class RecurrentCell(Block):
         """States of zeros for inputs whose batch is axis number `batch` of x, an array or a Symbol."""
         self._refuse_modified()
         return [
-            zeros_for(x, info["shape"], batch, info.get("__layout__", "NC").index("N")) for info in self.state_info(0)
+            zeros_for(x, info["shape"], batch, info.get("__layout__", "NC").index("N"), self._next_state_name())
+            for info in self.state_info(0)
         ]
 
     def unroll(
@@ -135,6 +169,12 @@ class RecurrentCell(Block):
             return (steps_of(len(outputs), whole, layout) if merge_outputs is False else whole), states
         return (merged(outputs, layout) if merge_outputs else outputs), states
 
+    def _get_activation(self, F: Functions, inputs: Tensor, activation: Any, name: str | None = None) -> Tensor:
+        """`inputs` after an activation: a name, a LeakyReLU, or a function of the inputs."""
+        if isinstance(activation, LeakyReLU):
+            return F.LeakyReLU(inputs, act_type="leaky", slope=activation._alpha, name=name)
+        return activated(F, inputs, activation, name)
+
 
 class CellOfCells(RecurrentCell):
     """Base of cells that contain cells. Its states are the states of these cells, in their order."""
@@ -176,7 +216,10 @@ class GatedCell(HybridRecurrentCell):
     _gates = 1
     _num_states = 1
     _short_name = "rnn"
-    _activation: str
+    _activation: Any
+    _recurrent_activation: Any
+    _inner_names = True
+    """Whether sums and products inside a step are named."""
 
     def _declare_gates(self, units: int, i2h: Sequence[int], h2h: Sequence[int], *inits: object) -> None:
         """Make the parameters of all gates.
@@ -190,23 +233,42 @@ class GatedCell(HybridRecurrentCell):
     def _alias(self) -> str:
         return self._short_name
 
+    def _names(self) -> Names:
+        """The names of the step that runs."""
+        return Names(f"t{max(self._counter, 0)}_", self._inner_names)
+
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
     ) -> tuple[Tensor, Tensor]:
         """What input and state contribute to the gates: gates * units along axis 1."""
         raise NotImplementedError
 
-    def _gate(self, F: Functions, x: Tensor) -> Tensor:
-        """A gate between 0 and 1."""
-        raise NotImplementedError
+    def _activation_of(self, F: Functions, activation: Any) -> Activation:
+        """The function for an activation as the user gives it: a name, a LeakyReLU, or a function."""
+        return lambda x, name: self._get_activation(F, x, activation, name=name)
+
+    def _as_operator(self, F: Functions, activation: Any) -> Activation:
+        """As `_activation_of`, but the operator `Activation` for every name, as in some of MXNet's cells."""
+        if not isinstance(activation, str):
+            return self._activation_of(F, activation)
+        return lambda x, name: F.Activation(x, act_type=activation, name=name)
+
+    def _activate(self, F: Functions) -> Activation:
+        """The activation of new values."""
+        return self._activation_of(F, self._activation)
+
+    def _gate(self, F: Functions) -> Activation:
+        """The activation of a gate, between 0 and 1."""
+        return self._as_operator(F, "sigmoid")
 
 
 class ElmanStep(GatedCell):
     """h' = activation(i2h + h2h)."""
 
     def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._projections(F, x, states[0], params)
-        output = F.Activation(i2h + h2h, act_type=self._activation)
+        names = self._names()
+        i2h, h2h = self._projections(F, x, states[0], params, names)
+        output = elman_step(F, i2h, h2h, self._activate(F), names)
         return output, [output]
 
 
@@ -216,13 +278,14 @@ class LSTMStep(GatedCell):
     _gates, _num_states, _short_name = 4, 2, "lstm"
 
     def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        i2h, h2h = self._projections(F, x, states[0], params)
-        gates = cast("Tensors", F.SliceChannel(i2h + h2h, num_outputs=4, name="slice"))
-        i, f, o = (self._gate(F, gates[index]) for index in (0, 1, 3))
-        g = F.Activation(gates[2], act_type=self._activation)
-        c = f * states[1] + i * g
-        h = o * F.Activation(c, act_type=self._activation)
+        names = self._names()
+        i2h, h2h = self._projections(F, x, states[0], params, names)
+        h, c = lstm_step(F, i2h, h2h, states[1], self._gate(F), self._activate(F), self._activate_cell(F), names)
         return h, [h, c]
+
+    def _activate_cell(self, F: Functions) -> Activation:
+        """The activation of the cell state before the output gate."""
+        return self._activate(F)
 
 
 class GRUStep(GatedCell):
@@ -231,13 +294,9 @@ class GRUStep(GatedCell):
     _gates, _short_name = 3, "gru"
 
     def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor], **params: Tensor) -> Step:
-        h = states[0]
-        i2h, h2h = self._projections(F, x, h, params)
-        inner = cast("Tensors", F.SliceChannel(i2h, num_outputs=3, name="i2h_slice"))
-        outer = cast("Tensors", F.SliceChannel(h2h, num_outputs=3, name="h2h_slice"))
-        r, z = (self._gate(F, inner[index] + outer[index]) for index in (0, 1))
-        n = F.Activation(inner[2] + r * outer[2], act_type=self._activation)
-        output = (1.0 - z) * n + z * h
+        names = self._names()
+        i2h, h2h = self._projections(F, x, states[0], params, names)
+        output = gru_step(F, i2h, h2h, states[0], self._gate(F), self._activate(F), names)
         return output, [output]
 
 
@@ -274,15 +333,16 @@ class _Dense(GatedCell):
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self._num_states)]
 
     def _projections(
-        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor]
+        self, F: Functions, inputs: Tensor, state: Tensor, params: dict[str, Tensor], names: Names
     ) -> tuple[Tensor, Tensor]:
-        rows = self._gates * self._hidden_size
-        i2h = F.FullyConnected(inputs, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name="i2h")
-        h2h = F.FullyConnected(state, params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name="h2h")
-        return i2h, h2h
+        rows, i2h, h2h = self._gates * self._hidden_size, names.part("i2h"), names.part("h2h")
+        return (
+            F.FullyConnected(inputs, params["i2h_weight"], params["i2h_bias"], num_hidden=rows, name=i2h),
+            F.FullyConnected(state, params["h2h_weight"], params["h2h_bias"], num_hidden=rows, name=h2h),
+        )
 
-    def _gate(self, F: Functions, x: Tensor) -> Tensor:
-        return F.Activation(x, act_type=self._recurrent_activation)
+    def _gate(self, F: Functions) -> Activation:
+        return self._activation_of(F, self._recurrent_activation)
 
     def __repr__(self) -> str:
         rows, columns = self.i2h_weight.shape or (0, 0)
@@ -324,6 +384,9 @@ class LSTMCell(LSTMStep, _Dense):
     activation : of g and of the cell state; recurrent_activation : of i, f and o
     """
 
+    def _activate_cell(self, F: Functions) -> Activation:
+        return self._as_operator(F, self._activation)
+
 
 @layer
 class GRUCell(GRUStep, _Dense):
@@ -331,3 +394,9 @@ class GRUCell(GRUStep, _Dense):
 
     activation : of n; recurrent_activation : of r and z
     """
+
+    def _activate(self, F: Functions) -> Activation:
+        return self._as_operator(F, self._activation)
+
+    def _gate(self, F: Functions) -> Activation:
+        return self._as_operator(F, self._recurrent_activation)

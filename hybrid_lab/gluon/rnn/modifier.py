@@ -37,16 +37,19 @@ class DropoutCell(HybridRecurrentCell):
         return []
 
     def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
-        if self._rate > 0:
-            inputs = F.Dropout(inputs, p=self._rate, axes=self._axes, name="fwd")
-        return inputs, list(states)
+        return self._dropped(F, inputs), list(states)
+
+    def _dropped(self, F: Functions, inputs: Tensor) -> Tensor:
+        return (
+            F.Dropout(inputs, p=self._rate, axes=self._axes, name=f"t{self._counter}_fwd") if self._rate > 0 else inputs
+        )
 
     def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
         length, inputs, begin_state, layout, merge_outputs, valid_length = call
         if merge_outputs is not None:
             inputs = merged(inputs, layout) if merge_outputs else steps_of(length, inputs, layout)
         if is_tensor(inputs):
-            return self.hybrid_forward(functions_of(inputs), inputs, begin_state or [])
+            return self._dropped(functions_of(inputs), inputs), list(begin_state or [])
         return super()._unroll(Unrolling(length, inputs, begin_state or [], layout, merge_outputs))
 
     def __repr__(self) -> str:
@@ -161,16 +164,19 @@ class ResidualCell(ModifierCell):
 
     def hybrid_forward(self, F: Functions, inputs: Tensor, states: list[Tensor]) -> Step:
         output, states = self.base_cell(inputs, states)
-        return output + inputs, states
+        return F.elemwise_add(output, inputs, name=f"t{max(self._counter, 0)}_fwd"), states
 
     def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
         outputs, states = self._unmodified(lambda: self.base_cell.unroll(*call))
         length, inputs, layout, valid_length = call.length, call.inputs, call.layout, call.valid_length
+        add = functions_of(outputs).elemwise_add
         if is_tensor(outputs):
             whole = merged(inputs, layout)
-            return outputs + (whole if valid_length is None else masked(whole, valid_length, layout)), states
+            return add(outputs, whole if valid_length is None else masked(whole, valid_length, layout)), states
         steps = inputs if valid_length is None else masked(inputs, valid_length, layout)
-        return [output + step for output, step in zip(outputs, steps_of(length, steps, layout), strict=True)], states
+        return [
+            add(output, step) for output, step in zip(outputs, steps_of(length, steps, layout), strict=True)
+        ], states
 
 
 class BidirectionalCell(CellOfCells, HybridRecurrentCell):

@@ -92,8 +92,10 @@ def backwards(steps: list[object], valid_length: object) -> list[Any]:
     return steps_of(len(steps), turned, "TNC")
 
 
-def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int) -> Any:
+def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int, name: str | None = None) -> Any:
     """Zeros of `shape`, whose size along `axis` is the size of x along the axis `batch`; with x's dtype.
+
+    name : of the node; the nodes before it are named after it
 
     On a Symbol the size is not known: the zeros are made from x by operators that read its shape only.
     """
@@ -103,11 +105,15 @@ def zeros_for(x: object, shape: Sequence[int], batch: int, axis: int) -> Any:
     if axis > 1:
         raise HybridLabError("the batch must be the first or second axis of a recurrent state")
     F = functions_of(x)
+    sum_name, swap_name, like_name, one_name = (
+        None if name is None else f"{name}_{part}" for part in ("batch", "swapped", "zeros", "one")
+    )
     # A sum has one element for each of the batch even where a sequence has no steps. Only its shape is read.
-    batch_alone = F.sum(x, axis=batch, exclude=True, keepdims=True)
+    batch_alone = F.sum(x, axis=batch, exclude=True, keepdims=True, name=sum_name)
     if batch != axis:
-        batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=axis)
+        batch_alone = F.SwapAxis(batch_alone, dim1=batch, dim2=axis, name=swap_name)
     # A 0 keeps the size that stands at its place.
-    ones = F.Reshape(F.zeros_like(batch_alone), shape=tuple(0 if index == axis else 1 for index in range(len(shape))))
+    sizes = tuple(0 if index == axis else 1 for index in range(len(shape)))
+    one_each = F.Reshape(F.zeros_like(batch_alone, name=like_name), shape=sizes, name=one_name)
     axes = tuple(index for index in range(len(shape)) if index != axis)
-    return F.broadcast_axis(ones, axis=axes, size=tuple(shape[index] for index in axes))
+    return F.broadcast_axis(one_each, axis=axes, size=tuple(shape[index] for index in axes), name=name)

@@ -9,7 +9,7 @@ from hybrid_lab.ops.framework.protocols import Functions, Tensor
 from ..nn.container import Stack
 from ..nn.registry import layer
 from .cell import CellOfCells, HybridRecurrentCell, Unrolling
-from .sequence import Step, steps_of
+from .sequence import Step, axes_of, is_tensor, steps_of
 
 
 class _Stack(Stack, CellOfCells):
@@ -29,8 +29,12 @@ class _Stack(Stack, CellOfCells):
     def _unroll(self, call: Unrolling) -> tuple[Any, list[Tensor]]:
         """Each cell runs over the whole sequence before the next one does."""
         length, inputs, begin_state, layout, merge_outputs, valid_length = call
-        first = steps_of(length, inputs, layout)[0] if begin_state is None else None
-        states = self.zero_state(first) if begin_state is None else list(begin_state)
+        if begin_state is not None:
+            states = list(begin_state)
+        elif is_tensor(inputs):
+            states = self.zero_state(inputs, axes_of(layout)[1])
+        else:
+            states = self.zero_state(steps_of(length, inputs, layout)[0])
         after = []
         for number, cell in enumerate(self._cells):
             count = len(cell.state_info())

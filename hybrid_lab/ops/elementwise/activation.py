@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -192,6 +193,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         """rrelu also has the factor of every element, hidden."""
         names = ("data", "gamma") if self.act_type == "prelu" else ("data",)
         return Signature(names, 2 if self.act_type == "rrelu" else 1, visible=1)
+
+    variable_attrs: ClassVar[Mapping[str, Mapping[str, str]]] = {"gamma": {"__init__": '["Constant", {"value": 0.25}]'}}
 
     def check(self) -> None:
         if self.act_type == "rrelu" and not 0 <= self.lower_bound <= self.upper_bound:

@@ -6,7 +6,7 @@ import inspect
 import math
 import sys
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
@@ -259,6 +259,9 @@ class Operator:
         if more and cls.lower is not Operator.lower:  # the kernel takes what `lower` takes
             names, more = named_parameters(cls.lower)
         return tuple(name for name in names if name != "F" and name not in RUN_KEYWORDS), more
+
+    variable_attrs: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Input -> attributes of the variable that stands for it where a Symbol is composed without it."""
 
     def check(self) -> None:
         """Raise AttributeSpecError where attributes contradict one another. Runs once per instance."""

@@ -137,6 +137,11 @@ class Forward(Spatial):
             weight = self.weight_shape(channels)
         return (data, weight) if self.no_bias else (data, weight, filled(bias, (self.num_filter,)))
 
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        """The batch of data."""
+        data = shapes[0]
+        return shapes if data is None or data[0] is not None else ((output[0], *data[1:]), *shapes[1:])
+
     def grad(self, F: Functions, data: Tensor, weight: Tensor, *rest: Tensor, wanted: Wanted = None) -> Gradients:
         if self.channels_last:
             turned = (self.first(F, each) for each in (data, weight, rest[-1]))

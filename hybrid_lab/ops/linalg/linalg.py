@@ -405,6 +405,17 @@ class FullyConnected(Operator, name="FullyConnected"):
             return data, weight
         return data, weight, filled(bias, (self.num_hidden,))
 
+    def complete_from(self, output: Shape, *shapes: PartialShape) -> PartialShapes:
+        """The batch of data, and with flatten=False all its sizes but the last."""
+        data = shapes[0]
+        if data is None or None not in data:
+            return shapes
+        outer = 1 if self.flatten else len(data) - 1
+        if len(output) != outer + 1:
+            return shapes
+        found = tuple(b if a is None else a for a, b in zip(data, output[:outer], strict=False))
+        return (found + data[outer:], *shapes[1:])
+
     def infer_shape(self, data: Shape, weight: Shape, bias: tuple[int, ...] | None = None) -> Shape:
         if not data:
             raise ShapeError("FullyConnected: data has no dimensions")

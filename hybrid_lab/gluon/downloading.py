@@ -1,0 +1,90 @@
+"""Downloads of files, and their SHA-1."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import urllib.request
+from urllib.parse import unquote, urlsplit
+
+from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
+from hybrid_lab.formats.atomic import atomic_write
+from hybrid_lab.logger import logger
+
+
+class DownloadError(HybridLabError, RuntimeError):
+    """A file could not be downloaded, or is another one than was expected."""
+
+
+def check_sha1(filename: str | os.PathLike[str], sha1_hash: str) -> bool:
+    """Whether the file has this SHA-1, in hexadecimal digits."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    with open(filename, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest() == sha1_hash.lower()
+
+
+def download(
+    url: str,
+    path: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    sha1_hash: str | None = None,
+    retries: int = 5,
+    verify_ssl: bool = True,
+) -> str:
+    """Download a file and return its path. The log says what is downloaded from where.
+
+    url : http://, https:// or file://
+    path : of the file, or a folder that is there; by default the last part of the URL, in the current folder
+    overwrite : download although the file is there; it is downloaded in any case if it has another SHA-1
+    sha1_hash : of the whole file, in hexadecimal digits
+    retries : how often to try again; verify_ssl : check the certificate of the server
+    The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise.
+    """
+    if urlsplit(url).scheme not in ("http", "https", "file"):
+        raise SettingError(f"download: {url!r} must begin with http://, https:// or file://")
+    if retries < 0:
+        raise SettingError(f"download: retries={retries} must be at least 0")
+    target = _target(url, path)
+    if os.path.exists(target) and not overwrite and (sha1_hash is None or check_sha1(target, sha1_hash)):
+        return target
+    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    if not verify_ssl:
+        logger.warning(f"{url} is downloaded without checking the server's certificate (verify_ssl=False)")
+    context = None if verify_ssl else ssl._create_unverified_context()  # noqa: SLF001 - Python's only name for it
+    for left in range(retries, -1, -1):
+        logger.info(f"downloading {url} to {target}")
+        try:
+            _fetch(url, target, sha1_hash, context)
+            return target
+        except (OSError, HybridLabError) as error:
+            if not left:
+                raise DownloadError(f"{url} could not be downloaded: {error}") from error
+            logger.warning(f"{url} could not be downloaded, {left} more tries: {error}")
+    raise AssertionError("unreachable")
+
+
+def _target(url: str, path: str | os.PathLike[str] | None) -> str:
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    given = "" if path is None else os.path.expanduser(os.fspath(path))
+    if given and not os.path.isdir(given):
+        return given
+    if not name:
+        raise SettingError(f"download: {url!r} does not end with the name of a file; give the path")
+    return os.path.join(given, name)
+
+
+def _fetch(url: str, target: str, sha1_hash: str | None, context: ssl.SSLContext | None) -> None:
+    """Download to the target, which changes only if all bytes came. Raises OSError, DownloadError."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    with urllib.request.urlopen(url, context=context) as source, atomic_write(target) as file:  # noqa: S310
+        expected = source.headers.get("Content-Length")
+        while block := source.read(1 << 16):
+            digest.update(block)
+            file.write(block)
+        if expected is not None and file.tell() != int(expected):
+            raise DownloadError(f"the connection ended after {file.tell()} of {expected} bytes")
+        if sha1_hash is not None and digest.hexdigest() != sha1_hash.lower():
+            raise DownloadError(f"the file has the SHA-1 {digest.hexdigest()}, not {sha1_hash}")
