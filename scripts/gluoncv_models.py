@@ -7,10 +7,10 @@ The first argument is GluonCV as the user has it: a wheel, or a folder that hold
 
     pip download gluoncv==0.10.5.post0 --no-deps; pip install portalocker matplotlib scipy pillow tqdm requests
 
-Every model runs in a process of its own with a time limit: a server for each library has imported it and GluonCV, and
-forks for a model. Results lie in the folder of --out; a second run does only what is missing there (--again:
-everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1 (and GluonCV's requirements), the same
-models with the same weights run there too and outputs are compared.
+Every model runs in a process of its own with a limit of its processor time: a server for each library has imported it
+and GluonCV, and forks for a model. Results lie in the folder of --out; a second run does only what is missing there
+(--again: everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1 (and GluonCV's
+requirements), the same models with the same weights run there too and outputs are compared.
 
 GluonCV was written for other releases of two packages. This script sets `np.float` and `np.int`, which NumPy 1.24
 removed, and hides torch while GluonCV is imported, because it refuses torch 2.0 and newer.
@@ -22,6 +22,7 @@ import argparse
 import fnmatch
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -296,10 +297,11 @@ def serve(arguments: argparse.Namespace) -> None:
         name, target, wanted = json.loads(line)
         child = os.fork()
         if not child:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(arguments.seconds), int(arguments.seconds)))
             known = json.loads(Path(wanted).read_text()) if wanted else None
             work(name, str(arguments.source), Path(target), arguments.real, arguments.dtype, known)
             os._exit(0)
-        error = ended(child, arguments.seconds)
+        error = ended(child, 20 * arguments.seconds)
         file = Path(target).with_suffix(".json")
         if not file.exists():
             file.write_text(json.dumps({"name": name, "steps": [], "error": error, "dtype": arguments.dtype}))
@@ -307,7 +309,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def ended(child: int, seconds: float) -> str:
-    """Wait until a process has ended, at most for some seconds; how it ended."""
+    """Wait until a process has ended, for so many seconds at most; how it ended."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         found, status = os.waitpid(child, os.WNOHANG)
@@ -425,7 +427,12 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", default=["*"], help="patterns of names")
     parser.add_argument("--mxnet", help="the Python of an environment with the real MXNet 1.9.1")
     parser.add_argument("--out", type=Path, default=Path("gluoncv_models"), help="the folder of results")
-    parser.add_argument("--seconds", type=float, default=300, help="the time limit of a model")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=300,
+        help="the processor time that a model may take; it may wait 20 times as long",
+    )
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--failed", action="store_true", help="also what has failed")

@@ -237,5 +237,5 @@ class QuantizedPooling(Pooled, name="_contrib_quantized_pooling"):
             total = Pooling.bind(**{**self.attributes, "pool_type": "sum"})
             sums = total.numpy(data.astype(np.float32), scratch=scratch)
             count = self.divisor(self.windows(data.shape[2:]), np.dtype("float32"))
-            pooled = rounded(sums * (np.float32(1) / count), data.dtype)
+            pooled = rounded(sums / count, data.dtype)
         return all_into([pooled, min_data.reshape(1), max_data.reshape(1)], out)
