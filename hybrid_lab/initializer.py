@@ -231,6 +231,11 @@ def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
 InitializerLike: TypeAlias = "Initializer | Mixed | Load | str | None"
 
 
+def described_by(text: str) -> bool:
+    """Whether a text is the name of an initializer or JSON as `dumps()` writes it, so that `create` takes it."""
+    return text.startswith("[") or text.lower() in _registry
+
+
 def create(initializer: Any, **kwargs: Any) -> Any:
     """The initializer for a name ('xavier'), for JSON text as `dumps()` writes it, or the given one itself.
 

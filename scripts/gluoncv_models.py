@@ -7,9 +7,10 @@ The first argument is GluonCV as the user has it: a wheel, or a folder that hold
 
     pip download gluoncv==0.10.5.post0 --no-deps; pip install portalocker matplotlib scipy pillow tqdm requests
 
-Every model runs in a process of its own with a time limit. Results lie in the folder of --out; a second run does only
-what is missing there (--again: everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1
-(and GluonCV's requirements), the same models with the same weights run there too and outputs are compared.
+Every model runs in a process of its own with a limit of its processor time: a server for each library has imported it
+and GluonCV, and forks for a model. Results lie in the folder of --out; a second run does only what is missing there
+(--again: everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1 (and GluonCV's
+requirements), the same models with the same weights run there too and outputs are compared.
 
 GluonCV was written for other releases of two packages. This script sets `np.float` and `np.int`, which NumPy 1.24
 removed, and hides torch while GluonCV is imported, because it refuses torch 2.0 and newer.
@@ -21,6 +22,8 @@ import argparse
 import fnmatch
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import time
@@ -108,19 +111,24 @@ def images(name: str) -> Iterator[list[tuple[int, ...]]]:
 
 
 def weights(net: Any, mx: Any) -> None:
-    """Fill all parameters with numbers that depend on their names within the model and their shapes only."""
+    """Fill all parameters with numbers that depend on their names within the model and their shapes only.
+
+    The numbers of a pool are used again and again, because drawing them all takes longer than running the model.
+    """
+    pool = np.random.RandomState(1)
+    normal, uniform = pool.normal(0, 1, 65521).astype("float32"), pool.uniform(-1, 1, 65521).astype("float32")
     for name, parameter in sorted(net._collect_params_with_prefix().items()):
         shape = parameter.shape
-        draw = np.random.RandomState(zlib.crc32(f"{name}{shape}".encode()) & 0x7FFFFFFF)
+        start = zlib.crc32(f"{name}{shape}".encode()) % len(normal)
         if "anchor" in name or parameter.grad_req == "null" and not name.endswith(("running_mean", "running_var")):
             continue  # constants of the model
         if name.endswith(("gamma", "running_var")):
-            values = draw.uniform(0.8, 1.2, shape)
+            values = np.resize(1 + 0.2 * np.roll(uniform, start), shape)
         elif len(shape) < 2:
-            values = draw.uniform(-0.1, 0.1, shape)
+            values = np.resize(0.1 * np.roll(uniform, start), shape)
         else:
-            values = draw.normal(0, np.sqrt(1.5 / np.prod(shape[1:])), shape)
-        parameter.set_data(mx.nd.array(values.astype("float32")))
+            values = np.resize(np.roll(normal, start), shape) * np.float32(np.sqrt(1.5 / np.prod(shape[1:])))
+        parameter.set_data(mx.nd.array(values))
 
 
 def arrays(result: Any) -> list[np.ndarray]:
@@ -194,7 +202,7 @@ def first_that_runs(
         report["inputs"] = shapes
         draw = np.random.RandomState(1)
         inputs = [mx.nd.array(draw.normal(0, 1, shape).astype("float32")) for shape in shapes]
-        net.initialize()
+        net.initialize(mx.init.Zero())
         try:
             mx.random.seed(0)
             arrays(net(*inputs))  # completes the shapes of the parameters
@@ -259,24 +267,58 @@ def unpacked(source: Path, folder: Path) -> Path:
     return source
 
 
-def run_model(
-    python: str, name: str, source: Path, target: Path, seconds: float, real: bool, dtype: str, wanted: Path | None
-) -> dict[str, Any]:
-    """Run one model in a process; its report."""
-    command = [python, __file__, str(source), "--worker", name, "--target", str(target), "--dtype", dtype]
-    command += ["--real"] if real else []
-    command += ["--wanted", str(wanted)] if wanted is not None else []
-    environment = {**os.environ, "MXNET_MKLDNN_ENABLED": "0"} if real else dict(os.environ)
-    file = target.with_suffix(".json")
-    file.unlink(missing_ok=True)
-    try:
-        subprocess.run(command, env=environment, timeout=seconds, capture_output=True, check=False)
-        error = "the process died"
-    except subprocess.TimeoutExpired:
-        error = f"not finished after {seconds:g} s"
-    if not file.exists():
-        file.write_text(json.dumps({"name": name, "steps": [], "error": error, "dtype": dtype}))
-    return dict(json.loads(file.read_text()))
+class Server:
+    """A process that has imported a library and GluonCV, and runs each model in a process forked from it."""
+
+    def __init__(self, python: str, source: Path, seconds: float, real: bool, dtype: str) -> None:
+        command = [python, __file__, str(source), "--serve", "--seconds", str(seconds), "--dtype", dtype]
+        command += ["--real"] if real else []
+        environment = {**os.environ, "MXNET_MKLDNN_ENABLED": "0"} if real else dict(os.environ)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
+
+    def run(self, name: str, target: Path, wanted: Path | None) -> dict[str, Any]:
+        """Run one model; its report."""
+        file = target.with_suffix(".json")
+        file.unlink(missing_ok=True)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(json.dumps([name, str(target), str(wanted or "")]), file=self.process.stdin, flush=True)
+        if not self.process.stdout.readline():
+            raise SystemExit("the server of models died; does `import gluoncv` work in that Python?")
+        return dict(json.loads(file.read_text()))
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Read models from the standard input; answer each with a line when its report is written."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what models print is no answer
+    prepare(str(arguments.source), arguments.real)
+    for line in sys.stdin:
+        name, target, wanted = json.loads(line)
+        child = os.fork()
+        if not child:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(arguments.seconds), int(arguments.seconds)))
+            known = json.loads(Path(wanted).read_text()) if wanted else None
+            work(name, str(arguments.source), Path(target), arguments.real, arguments.dtype, known)
+            os._exit(0)
+        error = ended(child, 20 * arguments.seconds)
+        file = Path(target).with_suffix(".json")
+        if not file.exists():
+            file.write_text(json.dumps({"name": name, "steps": [], "error": error, "dtype": arguments.dtype}))
+        print("done", file=answers, flush=True)
+
+
+def ended(child: int, seconds: float) -> str:
+    """Wait until a process has ended, for so many seconds at most; how it ended."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return f"the process died with status {os.waitstatus_to_exitcode(status)}"
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return f"not finished after {seconds:g} s"
 
 
 def stored(target: Path) -> list[np.ndarray]:
@@ -291,7 +333,7 @@ def compare(ours: Path, theirs: Path) -> float:
 
 def names_of(python: str, source: Path, patterns: list[str]) -> list[str]:
     """The zoo's models whose names match; one of each family first, the small ones of it before."""
-    command = [python, __file__, str(source), "--worker", "--list"]
+    command = [python, __file__, str(source), "--list"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise SystemExit(result.stderr)
@@ -346,6 +388,14 @@ def run_all(arguments: argparse.Namespace) -> int:
         (out / folder).mkdir(parents=True, exist_ok=True)
     source = unpacked(arguments.source, out)
     names = names_of(sys.executable, source, arguments.models)
+    servers: dict[bool, Server] = {}
+
+    def run(real: bool, name: str, target: Path, wanted: Path | None) -> dict[str, Any]:
+        if real not in servers:
+            python = arguments.mxnet if real else sys.executable
+            servers[real] = Server(python, source, arguments.seconds, real, arguments.dtype)
+        return servers[real].run(name, target, wanted)
+
     for place, name in enumerate(names if not arguments.table else [], 1):
         ours, theirs = out / "ours" / f"{name}.x", out / "mxnet" / f"{name}.x"
         known = read(out / "ours" / name)
@@ -355,17 +405,18 @@ def run_all(arguments: argparse.Namespace) -> int:
         if arguments.mxnet:
             there = read(out / "mxnet" / name)
             if there is None or arguments.again:
-                limits = arguments.seconds, True, arguments.dtype, None
-                there = run_model(arguments.mxnet, name, source, theirs, *limits)
+                there = run(True, name, theirs, None)
         runs_there = there is not None and "eager" in there["steps"]
-        wanted = out / "mxnet" / f"{name}.json" if runs_there else None
-        report = run_model(sys.executable, name, source, ours, arguments.seconds, False, arguments.dtype, wanted)
+        report = run(False, name, ours, out / "mxnet" / f"{name}.json" if runs_there else None)
         if runs_there and "eager" in report["steps"]:
             report["mxnet"] = compare(ours, theirs)
             if report["mxnet"] <= RELATIVE:
                 report["steps"].append("equal")
             (out / "ours" / f"{name}.json").write_text(json.dumps(report, indent=1))
         print(f"{place}/{len(names)} {name}: {' '.join(report['steps'])} {report.get('error', '')[:150]}", flush=True)
+    for server in servers.values():
+        server.process.kill()
+        server.process.wait()
     print(table(names, out, bool(arguments.mxnet)))
     return 0
 
@@ -376,23 +427,24 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", default=["*"], help="patterns of names")
     parser.add_argument("--mxnet", help="the Python of an environment with the real MXNet 1.9.1")
     parser.add_argument("--out", type=Path, default=Path("gluoncv_models"), help="the folder of results")
-    parser.add_argument("--seconds", type=float, default=300, help="the time limit of a model")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=300,
+        help="the processor time that a model may take; it may wait 20 times as long",
+    )
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--failed", action="store_true", help="also what has failed")
     parser.add_argument("--table", action="store_true", help="only print the table of the results that are there")
-    for name in ("--worker", "--target", "--wanted"):
-        parser.add_argument(name, help=argparse.SUPPRESS, nargs="?", const="")
-    for name in ("--real", "--list"):
+    for name in ("--serve", "--real", "--list"):
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.list:
         print(json.dumps(list(prepare(str(arguments.source), arguments.real)._models)))
         return 0
-    if arguments.worker:
-        wanted = json.loads(Path(arguments.wanted).read_text()) if arguments.wanted else None
-        given = arguments.worker, str(arguments.source), Path(arguments.target), arguments.real, arguments.dtype
-        work(*given, wanted)
+    if arguments.serve:
+        serve(arguments)
         return 0
     return run_all(arguments)
 

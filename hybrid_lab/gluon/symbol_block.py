@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hybrid_lab import initializer
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.context import Context
@@ -89,7 +90,8 @@ class SymbolBlock(HybridBlock):
             options["shape"] = value.shape
         if value.dtype is not None:
             options["dtype"] = np.dtype(value.dtype).name
-        if attrs.get("__init__"):
+        # MXNet writes any object as its text: attr={"__init__": Xavier()} of an operator names no initializer.
+        if initializer.described_by(attrs.get("__init__", "")):
             options["init"] = attrs["__init__"]
         for key in ("lr_mult", "wd_mult"):
             if f"__{key}__" in attrs:

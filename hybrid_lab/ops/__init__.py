@@ -46,6 +46,7 @@ from hybrid_lab.ops.layers import (
     patches,
     pool,
     pool_place,
+    quantized,
     softmax,
 )
 from hybrid_lab.ops.linalg import linalg, linalg_parts, linalg_products, linalg_solve

@@ -32,6 +32,8 @@ ELSEWHERE |= {("RNN", index) for index in range(12)}
 ELSEWHERE |= {("_scatter_set_nd", 0), ("_scatter_set_nd", 1), ("fill_element_0index", 0), ("cumsum", 2)}
 #: A step that is skipped leaves the output unwritten there.
 ELSEWHERE |= {("_adamw_update", 1), ("_adamw_update", 2), ("_adamw_update", 3)}
+#: On int8 data the numbers depend on the processor there: without VNNI weights are halved.
+ELSEWHERE |= {("_sg_mkldnn_conv", 4)}
 #: As Symbols they infer no shapes there.
 ARRAYS_ONLY = ("_contrib_group_adagrad", "multi_sgd", "multi_mp_sgd", "preloaded_multi_")
 

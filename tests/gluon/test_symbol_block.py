@@ -58,6 +58,19 @@ def test_fresh_parameters_take_their_shapes_from_the_first_batch(net):
     assert block.params["net_bn_running_var"].grad_req == "null"
 
 
+def test_an_initializer_as_an_attribute_of_an_operator_is_left_to_initialize():
+    """As in MXNet, where the object becomes a text that names no initializer; GluonCV's detectors are written so."""
+    x = sym.var("data")
+    y = sym.FullyConnected(x, num_hidden=2, no_bias=True, attr={"__init__": mx.init.Xavier()})
+    block = gluon.SymbolBlock(y, x)
+    block.initialize(mx.init.One())
+    assert block(X).asnumpy()[0, 0] == pytest.approx(X.asnumpy()[0].sum(), rel=1e-5)
+    z = sym.FullyConnected(x, sym.var("w", init=mx.init.Constant(2.0)), num_hidden=2, no_bias=True)
+    block = gluon.SymbolBlock(z, x)
+    block.initialize(mx.init.One())
+    assert block(X).asnumpy()[0, 0] == pytest.approx(2 * X.asnumpy()[0].sum(), rel=1e-5)
+
+
 def test_two_inputs_and_a_block_around_it():
     a, b = sym.var("a"), sym.var("b")
     block = gluon.SymbolBlock(sym.broadcast_add(a * 2, b), [a, b])

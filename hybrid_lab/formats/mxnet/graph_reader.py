@@ -21,7 +21,7 @@ from hybrid_lab.graph.scope import MOST_BLOCKS, ReadScopes
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.framework.operator import Operator, find, registered_names
 
-from . import control_flow
+from . import control_flow, fused
 from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
 
@@ -161,10 +161,22 @@ class GraphReader:
             if inputs or not name:
                 raise self.error(f"node {index} is a variable {'with inputs' if inputs else 'without a name'}")
             return None, name, attributes, inputs
+        if kind == fused.CONVOLUTION and "subgraphs" in node:
+            return self._fused(name, kind, attributes, node["subgraphs"]), name, attributes, inputs
         if "subgraphs" in node:
             loop = self._control_flow(name, kind, attributes, node["subgraphs"], len(inputs))
             return loop.op, name, attributes, [inputs[place] for place in loop.inputs]
         return self._bind(name, kind, attributes), name, attributes, inputs
+
+    def _fused(self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object) -> Operator:
+        """The operator of a node whose subgraph says what was fused into it."""
+        if not isinstance(subgraphs, list) or len(subgraphs) != 1 or self.depth:
+            raise self.error(f"node {name!r} ({kind}) has no subgraph of its own, or lies in one")
+        reader = GraphReader(subgraphs[0], self.constants, path=self.path, member=self.member, depth=self.depth + 1)
+        try:
+            return fused.read(attributes, reader.graph(name))
+        except (ValueError, AttributeSpecError) as error:
+            raise self.error(f"node {name!r} ({kind}): {error}") from None
 
     def _control_flow(
         self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object, count: int

@@ -17,7 +17,7 @@ from hybrid_lab.graph.scope import Scope
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, is_floating
 from hybrid_lab.ops.framework.pointwise import is_scalar
 
-from . import control_flow
+from . import control_flow, fused
 from .equal_shapes import Key, shape_classes
 from .operator_names import ALWAYS_WRITTEN, EQUAL_SHAPE_FORMS, EQUIVALENTS, OUTPUT_COUNTS, REWRITTEN, SCALAR_FORMS
 
@@ -116,6 +116,8 @@ class GraphWriter:
         op = node.op
         if op.subgraphs:
             return self._control_flow(node)
+        if op.name == fused.CONVOLUTION and self.portable:
+            return self._fused(node)
         attributes = {key: op.attributes[key] for key in ALWAYS_WRITTEN.get(op.name, ())} | op.written
         for key, value in attributes.items():
             if (op.name, key) in REWRITTEN:
@@ -153,6 +155,15 @@ class GraphWriter:
                 aux = index < len(names) and names[index] in op.signature.aux
                 inputs.append(self._entry(item, int(aux)))
         return _node(name, node.name or self._fresh(op.name.strip("_").lower()), written, inputs)
+
+    def _fused(self, node: Node) -> dict[str, Any]:
+        attributes, subgraphs = fused.write(node, lambda graph: GraphWriter(graph, self.portable).document())
+        entries = [
+            self._entry(value, int(name in node.op.signature.aux))
+            for name, value in zip(node.op.signature.inputs, node.values_in, strict=True)
+        ]
+        name = node.name or self._fresh("quantized_conv")
+        return {**_node(fused.CONVOLUTION, name, attributes | self._hidden(node), entries), "subgraphs": subgraphs}
 
     def _control_flow(self, node: Node) -> dict[str, Any]:
         def document(graph: Graph) -> dict[str, Any]:

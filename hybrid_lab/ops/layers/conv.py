@@ -214,7 +214,7 @@ def onnx_attributes(geometry: Geometry) -> dict[str, Any]:
     }
 
 
-class _Convolving(Spatial):
+class Convolving(Spatial):
     """Base of Convolution and its gradients: the shared attributes."""
 
     kernel: Shape
@@ -245,7 +245,7 @@ class _Convolving(Spatial):
         return (self.num_filter, self.group_of(channels), *self.kernel)
 
 
-class Convolution(Forward, _Convolving, name="Convolution"):
+class Convolution(Forward, Convolving, name="Convolution"):
     """Cross-correlation of data with `num_filter` kernels, in num_group independent groups of channels.
 
     data : (n, c, *spatial); weight : (num_filter, c / num_group, *kernel); bias : (num_filter,)
@@ -300,7 +300,7 @@ class Convolution(Forward, _Convolving, name="Convolution"):
         return g.Conv(data, weight, *([bias] if bias else []), **onnx_attributes(self.geometry))
 
 
-class ConvDataGrad(DataGradient, _Convolving, name="_conv_data_grad"):
+class ConvDataGrad(DataGradient, Convolving, name="_conv_data_grad"):
     """The gradient of Convolution's data.
 
     dy : its output; data : read for its shape; weight; returns : the shape of data.
@@ -330,7 +330,7 @@ class ConvDataGrad(DataGradient, _Convolving, name="_conv_data_grad"):
         return g.ConvTranspose(dy, weight, output_padding=rest, **onnx_attributes(self.geometry))
 
 
-class ConvWeightGrad(WeightGradient, _Convolving, name="_conv_weight_grad"):
+class ConvWeightGrad(WeightGradient, Convolving, name="_conv_weight_grad"):
     """The gradient of Convolution's weight.
 
     dy : its output; data; weight : read for its shape; returns : the shape of weight.
