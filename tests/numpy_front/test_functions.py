@@ -267,6 +267,8 @@ def test_npx():
     assert npx.reshape(np.ones((2, 3, 4)), (-2, -5)).shape == (2, 12)
     assert npx.reshape(np.ones((1, 3, 4)), (-3, -1)).shape == (12,)
     assert npx.topk(x, k=2, ret_typ="value").shape == (2, 2)
+    assert npx.slice(x, begin=(), end=(), step=None).shape == (2, 3)
+    assert npx.slice(x, begin=(1,), end=(None,), step=(None,)).shape == (1, 3)
 
 
 @pytest.mark.parametrize(
