@@ -83,6 +83,15 @@ def test_rates_of_a_schedule_with_an_own_learning_rate():
     assert optimizer.create("adam", lr_scheduler=lr_scheduler.FactorScheduler(1, base_lr=0.3)).learning_rate == 0.3
 
 
+def test_any_function_of_the_number_of_updates_is_a_schedule():
+    sgd = optimizer.create("sgd", lr_scheduler=lambda updates: 0.5 / (updates + 1))
+    assert sgd.learning_rate == 0.5
+    sgd.num_update = 4
+    assert sgd.learning_rate == 0.1
+    with pytest.raises(SettingError, match="learning_rate=1.0 would have no effect.*give only one of the two"):
+        optimizer.create("sgd", learning_rate=1.0, lr_scheduler=lambda updates: 0.5)
+
+
 def test_signum_without_momentum_refuses_the_decay_it_would_not_use():
     with pytest.raises(SettingError, match="wd_lh needs a momentum"):
         optimizer.create("signum", momentum=0.0, wd_lh=0.1)

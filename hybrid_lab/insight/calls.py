@@ -305,6 +305,8 @@ def gradients(outputs: Sequence[NDArray], heads: Sequence[np.ndarray], sources: 
     if not pairs:
         return [None] * len(sources)
     links, head_arrays = zip(*pairs, strict=True)
-    by_link, _ = run_backward(links, [NDArray.wrap(np.array(head)) for head in head_arrays], None, False, False)
+    wrapped = [NDArray.wrap(np.array(head)) for head in head_arrays]
+    wrapped = [head.as_np_ndarray() if link.is_np else head for head, link in zip(wrapped, links, strict=True)]
+    by_link, _ = run_backward(links, wrapped, None, False, False)
     gradients = [None if array.tape_link is None else by_link.get(array.tape_link) for array in sources]
     return [to_host(item) if is_tensor(item) else item for item in gradients]

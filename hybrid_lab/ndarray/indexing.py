@@ -33,6 +33,8 @@ def getitem(array: NDArray, key: Any) -> NDArray:
 
 def setitem(array: NDArray, key: Any, value: Any) -> None:
     """`array[key] = value`, converting the dtype. Raises ArrayIndexError, ShapeError, AutogradError."""
+    if not array.host_view.ndim and type(key) is slice and key == _ALL:
+        key = ()  # as in MXNet, x[:] is all of an array without axes, too
     key, advanced = _normalized(array, key)
     tape.refuse_write(array)
     raw = _raw_value(value)

@@ -10,18 +10,25 @@ from typing import Any
 import numpy as _numpy
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.numpy import creation, elementwise, host, methods, products, reduction, shaping
+from hybrid_lab.numpy import (
+    choosing,
+    creation,
+    elementwise,
+    host,
+    joining,
+    linalg,
+    methods,
+    products,
+    protocols,
+    random,
+    rearranging,
+    reduction,
+    shaping,
+)
 from hybrid_lab.numpy.array import ndarray
 
-_FUNCTIONS = methods.FUNCTIONS
-for _part in (elementwise, reduction, shaping, creation, host, products):
-    _FUNCTIONS.update(_part.FUNCTIONS)
-for _part in (shaping, products):  # they call functions of the modules above
-    _part.FUNCTIONS.update({name: function for name, function in _FUNCTIONS.items() if name not in _part.FUNCTIONS})
-elementwise.FUNCTIONS.setdefault("_host_bits", host.FUNCTIONS["_host_bits"])
-
-from hybrid_lab.numpy import linalg, protocols, random  # noqa: E402  (they use the functions)
-
+_PARTS = choosing, creation, elementwise, host, joining, products, rearranging, reduction, shaping
+_FUNCTIONS = methods.FUNCTIONS  # which the parts have filled
 protocols.register()
 
 _CONSTANTS = (

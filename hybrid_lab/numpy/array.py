@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.numpy.methods import FUNCTIONS, Methods
+from hybrid_lab.numpy.types import DType, ShapeLike, Tensor
 from hybrid_lab.ops.framework.dtypes import prepared
 
 
-def _in_place(name: str) -> Any:
-    def method(self: Any, other: Any) -> Any:
+def _in_place(name: str) -> Callable[[ndarray, object], Any]:
+    def method(self: ndarray, other: object) -> Tensor:
         return FUNCTIONS[name](self, other, out=self)
 
     return method
@@ -29,13 +32,19 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
     is_np = True
     __hash__ = NDArray.__hash__
 
-    def __new__(cls, shape: Any = None, dtype: Any = np.float32, ctx: Any = None, **options: Any) -> Any:
+    def __new__(
+        cls,
+        shape: ShapeLike | None = None,
+        dtype: DType = np.float32,
+        ctx: Context | None = None,
+        **options: object,
+    ) -> Any:
         """`np.ndarray(shape, dtype)`: an array with arbitrary values."""
         if shape is None:
             raise TypeError("create arrays with np.array(values), np.zeros(shape) or a similar function")
         return FUNCTIONS["empty"](shape, dtype=prepared(dtype), ctx=ctx)
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments: object, **keywords: object) -> None:
         pass
 
     # -- views ---------------------------------------------------------------------------------------------------
@@ -51,16 +60,16 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
     # -- attributes and values -------------------------------------------------------------------------------------
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The NumPy dtype, `dtype('float32')`."""
         return self.host_view.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Context:
         """The context."""
         return self.context
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args: int) -> Any:
         """The only element, or the element at a place, as a Python number. Raises ShapeError for several elements."""
         if not args and self.size != 1:
             raise ShapeError("can only convert an array of size 1 to a Python scalar")
@@ -76,7 +85,7 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
             raise TypeError("len() of unsized object")
         return self.host_view.shape[0]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[NDArray]:
         if not self.host_view.ndim:
             raise TypeError("iteration over a 0-d array")
         return (self[index] for index in range(self.host_view.shape[0]))
@@ -94,13 +103,12 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
     def __format__(self, specification: str) -> str:
         return format(self.item() if self.ndim == 0 else self.asnumpy(), specification)
 
-    def copy(self, order: str = "C") -> Any:
+    def copy(self, order: str = "C") -> NDArray:
         """A copy on the same device; recorded."""
         FUNCTIONS["_check_order"]("copy", order)
-        copied: Any = super().copy()
-        return copied
+        return super().copy()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return _restored, super().__reduce__()
 
     def __contains__(self, value: object) -> bool:
@@ -115,7 +123,7 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
 
     # -- names that only NDArrays have -----------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"'mx.np.ndarray' object has no attribute {name!r}; np.{name}(x), npx.{name}(x) or "
             f"x.as_nd_ndarray().{name} may be meant"
@@ -126,14 +134,16 @@ class ndarray(Methods, NDArray):  # type: ignore[misc]  # methods with NumPy's a
 
     # -- NumPy's protocols -----------------------------------------------------------------------------------------
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., object], types: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         return FUNCTIONS["_array_function"](function, args, kwargs)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> object:
         return FUNCTIONS["_array_ufunc"](ufunc, method, inputs, kwargs)
 
 
-def _restored(restore: Any, arguments: tuple[Any, ...]) -> Any:
+def _restored(restore: Callable[..., NDArray], arguments: tuple[object, ...]) -> object:
     return restore(*arguments).as_np_ndarray()
 
 

@@ -11,67 +11,72 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgumen
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.elementwise import refuse_options
-from hybrid_lab.numpy.operators import R, as_tensor, call, cast, dtype_of, from_values, write
-from hybrid_lab.numpy.shaping import _sizes, check_order
+from hybrid_lab.numpy.methods import FUNCTIONS
+from hybrid_lab.numpy.operators import R, as_tensor, call, cast, dtype_of, from_values, is_tensor, write
+from hybrid_lab.numpy.shaping import check_order, sizes_of
+from hybrid_lab.numpy.types import ArrayLike, DType, Function, Out, ShapeLike, Tensor
 from hybrid_lab.ops.framework.operator import get
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
-
-def _export(function: Callable[..., Any]) -> Callable[..., Any]:
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
-@_export
-def array(object: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def array(object: ArrayLike, dtype: DType = None, ctx: Context | None = None) -> Tensor:
     """A new array. dtype : by default that of an array, and float32 for numbers and lists. Raises DTypeError."""
     return from_values(object, dtype, ctx)
 
 
-def _filled(record: str, shape: Any, dtype: Any, ctx: Context | None, **attributes: Any) -> Any:
+def _filled(record: str, shape: ShapeLike, dtype: DType, ctx: Context | None, **attributes: float) -> Tensor:
     name = check_dtype(np.float32 if dtype is None else dtype).name
-    return call(get(record).bind(shape=_sizes(shape), dtype=name, **attributes), (), ctx)
+    return call(get(record).bind(shape=sizes_of(shape), dtype=name, **attributes), (), ctx)
 
 
-@_export
-def zeros(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def zeros(shape: ShapeLike, dtype: DType = None, order: str = "C", ctx: Context | None = None) -> Tensor:
     """Zeros. dtype : default float32"""
     check_order("zeros", order)
     return _filled("_zeros", shape, dtype, ctx)
 
 
-@_export
-def ones(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def ones(shape: ShapeLike, dtype: DType = None, order: str = "C", ctx: Context | None = None) -> Tensor:
     """Ones. dtype : default float32"""
     check_order("ones", order)
     return _filled("_ones", shape, dtype, ctx)
 
 
-@_export
-def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def empty(shape: ShapeLike, dtype: DType = None, order: str = "C", ctx: Context | None = None) -> Tensor:
     """An array to be written; its values are zeros. dtype : default float32"""
     return zeros(shape, dtype, order, ctx)
 
 
-@_export
+@FUNCTIONS.add
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
-) -> Any:
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DType = None,
+    order: str = "C",
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """An array filled with a number or an array that broadcasts. dtype : default float32, bool for a bool"""
     check_order("full", order)
-    if isinstance(fill_value, NDArray):
+    if is_tensor(fill_value):
         made = cast(FUNCTIONS["broadcast_to"](fill_value, shape), dtype or dtype_of(fill_value) or np.float32)
     else:
         kind = dtype if dtype is not None else np.bool_ if isinstance(fill_value, (bool, np.bool_)) else np.float32
-        made = from_values(np.full(_sizes(shape), fill_value, check_dtype(kind)), kind, ctx)
+        made = from_values(np.full(sizes_of(shape), fill_value, check_dtype(kind)), kind, ctx)
     return write(out, made)
 
 
-def _like(name: str, record: str) -> Callable[..., Any]:
+def _like(name: str, record: str) -> Function:
     def function(
-        a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None, **options: Any
-    ) -> Any:
+        a: ArrayLike,
+        dtype: DType = None,
+        order: str = "C",
+        ctx: Context | None = None,
+        out: Out = None,
+        **options: object,
+    ) -> Tensor:
         check_order(name, order)
         refuse_options(name, options)
         made = getattr(R, record)(as_tensor(a))
@@ -86,18 +91,29 @@ FUNCTIONS["zeros_like"], FUNCTIONS["ones_like"] = _like("zeros_like", "zeros_lik
 FUNCTIONS["empty_like"] = _like("empty_like", "zeros_like")
 
 
-@_export
+@FUNCTIONS.add
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None
-) -> Any:
+    a: ArrayLike,
+    fill_value: float,
+    dtype: DType = None,
+    order: str = "C",
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """An array in the shape and dtype of another, filled with a number."""
     check_order("full_like", order)
     made = as_tensor(a) if dtype is None else cast(as_tensor(a), dtype)
     return write(out, R.full_like(made, fill_value=float(fill_value)))
 
 
-@_export
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def arange(
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = 1,
+    dtype: DType = None,
+    ctx: Context | None = None,
+) -> Tensor:
     """start, start + step ... below stop; with one number from 0 to it. dtype : default float32"""
     if dtype is None:
         dtype = np.float32
@@ -111,15 +127,15 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: 
     return from_values(values, dtype, ctx)
 
 
-def _number(value: Any) -> Any:
+def _number(value: ArrayLike) -> Any:
     return value.item() if isinstance(value, NDArray) else value
 
 
-@_export
+@FUNCTIONS.add
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-    axis: int = 0, ctx: Context | None = None,
-) -> Any:  # fmt: skip
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
+    dtype: DType = None, axis: int = 0, ctx: Context | None = None,
+) -> Tensor | tuple[Tensor, float]:  # fmt: skip
     """`num` numbers at equal distances from start to stop. dtype : default float32"""
     if isinstance(start, (list, np.ndarray, NDArray)) or isinstance(stop, (list, np.ndarray, NDArray)):
         raise UnsupportedArgument("np.linspace: start and stop must be numbers")
@@ -132,11 +148,11 @@ def linspace(
     return (made, step) if retstep else made
 
 
-@_export
+@FUNCTIONS.add
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0, dtype: Any = None, axis: int = 0,
-    ctx: Context | None = None,
-) -> Any:  # fmt: skip
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
+    dtype: DType = None, axis: int = 0, ctx: Context | None = None,
+) -> Tensor:  # fmt: skip
     """`num` numbers from base**start to base**stop at equal ratios. dtype : default float32"""
     if axis != 0:
         raise UnsupportedArgument("np.logspace: axis must be 0")
@@ -144,8 +160,10 @@ def logspace(
     return from_values(values, dtype or np.float32, ctx)
 
 
-@_export
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, ctx: Context | None = None, **options: Any) -> Any:  # noqa: N803
+@FUNCTIONS.add
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: DType = None, ctx: Context | None = None, **options: object
+) -> Tensor:  # noqa: N803
     """A matrix with ones on a diagonal. dtype : default float32"""
     refuse_options("eye", {key: value for key, value in options.items() if key != "order" or value != "C"})
     for size in (N, N if M is None else M):
@@ -154,20 +172,20 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, ctx: Contex
     return from_values(np.eye(N, M, k, check_dtype(dtype or np.float32)), dtype or np.float32, ctx)
 
 
-@_export
-def identity(n: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def identity(n: int, dtype: DType = None, ctx: Context | None = None) -> Tensor:
     """The square matrix with ones on its diagonal. dtype : default float32"""
     return eye(n, dtype=dtype, ctx=ctx)
 
 
-@_export
-def indices(dimensions: Any, dtype: Any = np.int32, ctx: Context | None = None) -> Any:
+@FUNCTIONS.add
+def indices(dimensions: ShapeLike, dtype: DType = np.int32, ctx: Context | None = None) -> Tensor:
     """The coordinates of every place of an array of this shape, one array for each axis."""
-    return from_values(np.indices(_sizes(dimensions), check_dtype(dtype or np.int32)), dtype or np.int32, ctx)
+    return from_values(np.indices(sizes_of(dimensions), check_dtype(dtype or np.int32)), dtype or np.int32, ctx)
 
 
-def _window(name: str) -> Callable[..., Any]:
-    def function(M: int, dtype: Any = np.float32, ctx: Context | None = None) -> Any:  # noqa: N803 - NumPy's name
+def _window(name: str) -> Function:
+    def function(M: int, dtype: DType = np.float32, ctx: Context | None = None) -> Tensor:  # noqa: N803 - NumPy's name
         return from_values(getattr(np, name)(M), dtype or np.float32, ctx)
 
     function.__name__ = function.__qualname__ = name
@@ -179,20 +197,20 @@ for _name in ("blackman", "hamming", "hanning"):
     FUNCTIONS[_name] = _window(_name)
 
 
-@_export
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, ctx: Context | None = None) -> Any:  # noqa: N803
+@FUNCTIONS.add
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DType = None, ctx: Context | None = None) -> Tensor:  # noqa: N803
     """Ones on and below a diagonal."""
     return from_values(np.tri(N, M, k, check_dtype(dtype or np.float32)), dtype or np.float32, ctx)
 
 
-@_export
-def copy(a: Any) -> Any:
+@FUNCTIONS.add
+def copy(a: ArrayLike) -> Tensor:
     """A copy."""
     return R.identity(as_tensor(a))
 
 
-@_export
-def genfromtxt(*args: Any, **options: Any) -> Any:
+@FUNCTIONS.add
+def genfromtxt(*args: object, **options: object) -> Tensor:
     """The numbers in a text file; see numpy.genfromtxt. dtype : default float32"""
-    read: Callable[..., Any] = np.genfromtxt
+    read: Callable[..., np.ndarray] = np.genfromtxt
     return from_values(read(*args, **{"dtype": np.float32, **options}), None)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
-from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, common, dtype_of, is_tensor, write
+from hybrid_lab.numpy.methods import FUNCTIONS
+from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, common, dtype_of, is_tensor, rank_of, write
+from hybrid_lab.numpy.types import ArrayLike, Function, Out, Tensor
 from hybrid_lab.ops.framework.operator import get
-from hybrid_lab.ops.framework.types import Array
+from hybrid_lab.symbol.symbol import Symbol
 
 FLOATING = (
     *("sqrt", "cbrt", "exp", "expm1", "log", "log10", "log2", "log1p", "sin", "cos", "tan", "arcsin", "arccos"),
     *("arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "degrees", "radians", "reciprocal"),
 )
+
 """Functions of floating numbers, with the record of the same name; whole numbers become float32 first."""
 
 KEEPING = {
@@ -57,7 +60,7 @@ COMPARING = {
 """Functions of two operands that give bools -> record."""
 
 
-def refuse_options(name: str, options: dict[str, Any]) -> None:
+def refuse_options(name: str, options: Mapping[str, object]) -> None:
     """Raise AttributeSpecError for an argument of NumPy that is not supported and is not its default."""
     defaults = {"where": True, "casting": "same_kind", "order": "K", "dtype": None, "subok": True}
     for key, value in options.items():
@@ -67,21 +70,26 @@ def refuse_options(name: str, options: dict[str, Any]) -> None:
             raise UnsupportedArgument(f"np.{name}: {key}={value!r} is not supported; the default is {defaults[key]!r}")
 
 
-def _documented(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+def _documented(function: Function, name: str, doc: str) -> Function:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = "hybrid_lab.numpy"
     return function
 
 
+def _of_numbers(name: str, *numbers: object) -> Any:
+    """NumPy's function on numbers, lists and NumPy arrays."""
+    return getattr(np, name)(*numbers)
+
+
 def _first_line(record: str) -> str:
     return (get(record).__doc__ or "").strip().split("\n")[0]
 
 
-def _unary(name: str, record: str, floating: bool, test: bool) -> Callable[..., Any]:
+def _unary(name: str, record: str, floating: bool, test: bool) -> Function:
     run, ufunc = getattr(R, record), getattr(np, name)
 
-    def function(x: Array, out: Array | None = None, **options: Any) -> Any:
+    def function(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
         if options:
             refuse_options(name, options)
         if not is_tensor(x):
@@ -101,10 +109,10 @@ def _unary(name: str, record: str, floating: bool, test: bool) -> Callable[..., 
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx : an array, or a number, whose result is one")
 
 
-def _binary(name: str, record: str, floating: bool, test: bool) -> Callable[..., Any]:
+def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
     run, ufunc = getattr(R, record), getattr(np, name)
 
-    def function(x1: Array, x2: Array, out: Array | None = None, **options: Any) -> Any:
+    def function(x1: ArrayLike, x2: ArrayLike, out: Out = None, **options: object) -> Tensor:
         if options:
             refuse_options(name, options)
         if not is_tensor(x1) or not is_tensor(x2):
@@ -124,44 +132,41 @@ def _binary(name: str, record: str, floating: bool, test: bool) -> Callable[...,
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx1, x2 : arrays or numbers, broadcast")
 
 
-def operands(x1: Any, x2: Any) -> tuple[Any, Any]:
+def operands(x1: ArrayLike, x2: ArrayLike) -> tuple[Any, Any]:
     """Two operands: arrays, Symbols, and plain numbers as they are; NumPy arrays and lists become arrays."""
     return (
-        x1 if is_tensor(x1) or np.ndim(x1) == 0 and not isinstance(x1, np.ndarray) else as_tensor(x1),
-        x2 if is_tensor(x2) or np.ndim(x2) == 0 and not isinstance(x2, np.ndarray) else as_tensor(x2),
+        x1 if is_tensor(x1) or rank_of(x1) == 0 and not isinstance(x1, np.ndarray) else as_tensor(x1),
+        x2 if is_tensor(x2) or rank_of(x2) == 0 and not isinstance(x2, np.ndarray) else as_tensor(x2),
     )
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _unary(name, name, True, False) for name in FLOATING},
-    **{name: _unary(name, record, False, False) for name, record in KEEPING.items()},
-    **{name: _unary(name, record, True, True) for name, record in TESTING.items()},
-    **{name: _binary(name, record, False, False) for name, record in ARITHMETIC.items()},
-    **{name: _binary(name, record, True, False) for name, record in QUOTIENTS.items()},
-    **{name: _binary(name, record, False, True) for name, record in COMPARING.items()},
-}
+FUNCTIONS.update(
+    {
+        **{name: _unary(name, name, True, False) for name in FLOATING},
+        **{name: _unary(name, record, False, False) for name, record in KEEPING.items()},
+        **{name: _unary(name, record, True, True) for name, record in TESTING.items()},
+        **{name: _binary(name, record, False, False) for name, record in ARITHMETIC.items()},
+        **{name: _binary(name, record, True, False) for name, record in QUOTIENTS.items()},
+        **{name: _binary(name, record, False, True) for name, record in COMPARING.items()},
+    }
+)
 FUNCTIONS["deg2rad"], FUNCTIONS["rad2deg"] = FUNCTIONS["radians"], FUNCTIONS["degrees"]
 
 
-def _export(function: Callable[..., Any]) -> Callable[..., Any]:
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
-@_export
-def logical_not(x: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def logical_not(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is 0."""
     refuse_options("logical_not", options)
-    return write(out, np.logical_not(x) if not is_tensor(x) else cast(R.logical_not(_counted(x)), BOOL))
+    return write(out, _of_numbers("logical_not", x) if not is_tensor(x) else cast(R.logical_not(_counted(x)), BOOL))
 
 
-def _counted(x: Any) -> Any:
+def _counted(x: Tensor) -> Tensor:
     """Bools as int32, other numbers as they are."""
     return cast(x, "int32") if dtype_of(x) == BOOL else x
 
 
-@_export
-def floor_divide(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def floor_divide(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The quotient rounded down; whole numbers give whole numbers."""
     refuse_options("floor_divide", options)
     x1, x2 = operands(x1, x2)
@@ -176,8 +181,8 @@ def floor_divide(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
     return write(out, result if dtype is None else cast(result, dtype))
 
 
-@_export
-def arctan2(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def arctan2(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The angle of the point (x2, x1), between -pi and pi."""
     refuse_options("arctan2", options)
     x1, x2 = operands(x1, x2)
@@ -186,8 +191,8 @@ def arctan2(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
     return write(out, R._npi_arctan2(*alike(x1, x2, floating=True)))
 
 
-@_export
-def copysign(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def copysign(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The magnitude of x1 with the sign of x2."""
     refuse_options("copysign", options)
     x1, x2 = operands(x1, x2)
@@ -200,8 +205,8 @@ def copysign(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
     return write(out, R.broadcast_mul(size, sign))
 
 
-@_export
-def ldexp(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """x1 * 2**x2."""
     refuse_options("ldexp", options)
     x1, x2 = operands(x1, x2)
@@ -211,55 +216,57 @@ def ldexp(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
     return write(out, R.broadcast_mul(x1, R.broadcast_power(2.0, x2) if is_tensor(x2) else 2.0**x2))
 
 
-@_export
-def isneginf(x: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def isneginf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is -infinity."""
-    return write(out, np.isneginf(x) if not is_tensor(x) else FUNCTIONS["equal"](x, -np.inf))
+    return write(out, _of_numbers("isneginf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, -np.inf))
 
 
-@_export
-def isposinf(x: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def isposinf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is infinity."""
-    return write(out, np.isposinf(x) if not is_tensor(x) else FUNCTIONS["equal"](x, np.inf))
+    return write(out, _of_numbers("isposinf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, np.inf))
 
 
-@_export
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
+@FUNCTIONS.add
+def clip(
+    a: ArrayLike, a_min: Tensor | float | None = None, a_max: Tensor | float | None = None, out: Out = None
+) -> Tensor:
     """a, with numbers below a_min raised to it and numbers above a_max lowered to it."""
     if a_min is None and a_max is None:
         raise AttributeSpecError("np.clip: a_min and a_max cannot both be None")
     if is_tensor(a_min) or is_tensor(a_max):
-        a = a if a_min is None else FUNCTIONS["maximum"](a, a_min)
-        return write(out, a if a_max is None else FUNCTIONS["minimum"](a, a_max))
+        raised: Any = a if a_min is None else FUNCTIONS["maximum"](a, a_min)
+        return write(out, raised if a_max is None else FUNCTIONS["minimum"](raised, a_max))
     low = -np.inf if a_min is None else float(a_min)
     high = np.inf if a_max is None else float(a_max)
-    a = as_tensor(a)
-    dtype = dtype_of(a)
+    tensor = as_tensor(a)
+    dtype = dtype_of(tensor)
     if dtype is not None and dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         low, high = max(low, float(bounds.min)), min(high, float(bounds.max))
-    return write(out, R.clip(a, a_min=low, a_max=high))
+    return write(out, R.clip(tensor, a_min=low, a_max=high))
 
 
-def _to_even(x: Any) -> Any:
+def _to_even(x: Tensor) -> Tensor:
     """The nearest whole number, of two the even one; the record `rint` takes the lower one."""
     lower = R.rint(x)
     upward = R.broadcast_mul(R.broadcast_equal(R.broadcast_sub(x, lower), 0.5), R.broadcast_mod(lower, 2.0))
     return R.broadcast_add(lower, upward)
 
 
-@_export
-def rint(x: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def rint(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The nearest whole number, of two the even one."""
     refuse_options("rint", options)
     return around(x, 0, out)
 
 
-@_export
-def around(x: Any, decimals: int = 0, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def around(x: ArrayLike, decimals: int = 0, out: Out = None, **options: object) -> Tensor:
     """x rounded to `decimals` digits after the point, halves to the even neighbour."""
     if not is_tensor(x):
-        return np.around(x, decimals)
+        return _of_numbers("around", x, decimals)
     dtype = dtype_of(x)
     if dtype is not None and dtype.kind not in "fV":
         if decimals >= 0:
@@ -276,13 +283,20 @@ def around(x: Any, decimals: int = 0, out: Any = None, **options: Any) -> Any:
 FUNCTIONS["round"] = FUNCTIONS["round_"] = around
 
 
-@_export
+@FUNCTIONS.add
 def nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None, **options: Any
-) -> Any:
+    x: ArrayLike,
+    copy: bool = True,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    **options: object,
+) -> Tensor:
     """x with NaN replaced by `nan`, and infinities by `posinf` and `neginf` (the largest and smallest numbers)."""
     if not is_tensor(x):
-        return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
+        return _of_numbers("nan_to_num", x, True, nan, posinf, neginf)
+    if isinstance(x, Symbol) and not copy:
+        raise UnsupportedArgument("np.nan_to_num: copy=False writes to its argument, which code of a graph cannot do")
     dtype = dtype_of(x)
     if dtype is not None and dtype.kind not in "fV":
         return x
@@ -292,14 +306,14 @@ def nan_to_num(
     result = R.where(R._contrib_isnan(x), R.full_like(x, fill_value=float(nan)), x)
     result = R.where(R.broadcast_equal(result, np.inf), R.full_like(x, fill_value=high), result)
     result = R.where(R.broadcast_equal(result, -np.inf), R.full_like(x, fill_value=low), result)
-    return result if copy else write(x, result)
+    return result if copy or isinstance(x, Symbol) else write(x, result)
 
 
-def _bits(name: str) -> Callable[..., Any]:
+def _bits(name: str) -> Function:
     ufunc = getattr(np, name)
     record = {"bitwise_and": "mul", "bitwise_or": "maximum", "bitwise_xor": "not_equal"}[name]
 
-    def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+    def function(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
         refuse_options(name, options)
         x1, x2 = operands(x1, x2)
         if not is_tensor(x1) and not is_tensor(x2):
@@ -317,12 +331,12 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     FUNCTIONS[_name] = _bits(_name)
 
 
-@_export
-def invert(x: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def invert(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The opposite of each bit: ~x of whole numbers, `logical_not` of bools."""
     refuse_options("invert", options)
     if not is_tensor(x):
-        return np.invert(x)
+        return _of_numbers("invert", x)
     if dtype_of(x) == BOOL:
         return logical_not(x, out)
     return write(out, R.broadcast_sub(R.negative(x), 1))

@@ -4,7 +4,7 @@ and rarely used functions. They have no gradient, and graphs refuse them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.numpy.array import ndarray
+from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, as_tensor, cast, dtype_of, shape_of, write
+from hybrid_lab.numpy.types import ArrayLike, Function, Tensor
 from hybrid_lab.ops.framework.dtypes import DTYPES
 from hybrid_lab.symbol import nd_calls
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 READING = (
     *("argwhere", "flatnonzero", "extract", "compress", "trim_zeros", "in1d", "isin", "union1d"),
@@ -35,6 +35,7 @@ READING = (
     *("fmax", "fmin", "nextafter", "logaddexp", "logaddexp2", "exp2", "positive", "real", "imag", "mask_indices"),
     *("put_along_axis", "take_along_axis"),
 )
+
 """Functions of NumPy that run as they are."""
 
 
@@ -81,7 +82,7 @@ def arrays_in(item: Any) -> list[Any]:
     return []
 
 
-def run_on_host(name: str, function: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
+def run_on_host(name: str, function: Callable[..., object], args: Sequence[object], keywords: dict[str, Any]) -> Any:
     """NumPy's function on the numbers of the arrays. Raises AutogradError where a gradient would be lost."""
     found = arrays_in((args, keywords))
     nd_calls.refuse_numbers(f"np.{name}", found)
@@ -95,16 +96,16 @@ def run_on_host(name: str, function: Callable[..., Any], args: Any, keywords: di
     return write(out, to_arrays(result, narrow))
 
 
-def _has_fractions(result: Any) -> bool:
+def _has_fractions(result: object) -> bool:
     if isinstance(result, (list, tuple)):
         return any(_has_fractions(part) for part in result)
     return isinstance(result, (np.ndarray, np.floating)) and result.dtype.kind == "f"
 
 
-def on_host(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def on_host(name: str, function: Callable[..., object]) -> Function:
     """The function of `mx.np` that runs a function of NumPy."""
 
-    def run(*args: Any, **keywords: Any) -> Any:
+    def run(*args: object, **keywords: object) -> Any:
         return run_on_host(name, function, args, keywords)
 
     run.__name__ = run.__qualname__ = name
@@ -118,38 +119,38 @@ for _name in READING:
         FUNCTIONS[_name] = on_host(_name, _function)
 
 
-def _export(function: Callable[..., Any]) -> Callable[..., Any]:
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
 if "in1d" not in FUNCTIONS:
     FUNCTIONS["in1d"] = on_host("in1d", lambda ar1, ar2, **options: np.isin(ar1, ar2, **options).reshape(-1))
 FUNCTIONS["trapz"] = on_host("trapz", np.trapezoid)
 FUNCTIONS["msort"] = on_host("msort", lambda a: np.sort(a, axis=0))
 
 
-@_export
-def nonzero(a: Any) -> tuple[Any, ...]:
+@FUNCTIONS.add
+def nonzero(a: ArrayLike) -> tuple[Tensor, ...]:
     """The places of the elements that are not 0: one array of int64 for each axis. Graphs refuse it."""
     made = run_on_host("nonzero", np.nonzero, (as_tensor(a),), {})
     return tuple(made)
 
 
-@_export
+@FUNCTIONS.add
 def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     """The different elements, sorted; with their first places, the way back, and how often each occurs if asked for."""
     options = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
     return run_on_host("unique", np.unique, (as_tensor(ar),), {**options, "axis": axis})
 
 
-@_export
+@FUNCTIONS.add
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, normed: Any = None, weights: Any = None, density: Any = None
-) -> Any:
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: tuple[float, float] | None = None,
+    normed: bool | None = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
+) -> tuple[Tensor, Tensor]:
     """Counts (int64) and edges of bins."""
     if normed or weights is not None or density:
         raise AttributeSpecError("np.histogram: normed, weights and density are not supported")
@@ -157,8 +158,8 @@ def histogram(
     return counts, edges
 
 
-@_export
-def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
+@FUNCTIONS.add
+def sort(a: ArrayLike, axis: int | None = -1, kind: str | None = None, order: str | None = None) -> Tensor:
     """The elements in rising order along an axis; flattened with axis=None."""
     a = as_tensor(a)
     if axis is None:
@@ -166,8 +167,8 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> 
     return R.sort(a, axis=axis)
 
 
-@_export
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
+@FUNCTIONS.add
+def argsort(a: ArrayLike, axis: int | None = -1, kind: str | None = None, order: str | None = None) -> Tensor:
     """The places of the elements in rising order, int64."""
     a = as_tensor(a)
     if axis is None:
@@ -175,14 +176,14 @@ def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) 
     return R.argsort(a, axis=axis, dtype="int64")
 
 
-@_export
-def isnat(x: Any) -> Any:
+@FUNCTIONS.add
+def isnat(x: ArrayLike) -> Tensor:
     """No element is a date: all False."""
     return cast(R.zeros_like(as_tensor(x)), "bool")
 
 
-@_export
-def _host_bits(name: str, x1: Any, x2: Any, dtype: Any) -> Any:
+@FUNCTIONS.add
+def _host_bits(name: str, x1: ArrayLike, x2: ArrayLike, dtype: np.dtype) -> Tensor:
     """The operators & | ^ of whole numbers."""
     if dtype.kind == "f":
         raise TypeError(f"{name} takes whole numbers and bools")
@@ -190,8 +191,8 @@ def _host_bits(name: str, x1: Any, x2: Any, dtype: Any) -> Any:
     return made if dtype_of(made) == dtype else cast(made, dtype)
 
 
-@_export
-def polyval(p: Any, x: Any) -> Any:
+@FUNCTIONS.add
+def polyval(p: ArrayLike, x: ArrayLike) -> Tensor:
     """The polynomial with the coefficients p, the highest power first, at x."""
     p, x = as_tensor(p), as_tensor(x)
     shape = shape_of("polyval", p)
@@ -208,18 +209,18 @@ def shape(a: Any) -> tuple[int, ...]:
     return tuple(a.shape) if hasattr(a, "shape") else np.shape(a)
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """The number of axes."""
     return len(shape(a))
 
 
-def size(a: Any, axis: int | None = None) -> int:
+def size(a: ArrayLike, axis: int | None = None) -> int:
     """The number of elements, or the size along an axis."""
     sizes = shape(a)
     return int(np.prod(sizes)) if axis is None else sizes[axis]
 
 
-def result_type(*items: Any) -> np.dtype:
+def result_type(*items: ArrayLike) -> np.dtype:
     """The dtype of a result of these arrays."""
     return np.result_type(*to_host(items))
 

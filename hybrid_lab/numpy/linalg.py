@@ -1,18 +1,23 @@
-"""`mx.np.linalg`: decompositions, inverses, norms. What runs in NumPy (`svd`, `qr`, `eig` ...) has no gradient."""
+"""`mx.np.linalg`: decompositions, inverses, norms. Graphs refuse the functions that run in NumPy (`svd`, `eigh`, `qr`,
+`eig` ...), of which only `svd`, `eigh` and `eigvalsh` have a gradient.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.numpy import decompositions as _decompositions
 from hybrid_lab.numpy.host import on_host, run_on_host
+from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
 from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, shape_of
 from hybrid_lab.numpy.products import dot, matmul
-from hybrid_lab.numpy.reduction import FUNCTIONS as _REDUCTIONS
 from hybrid_lab.numpy.reduction import reduce
 from hybrid_lab.numpy.shaping import ravel, reshape, transpose
+from hybrid_lab.numpy.types import ArrayLike, Axis, Tensor
 
 __all__ = [
     "cholesky",
@@ -37,12 +42,15 @@ __all__ = [
     "tensorsolve",
 ]
 
-svd = on_host("svd", lambda a: np.linalg.svd(a, full_matrices=False))
-svd.__doc__ = "The factors u, s and v of a = u diag(s) v, reduced; without a gradient."
 qr = on_host("qr", np.linalg.qr)
 cond = on_host("cond", np.linalg.cond)
 lstsq = on_host("lstsq", lambda a, b, rcond="warn": np.linalg.lstsq(a, b, None if rcond == "warn" else rcond))
 pinv = on_host("pinv", np.linalg.pinv)
+
+
+def svd(a: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
+    """The factors u, s and v of a = u diag(s) v, reduced. Graphs refuse it."""
+    return _decompositions.svd(_floating(a))
 
 
 def _real(values: Any) -> np.ndarray:
@@ -53,95 +61,95 @@ def _real(values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def eig(a: Any) -> tuple[Any, Any]:
+def eig(a: ArrayLike) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors (columns) of square matrices. Raises ValueError where they are not real."""
     made = run_on_host("linalg.eig", lambda x: tuple(map(_real, np.linalg.eig(x))), (_floating(a),), {})
     return made[0], made[1]
 
 
-def eigvals(a: Any) -> Any:
+def eigvals(a: ArrayLike) -> Tensor:
     """Eigenvalues of square matrices. Raises ValueError where they are not real."""
     return run_on_host("linalg.eigvals", lambda x: _real(np.linalg.eigvals(x)), (_floating(a),), {})
 
 
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
-    """Eigenvalues of symmetric matrices, in rising order."""
-    return run_on_host("linalg.eigvalsh", np.linalg.eigvalsh, (_floating(a), UPLO), {})
+def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Tensor:  # noqa: N803 - NumPy's name
+    """Eigenvalues of symmetric matrices, in rising order. Graphs refuse it."""
+    return _decompositions.eigh(_floating(a), UPLO)[0]
 
 
-def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:  # noqa: N803 - NumPy's name
-    """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices."""
-    made = run_on_host("linalg.eigh", lambda x, part: tuple(np.linalg.eigh(x, part)), (_floating(a), UPLO), {})
-    return made[0], made[1]
+def eigh(a: ArrayLike, UPLO: str = "L") -> tuple[Tensor, Tensor]:  # noqa: N803 - NumPy's name
+    """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices. Graphs refuse it."""
+    return _decompositions.eigh(_floating(a), UPLO)
 
 
-def matrix_rank(M: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noqa: N803 - NumPy's name
+def matrix_rank(M: ArrayLike, tol: ArrayLike | None = None, hermitian: bool = False) -> Tensor:  # noqa: N803 - NumPy's name
     """The rank of matrices: how many singular values are not 0."""
     return run_on_host("linalg.matrix_rank", np.linalg.matrix_rank, (as_tensor(M), tol, hermitian), {})
 
 
-def _floating(a: Any) -> Any:
+def _floating(a: ArrayLike) -> Tensor:
     return alike(as_tensor(a), floating=True)[0]
 
 
-def _alone(result: Any, a: Any) -> Any:
+def _alone(result: Tensor, a: ArrayLike) -> Tensor:
     """The number of one matrix without axes."""
     return R._drop_axes(result, axis=(0,)) if known_rank("linalg", a) == 2 else result
 
 
-def inv(a: Any) -> Any:
+def inv(a: ArrayLike) -> Tensor:
     """The inverse of square matrices."""
     return R._linalg_inverse(_floating(a))
 
 
-def det(a: Any) -> Any:
+def det(a: ArrayLike) -> Tensor:
     """The determinants of square matrices."""
     a = _floating(a)
     return _alone(R._linalg_det(a), a)
 
 
-def slogdet(a: Any) -> tuple[Any, Any]:
+def slogdet(a: ArrayLike) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of the absolute determinants of square matrices."""
     a = _floating(a)
     sign, size = R._linalg_slogdet(a)
     return _alone(sign, a), _alone(size, a)
 
 
-def cholesky(a: Any) -> Any:
+def cholesky(a: ArrayLike) -> Tensor:
     """The lower triangular factors of symmetric positive definite matrices."""
     return R._linalg_potrf(_floating(a))
 
 
-def solve(a: Any, b: Any) -> Any:
+def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The solutions x of a x = b."""
     a, b = alike(as_tensor(a), as_tensor(b), floating=True)
     return matmul(R._linalg_inverse(a), b)
 
 
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: ArrayLike, n: int) -> Tensor:
     """A square matrix multiplied with itself; with n < 0 its inverse."""
     a = _floating(a)
     if n == 0:
         return R.broadcast_mul(R.ones_like(a), as_tensor(np.eye(shape_of("matrix_power", a)[-1], dtype="float32")))
-    base, result = inv(a) if n < 0 else a, None
-    n = abs(n)
-    while n:
-        if n & 1:
-            result = base if result is None else matmul(result, base)
-        n >>= 1
-        base = matmul(base, base) if n else base
+    base, n = (inv(a), -n) if n < 0 else (a, n)
+    while not n & 1:
+        base, n = matmul(base, base), n >> 1
+    result = base
+    while n := n >> 1:
+        base = matmul(base, base)
+        result = matmul(result, base) if n & 1 else result
     return result
 
 
-def multi_dot(arrays: Any) -> Any:
+def multi_dot(arrays: Sequence[ArrayLike]) -> Tensor:
     """The product of several matrices, from the left."""
-    result, *rest = arrays
+    first, *rest = arrays
+    result = as_tensor(first)
     for each in rest:
         result = dot(result, each)
     return result
 
 
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Tensor:
     """The inverse of `tensordot` with a: the first `ind` axes are the rows."""
     shape = shape_of("tensorinv", a)
     rows, columns = shape[:ind], shape[ind:]
@@ -149,32 +157,32 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return reshape(inv(matrix), (*columns, *rows))
 
 
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Tensor:
     """The solution x of tensordot(a, x, axes=x.ndim) = b. axes : axes of a that are moved to its end first"""
     a, b = alike(as_tensor(a), as_tensor(b), floating=True)
     if axes is not None:
         rank = known_rank("tensorsolve", a)
         moved = [axes] if isinstance(axes, int) else list(axes)
         a = transpose(a, [each for each in range(rank) if each not in moved] + moved)
-    shape = shape_of("tensorsolve", a)[known_rank("tensorsolve", b) :]
+    shape = shape_of("tensorsolve", a)[known_rank("tensorsolve", b) - known_rank("tensorsolve", a) :]
     size = int(np.prod(shape))
     return reshape(dot(inv(reshape(a, (-1, size))), ravel(b)), shape)
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors (one axis) or matrices (two axes). ord : None, a number, inf, -inf, 'fro' or 'nuc'"""
     x = _floating(x)
     rank = known_rank("norm", x)
     if axis is None and (ord is None or (rank == 2 and ord in ("fro", "f")) or (rank == 1 and ord == 2)):
         return R.sqrt(reduce("sum", R.square(x), None, keepdims))
     axes = tuple(range(rank)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    total, absolute = _REDUCTIONS["sum"], R.abs(x)
+    total, absolute = _FUNCTIONS["sum"], R.abs(x)
     if len(axes) == 1:
         (each,) = axes
         if ord is None or ord == 2:
             return R.sqrt(total(R.square(x), axis=each, keepdims=keepdims))
         if ord in (np.inf, -np.inf):
-            return _REDUCTIONS["max" if ord > 0 else "min"](absolute, axis=each, keepdims=keepdims)
+            return _FUNCTIONS["max" if ord > 0 else "min"](absolute, axis=each, keepdims=keepdims)
         if ord == 0:
             return total(R.broadcast_not_equal(x, 0.0), axis=each, keepdims=keepdims)
         if not isinstance(ord, (int, float)):
@@ -190,7 +198,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if ord in (1, -1, np.inf, -np.inf):
         inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = total(absolute, axis=inner, keepdims=True)
-        extreme = _REDUCTIONS["max" if ord > 0 else "min"](sums, axis=outer, keepdims=True)
+        extreme = _FUNCTIONS["max" if ord > 0 else "min"](sums, axis=outer, keepdims=True)
         return extreme if keepdims else R._drop_axes(extreme, axis=(rows, columns))
     if ord in (2, -2, "nuc"):
         return run_on_host("linalg.norm", np.linalg.norm, (x, ord, (rows, columns), keepdims), {})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, cast
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""The functions of `mx.np` by name. `hybrid_lab.numpy` fills it, because their modules import the classes."""
+from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Functions, Out, ShapeLike, Tensor
+
+FUNCTIONS = Functions()
+"""The functions of `mx.np`. The modules that define them fill it, because they import the classes that need it."""
 
 METHODS = (
     *("abs", "all", "any", "argmax", "argmin", "argsort", "broadcast_to", "cumsum", "diagonal", "dot"),
@@ -19,29 +21,29 @@ METHODS = (
 """Methods that are the function of the same name with the array as its first argument."""
 
 
-def _binary(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
+def _binary(name: str) -> Callable[[object, object], Any]:
+    def method(self: object, other: object) -> Tensor:
         return FUNCTIONS[name](self, other)
 
     return method
 
 
-def _reflected(name: str) -> Callable[[Any, Any], Any]:
-    def method(self: Any, other: Any) -> Any:
+def _reflected(name: str) -> Callable[[object, object], Tensor]:
+    def method(self: object, other: object) -> Tensor:
         return FUNCTIONS[name](other, self)
 
     return method
 
 
-def _unary(name: str) -> Callable[[Any], Any]:
-    def method(self: Any) -> Any:
+def _unary(name: str) -> Callable[[object], Any]:
+    def method(self: object) -> Tensor:
         return FUNCTIONS[name](self)
 
     return method
 
 
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+def _method(name: str) -> Function:
+    def method(self: object, *args: object, **keywords: object) -> Tensor:
         return FUNCTIONS[name](self, *args, **keywords)
 
     method.__name__ = method.__qualname__ = name
@@ -71,47 +73,46 @@ class Methods:
     __neg__, __abs__, __invert__ = _unary("negative"), _unary("abs"), _unary("invert")
     __hash__ = object.__hash__
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return self
 
     @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
+    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
         """The array with its axes reversed."""
         return FUNCTIONS["transpose"](self)
 
-    def reshape(self, *shape: Any, **options: Any) -> Any:
+    def reshape(self, *shape: ShapeLike, **options: object) -> Tensor:
         """`x.reshape(2, 3)` or `x.reshape((2, 3))`: the elements in another shape; -1 stands for what is left over."""
-        if "newshape" in options:
-            shape = (options.pop("newshape"),)
-        return FUNCTIONS["reshape"](self, shape[0] if len(shape) == 1 else shape, **options)
+        newshape = options.pop("newshape", shape[0] if len(shape) == 1 else shape)
+        return FUNCTIONS["reshape"](self, newshape, **options)
 
-    def reshape_view(self, *shape: Any, **options: Any) -> Any:
+    def reshape_view(self, *shape: ShapeLike, **options: object) -> Tensor:
         """As `reshape`."""
         return self.reshape(*shape, **options)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: Axis) -> Tensor:
         """`x.transpose(1, 0)` or `x.transpose((1, 0))`: the axes in another order, reversed by default."""
         return FUNCTIONS["transpose"](
             self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         )
 
-    def flatten(self, order: str = "C") -> Any:
+    def flatten(self, order: str = "C") -> Tensor:
         """A copy with one axis."""
         return FUNCTIONS["ravel"](self, order=order).copy() if hasattr(self, "_data") else FUNCTIONS["ravel"](self)
 
     def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
-    ) -> Any:
+        self, dtype: DType, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Tensor:
         """The array with another dtype; copy=False gives the array itself where it has that dtype."""
         return FUNCTIONS["_astype"](self, dtype, copy)
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None, out: Out = None) -> Tensor:
         """The array with numbers below `min` raised to it and numbers above `max` lowered to it."""
         return FUNCTIONS["clip"](self, min, max, out)
 
-    def split(self, indices_or_sections: Any, axis: int = 0) -> Any:
+    def split(self, indices_or_sections: ShapeLike, axis: int = 0) -> list[Tensor]:
         """`mx.np.split` of the array."""
-        return FUNCTIONS["split"](self, indices_or_sections, axis)
+        return cast("list[Tensor]", FUNCTIONS["split"](self, indices_or_sections, axis))
 
 
 for _name in METHODS:

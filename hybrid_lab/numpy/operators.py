@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
+from typing import cast as cast_to
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.array import ndarray
 from hybrid_lab.numpy.symbol import _Symbol
+from hybrid_lab.numpy.types import ArrayLike, DType, Out, Records, Tensor
 from hybrid_lab.ops.framework.namespace import Namespace
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.symbol import tracing
@@ -27,11 +29,12 @@ from hybrid_lab.symbol.symbol import Symbol, compose, constant
 from hybrid_lab.symbol.trace_types import known_type
 
 Number = (bool, int, float, np.generic)
+Item = TypeVar("Item")
 
 
-def call(op: Operator, inputs: Sequence[Any], ctx: Context | None = None) -> Any:
+def call(op: Operator, inputs: Sequence[object], ctx: Context | None = None) -> Any:
     """One operator on arrays, Symbols and numbers. ctx : where one without inputs makes its array"""
-    plain: list[Any] = []
+    plain: list[object] = []
     for item in inputs:
         if isinstance(item, Symbol):
             return _symbol(compose(op, inputs, None))
@@ -56,7 +59,7 @@ def _symbol(made: Symbol) -> Symbol | list[Symbol]:
     return [_Symbol((value,)) for value in made.outputs]
 
 
-R = Namespace(call)
+R: Records = Namespace(call)
 """Every record as a function: `R.softmax(x, axis=1)`."""
 
 
@@ -74,21 +77,22 @@ def in_graph() -> bool:
     return symbolic.active or tracing.current() is not None
 
 
-def is_tensor(item: object) -> bool:
+def is_tensor(item: object) -> TypeGuard[Tensor]:
     """Whether it is an array or a Symbol, and no number, list or NumPy array."""
     return isinstance(item, (NDArray, Symbol))
 
 
-def as_tensor(item: Any, name: str = "an argument") -> Any:
+def as_tensor(item: object, name: str = "an argument") -> Tensor:
     """An array or Symbol as it is; NumPy arrays and lists as arrays (in a trace as constants). Raises DTypeError."""
     if is_tensor(item):
-        return item if item.is_np else item.as_np_ndarray()
+        tensor: Tensor = item.as_np_ndarray()
+        return tensor
     if isinstance(item, (np.ndarray, list, tuple, *Number)):
         return from_values(item, None)
     raise DTypeError(f"{name} must be an array or a number, not {type(item).__name__}")
 
 
-def from_values(values: Any, dtype: Any, ctx: Context | None = None) -> Any:
+def from_values(values: object, dtype: DType, ctx: Context | None = None) -> Tensor:
     """Numbers as a new array, or as a constant of the graph in progress. dtype : None keeps that of a NumPy array and
     takes float32 for numbers and lists
     """
@@ -104,7 +108,9 @@ def from_values(values: Any, dtype: Any, ctx: Context | None = None) -> Any:
     except (TypeError, ValueError) as error:
         raise DTypeError(f"array: the values are no numbers ({error})") from None
     if in_graph():
-        return _symbol(constant(made))
+        symbol = constant(made)
+        symbol.__class__ = _Symbol
+        return symbol
     array = NDArray.from_host(made, resolve(ctx))
     array.__class__ = ndarray
     return array
@@ -124,7 +130,7 @@ def _host_values(values: Any) -> np.ndarray:
 # -- what is known of a tensor -----------------------------------------------------------------------------------
 
 
-def _known(symbol: Any, what: str) -> tuple[Any, Any] | None:
+def _known(symbol: Symbol, what: str) -> tuple[Any, Any] | None:
     """Shape and dtype of a Symbol, as the trace knows them; sizes may be None where `what` is "layout"."""
     trace, value = tracing.current(), symbol.outputs[0]
     known = None if trace is None else known_type(trace, value)
@@ -143,7 +149,7 @@ def rank_of(item: Any) -> int | None:
     return item.ndim if isinstance(item, NDArray) else np.ndim(item)
 
 
-def known_rank(function: str, item: Any) -> int:
+def known_rank(function: str, item: ArrayLike) -> int:
     """The number of axes. Raises AttributeSpecError where it is not known."""
     rank = rank_of(item)
     if rank is None:
@@ -161,7 +167,7 @@ def shape_of(function: str, item: Any) -> tuple[int, ...]:
     return tuple(item.shape) if isinstance(item, NDArray) else np.shape(item)
 
 
-def dtype_of(item: Any) -> np.dtype | None:
+def dtype_of(item: Tensor) -> np.dtype | None:
     """The dtype of an array; None of a Symbol of which it is not known."""
     if isinstance(item, Symbol):
         known = _known(item, "layout")
@@ -175,13 +181,13 @@ FLOAT32, BOOL, INT64 = np.dtype("float32"), np.dtype("bool"), np.dtype("int64")
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "V": 2}
 
 
-def cast(item: Any, dtype: Any) -> Any:
+def cast(item: Tensor, dtype: DType) -> Tensor:
     """In another dtype; the tensor itself where it has it."""
     wanted = check_dtype(dtype)
     return item if dtype_of(item) == wanted else R.Cast(item, dtype=wanted.name)
 
 
-def common(*items: Any, floating: bool = False) -> np.dtype | None:
+def common(*items: object, floating: bool = False) -> np.dtype | None:
     """The dtype of a result of these tensors and Python numbers, by NumPy's rules but for two: whole numbers never
     widen floating ones (int64 and float32 give float32), and where whole numbers become floating, it is float32.
 
@@ -213,18 +219,20 @@ def promoted(first: np.dtype, second: np.dtype) -> np.dtype:
     return first if _KINDS[first.kind] == 2 else second
 
 
-def alike(*items: Any, floating: bool = False) -> tuple[Any, ...]:
+def alike(*items: Item, floating: bool = False) -> tuple[Item, ...]:
     """The tensors in their common dtype; numbers stay numbers."""
     dtype = common(*items, floating=floating)
     if dtype is None:
         return items
-    return tuple(cast(item, dtype) if is_tensor(item) else item for item in items)
+    return tuple(cast_to("Item", cast(item, dtype)) if is_tensor(item) else item for item in items)
 
 
-def write(out: Any, result: Any) -> Any:
+def write(out: Out, result: Item) -> Item:
     """The result, or `out` with its values; a list of results stays one. Raises what writing to an array raises."""
-    if out is None:
-        return result
+    return result if out is None else cast_to("Item", _written(out, result))
+
+
+def _written(out: object, result: Any) -> object:
     if isinstance(out, (tuple, list)):
         if len(out) == 1 and not isinstance(result, (tuple, list)):
             return write(out[0], result)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
-from hybrid_lab.numpy.elementwise import FUNCTIONS as ELEMENTWISE
+from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, shape_of, write
 from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, transpose
+from hybrid_lab.numpy.types import ArrayLike, Out, Tensor
 from hybrid_lab.ops.framework.shapes import axis_of
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
-
-def _export(function: Callable[..., Any]) -> Callable[..., Any]:
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
-def _tensors(*items: Any) -> tuple[Any, ...]:
+def _tensors(*items: ArrayLike) -> tuple[Tensor, ...]:
     return alike(*(as_tensor(item) for item in items))
 
 
-@_export
-def dot(a: Any, b: Any, out: Any = None) -> Any:
+@FUNCTIONS.add
+def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Tensor:
     """The product of matrices or vectors: the last axis of a with the last but one of b (a vector's only one)."""
     if not is_tensor(a) or not is_tensor(b):
-        return write(out, ELEMENTWISE["multiply"](a, b))
+        return write(out, FUNCTIONS["multiply"](a, b))
     a, b = _tensors(a, b)
     first, second = known_rank("dot", a), known_rank("dot", b)
     if first == 0 or second == 0:
@@ -39,8 +33,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     return write(out, R._drop_axes(result, axis=(0,)) if first == second == 1 else result)
 
 
-@_export
-def matmul(a: Any, b: Any, out: Any = None, **options: Any) -> Any:
+@FUNCTIONS.add
+def matmul(a: ArrayLike, b: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The matrix product of the last two axes; the axes before them broadcast."""
     if not is_tensor(a) and not hasattr(a, "shape") or not is_tensor(b) and not hasattr(b, "shape"):
         raise ValueError("matmul: scalar operands are not allowed, use '*' instead")
@@ -72,8 +66,8 @@ def _broadcast(function: str, *shapes: Sequence[int]) -> tuple[int, ...]:
         raise ShapeError(f"{function}: {error}") from None
 
 
-@_export
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+@FUNCTIONS.add
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
     """The sums of products over axes: a number of them, or two lists that belong together."""
     a, b = _tensors(a, b)
     first, second = known_rank("tensordot", a), known_rank("tensordot", b)
@@ -95,8 +89,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return reshape(R.dot(a, b), shape)
 
 
-@_export
-def inner(a: Any, b: Any) -> Any:
+@FUNCTIONS.add
+def inner(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The sums of products over the last axes."""
     a, b = _tensors(a, b)
     if not known_rank("inner", a) or not known_rank("inner", b):
@@ -104,22 +98,22 @@ def inner(a: Any, b: Any) -> Any:
     return tensordot(a, b, ([-1], [-1]))
 
 
-@_export
-def outer(a: Any, b: Any) -> Any:
+@FUNCTIONS.add
+def outer(a: ArrayLike, b: ArrayLike) -> Tensor:
     """All products of an element of a with an element of b."""
     a, b = _tensors(a, b)
     return R.broadcast_mul(R.Reshape(ravel(a), shape=(-1, 1)), R.Reshape(ravel(b), shape=(1, -1)))
 
 
-@_export
-def vdot(a: Any, b: Any) -> Any:
+@FUNCTIONS.add
+def vdot(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The sum of the products of the flattened arrays."""
     a, b = _tensors(a, b)
     return dot(ravel(a), ravel(b))
 
 
-@_export
-def kron(a: Any, b: Any) -> Any:
+@FUNCTIONS.add
+def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The Kronecker product."""
     a, b = _tensors(a, b)
     rank = max(known_rank("kron", a), known_rank("kron", b))
@@ -130,8 +124,10 @@ def kron(a: Any, b: Any) -> Any:
     return reshape(both, tuple(m * n for m, n in zip(left, right, strict=True)))
 
 
-@_export
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+@FUNCTIONS.add
+def cross(
+    a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Tensor:
     """The vector product of vectors of two or three numbers."""
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -145,7 +141,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     x = [take(a, index, axis=-1) if index < sizes[0] else None for index in range(3)]
     y = [take(b, index, axis=-1) if index < sizes[1] else None for index in range(3)]
 
-    def minor(first: int, second: int) -> Any:
+    def minor(first: int, second: int) -> Tensor:
         terms = [(x[first], y[second], 1.0), (x[second], y[first], -1.0)]
         made = [R.broadcast_mul(R.broadcast_mul(u, v), sign) for u, v, sign in terms if u is not None and v is not None]
         return made[0] if len(made) == 1 else R.broadcast_add(*made)
@@ -158,8 +154,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 # -- einsum --------------------------------------------------------------------------------------------------------
 
 
-@_export
-def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> Any:
+@FUNCTIONS.add
+def einsum(*operands: Any, out: Out = None, optimize: object = False, **options: object) -> Tensor:
     """Sums of products by labels of axes: `np.einsum("ij,jk->ik", a, b)`. Operands are joined two by two, from the
     left, by a matrix product.
     """
@@ -207,7 +203,7 @@ def _labels(text: str, shapes: Sequence[Sequence[int]]) -> tuple[list[list[str]]
     return inputs, [*dots, *sorted({label for label in every if every.count(label) == 1 and "." not in label})]
 
 
-def _single(tensor: Any, labels: list[str]) -> tuple[Any, list[str]]:
+def _single(tensor: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
     """The tensor with each label once: repeated ones take the diagonal."""
     labels = list(labels)
     for label in dict.fromkeys(labels):
@@ -220,8 +216,8 @@ def _single(tensor: Any, labels: list[str]) -> tuple[Any, list[str]]:
 
 
 def _pair(
-    a: Any, ours: list[str], b: Any, theirs: list[str], later: set[str], sizes: dict[str, int]
-) -> tuple[Any, list[str]]:
+    a: Tensor, ours: list[str], b: Tensor, theirs: list[str], later: set[str], sizes: dict[str, int]
+) -> tuple[Tensor, list[str]]:
     """Both as one tensor, summed over the labels that nobody needs later."""
     for tensor, labels in ((a, ours), (b, theirs)):
         for label, size in zip(labels, shape_of("einsum", tensor), strict=True):
@@ -241,14 +237,14 @@ def _pair(
     return reshape(R.batch_dot(a, b), tuple(sizes[label] for label in result)), result
 
 
-def _without(tensor: Any, labels: list[str], needed: set[str]) -> tuple[Any, list[str]]:
+def _without(tensor: Tensor, labels: list[str], needed: set[str]) -> tuple[Tensor, list[str]]:
     gone = tuple(index for index, label in enumerate(labels) if label not in needed)
     return (FUNCTIONS["sum"](tensor, axis=gone) if gone else tensor), [label for label in labels if label in needed]
 
 
 def _arranged(
-    tensor: Any, labels: list[str], order: list[str], sizes: dict[str, int], shape: tuple[int, int, int]
-) -> Any:
+    tensor: Tensor, labels: list[str], order: list[str], sizes: dict[str, int], shape: tuple[int, int, int]
+) -> Tensor:
     if labels != order:
         tensor = transpose(tensor, [labels.index(label) for label in order])
     return reshape(broadcast_to(tensor, tuple(sizes[label] for label in order)), shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,21 @@ import numpy as np
 from hybrid_lab.numpy import linalg
 from hybrid_lab.numpy.host import run_on_host
 from hybrid_lab.numpy.methods import FUNCTIONS
+from hybrid_lab.numpy.types import Function
 
 
-def own_function(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def own_function(function: Callable[..., object]) -> Function | None:
     """The function of `mx.np` for one of NumPy, or None."""
     name = function.__name__
     if name.startswith("_"):
         return None
     if (getattr(function, "__module__", None) or "").endswith("linalg"):
-        found: Callable[..., Any] | None = getattr(linalg, name, None)
+        found: Function | None = getattr(linalg, name, None)
         return found
     return FUNCTIONS.get(name)
 
 
-def array_function(function: Callable[..., Any], args: Any, keywords: dict[str, Any]) -> Any:
+def array_function(function: Callable[..., object], args: Sequence[object], keywords: dict[str, Any]) -> object:
     """`__array_function__`."""
     own = own_function(function)
     if own is not None:
@@ -31,7 +32,7 @@ def array_function(function: Callable[..., Any], args: Any, keywords: dict[str, 
     return run_on_host(function.__name__, function, args, keywords)
 
 
-def array_ufunc(ufunc: np.ufunc, method: str, inputs: Any, keywords: dict[str, Any]) -> Any:
+def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[object], keywords: dict[str, Any]) -> object:
     """`__array_ufunc__`."""
     out = keywords.pop("out", None)
     if isinstance(out, tuple) and len(out) == 1:

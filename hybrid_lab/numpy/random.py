@@ -14,8 +14,8 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.random_state import state as _state
-from hybrid_lab.numpy.elementwise import FUNCTIONS as _ELEMENTWISE
 from hybrid_lab.numpy.host import to_arrays, to_host
+from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
 from hybrid_lab.numpy.operators import (
     R,
     alike,
@@ -29,7 +29,8 @@ from hybrid_lab.numpy.operators import (
     shape_of,
     write,
 )
-from hybrid_lab.numpy.shaping import _sizes, broadcast_to
+from hybrid_lab.numpy.shaping import broadcast_to, sizes_of
+from hybrid_lab.numpy.types import ArrayLike, DType, Function, Out, ShapeLike, Tensor
 from hybrid_lab.ops.framework.operator import get
 
 __all__ = [
@@ -68,14 +69,14 @@ __all__ = [
 seed = _state.seed
 
 
-def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
+def _shape(size: ShapeLike | None, *parameters: object) -> tuple[int, ...]:
     """The shape of the result: `size`, or what the parameters broadcast to."""
     if size is not None:
-        return _sizes(size)
+        return sizes_of(size)
     return np.broadcast_shapes(*(shape_of("random", item) for item in parameters))
 
 
-def _dtype(dtype: Any, *parameters: Any) -> str:
+def _dtype(dtype: DType, *parameters: object) -> str:
     if dtype is not None:
         return check_dtype(dtype).name
     tensors = [item for item in parameters if is_tensor(item)]
@@ -83,7 +84,7 @@ def _dtype(dtype: Any, *parameters: Any) -> str:
     return "float32" if found is None else found.name
 
 
-def _drawn(record: str, shape: tuple[int, ...], dtype: str, ctx: Context | None, **attributes: Any) -> Any:
+def _drawn(record: str, shape: tuple[int, ...], dtype: str, ctx: Context | None, **attributes: object) -> Tensor:
     return call(get(record).bind(shape=shape, dtype=dtype, **attributes), (), ctx)
 
 
@@ -94,7 +95,7 @@ def _parameter(value: Any, dtype: str) -> Any:
     return cast(value, dtype) if is_tensor(value) else float(value)
 
 
-def _check(function: str, holds: Callable[[np.ndarray], Any], wanted: str, **parameters: Any) -> None:
+def _check(function: str, holds: Callable[[np.ndarray], np.ndarray], wanted: str, **parameters: ArrayLike) -> None:
     """Raise ValueError for a parameter outside its range. Values inside a graph are unknown and are not checked."""
     for name, value in parameters.items():
         numbers = None if getattr(value, "_is_symbol", False) else np.asarray(to_host(value))
@@ -102,27 +103,37 @@ def _check(function: str, holds: Callable[[np.ndarray], Any], wanted: str, **par
             raise ValueError(f"np.random.{function}: {name} must be {wanted}")
 
 
-def _moved(numbers: Any, first: Any, spread: Any) -> Any:
+def _moved(numbers: Tensor, first: ArrayLike, spread: ArrayLike) -> Tensor:
     """first + numbers * spread."""
-    add, multiply = _ELEMENTWISE["add"], _ELEMENTWISE["multiply"]
+    add, multiply = _FUNCTIONS["add"], _FUNCTIONS["multiply"]
     return add(multiply(numbers, spread), first)
 
 
 def uniform(
-    low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    low: Any = 0.0,
+    high: Any = 1.0,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Numbers between low and high."""
     name, shape = _dtype(dtype, low, high), _shape(size, low, high)
     low, high = _parameter(low, name), _parameter(high, name)
     if not is_tensor(low) and not is_tensor(high) and low <= high:
         return write(out, _drawn("_random_uniform", shape, name, ctx, low=low, high=high))
     numbers = _drawn("_random_uniform", shape, name, ctx)
-    return write(out, _moved(numbers, low, _ELEMENTWISE["subtract"](high, low)))
+    return write(out, _moved(numbers, low, _FUNCTIONS["subtract"](high, low)))
 
 
 def normal(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Normally distributed numbers with mean `loc` and standard deviation `scale`."""
     name, shape = _dtype(dtype, loc, scale), _shape(size, loc, scale)
     loc, scale = _parameter(loc, name), _parameter(scale, name)
@@ -132,34 +143,45 @@ def normal(
     return write(out, _moved(_drawn("_random_normal", shape, name, ctx), loc, scale))
 
 
-def standard_normal(size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def standard_normal(size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None) -> Tensor:
     """Normally distributed numbers with mean 0 and standard deviation 1."""
     return normal(0.0, 1.0, () if size is None else size, dtype, ctx)
 
 
-def randn(*size: int, **options: Any) -> Any:
+def randn(*size: int, **options: Any) -> Tensor:
     """`randn(2, 3)`: normally distributed numbers."""
     return normal(0.0, 1.0, size, **options)
 
 
-def rand(*size: int, **options: Any) -> Any:
+def rand(*size: int, **options: Any) -> Tensor:
     """`rand(2, 3)`: numbers between 0 and 1."""
     return uniform(0.0, 1.0, size, **options)
 
 
 def lognormal(
-    mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    mean: ArrayLike = 0.0,
+    sigma: ArrayLike = 1.0,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """exp of normally distributed numbers."""
     return write(out, R.exp(normal(mean, sigma, size, dtype, ctx)))
 
 
 def _of_uniform(
-    name: str, doc: str, formula: Callable[..., Any], defaults: dict[str, float], limited: str | None = None
-) -> Callable[..., Any]:
+    name: str, doc: str, formula: Function, defaults: dict[str, float], limited: str | None = None
+) -> Function:
     """A distribution as a function of a uniform number u: formula(u, parameters ...)."""
 
-    def function(*parameters: Any, size: Any = None, ctx: Context | None = None, out: Any = None, **named: Any) -> Any:
+    def function(
+        *parameters: Any,
+        size: ShapeLike | None = None,
+        ctx: Context | None = None,
+        out: Out = None,
+        **named: Any,
+    ) -> Tensor:
         names = list(defaults)
         if len(parameters) > len(names):  # size may be given by place
             size, parameters = parameters[len(names)], parameters[: len(names)]
@@ -180,10 +202,10 @@ def _of_uniform(
     return function
 
 
-_times, _plus, _over, _to_the = (_ELEMENTWISE[name] for name in ("multiply", "add", "true_divide", "power"))
+_times, _plus, _over, _to_the = (_FUNCTIONS[name] for name in ("multiply", "add", "true_divide", "power"))
 
 
-def _minus_log(u: Any) -> Any:
+def _minus_log(u: ArrayLike) -> Tensor:
     return R.negative(R.log(u))
 
 
@@ -218,8 +240,13 @@ power = _of_uniform(
 
 
 def laplace(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    loc: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Numbers of a Laplace distribution."""
     name, shape = _dtype(dtype, loc, scale), _shape(size, loc, scale)
     u = _drawn("_random_uniform", shape, name, ctx, low=-0.4999999, high=0.4999999)
@@ -228,8 +255,13 @@ def laplace(
 
 
 def gamma(
-    shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    shape: ArrayLike,
+    scale: ArrayLike = 1.0,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Gamma distributed numbers with parameter `shape` and scale `scale`."""
     _check("gamma", lambda x: x > 0, "above 0", shape=shape, scale=scale)
     name, wanted = _dtype(dtype, shape, scale), _shape(size, shape, scale)
@@ -242,25 +274,29 @@ def gamma(
     return write(out, numbers if not is_tensor(scale) and scale == 1.0 else _times(numbers, scale))
 
 
-def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def chisquare(df: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None) -> Tensor:
     """Numbers of a chi-square distribution with `df` degrees of freedom."""
     return _times(gamma(_over(df, 2.0), 1.0, size, dtype, ctx), 2.0)
 
 
-def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def beta(
+    a: ArrayLike, b: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None
+) -> Tensor:
     """Beta distributed numbers with parameters a and b."""
     wanted = _shape(size, a, b)
     first, second = gamma(a, 1.0, wanted, dtype, ctx), gamma(b, 1.0, wanted, dtype, ctx)
     return _over(first, _plus(first, second))
 
 
-def f(dfnum: Any, dfden: Any, size: Any = None, ctx: Context | None = None) -> Any:
+def f(dfnum: ArrayLike, dfden: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Numbers of an F distribution."""
     wanted = _shape(size, dfnum, dfden)
     return _over(_over(chisquare(dfnum, wanted, None, ctx), dfnum), _over(chisquare(dfden, wanted, None, ctx), dfden))
 
 
-def poisson(lam: Any = 1.0, size: Any = None, ctx: Context | None = None, dtype: Any = None) -> Any:
+def poisson(
+    lam: ArrayLike = 1.0, size: ShapeLike | None = None, ctx: Context | None = None, dtype: DType = None
+) -> Tensor:
     """Poisson distributed numbers with mean `lam`."""
     name, wanted = _dtype(dtype, lam), _shape(size, lam)
     lam = _parameter(lam, "float32")
@@ -270,9 +306,9 @@ def poisson(lam: Any = 1.0, size: Any = None, ctx: Context | None = None, dtype:
 
 
 def bernoulli(
-    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None, ctx: Context | None = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
+    prob: ArrayLike | None = None, logit: ArrayLike | None = None, size: ShapeLike | None = None,
+    dtype: DType = None, ctx: Context | None = None, out: Out = None,
+) -> Tensor:  # fmt: skip
     """1 with probability `prob`, else 0; logit : log(prob / (1 - prob)) in place of prob"""
     if (prob is None) == (logit is None):
         raise ValueError("bernoulli takes either prob or logit")
@@ -288,15 +324,20 @@ def bernoulli(
 
 
 def randint(
-    low: int, high: int | None = None, size: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    low: int,
+    high: int | None = None,
+    size: ShapeLike | None = None,
+    dtype: DType = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Whole numbers from low to high - 1; with one number from 0 to it. dtype : default int64"""
     low, high = (0, low) if high is None else (low, high)
     if not low < high:
         raise ValueError(f"randint: low={low}, high={high}; low < high is needed")
     name = check_dtype("int64" if dtype is None or dtype is int else dtype).name
     drawn = name if name in ("int32", "int64") else "int64"
-    shape = _sizes(size) if size is not None else ()
+    shape = sizes_of(size) if size is not None else ()
     made = _drawn("_random_randint", shape, drawn, ctx, low=int(low), high=int(high))
     return write(out, cast(made, name))
 
@@ -310,27 +351,29 @@ def _generator() -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[given & (2**64 - 1), draw]))
 
 
-def binomial(n: Any, p: Any, size: Any = None, dtype: Any = None, ctx: Context | None = None) -> Any:
+def binomial(
+    n: ArrayLike, p: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None
+) -> Tensor:
     """How many of n trials of probability p succeed, int64."""
     made = np.asarray(_generator().binomial(to_host(n), np.asarray(to_host(p), np.float64), size))
     return from_values(made, dtype or np.int64, ctx)
 
 
-def negative_binomial(n: Any, p: Any, size: Any = None, ctx: Context | None = None) -> Any:
+def negative_binomial(n: ArrayLike, p: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Failures before n successes of probability p, int64."""
     return from_values(np.asarray(_generator().negative_binomial(to_host(n), to_host(p), size)), np.int64, ctx)
 
 
-def geometric(p: Any, size: Any = None, ctx: Context | None = None) -> Any:
+def geometric(p: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Trials of probability p up to the first success, int64."""
     return from_values(np.asarray(_generator().geometric(to_host(p), size)), np.int64, ctx)
 
 
-def multinomial(n: int, pvals: Any, size: Any = None, **options: Any) -> Any:
+def multinomial(n: int, pvals: ArrayLike, size: ShapeLike | None = None, **options: object) -> Tensor:
     """How often each outcome comes in n trials, int64. Raises ValueError for probabilities above 1 in sum."""
     chances = np.asarray(to_host(pvals), np.float64)
     if chances.size == 0:
-        return from_values(np.empty((*(() if size is None else _sizes(size)), 0)), np.int64, None)
+        return from_values(np.empty((*(() if size is None else sizes_of(size)), 0)), np.int64, None)
     total = chances[..., :-1].sum(axis=-1)
     if np.any(total > 1.0 + 1e-5):
         raise ValueError("sum(pvals[:-1]) > 1.0")
@@ -339,8 +382,13 @@ def multinomial(n: int, pvals: Any, size: Any = None, **options: Any) -> Any:
 
 
 def choice(
-    a: Any, size: Any = None, replace: bool = True, p: Any = None, ctx: Context | None = None, out: Any = None
-) -> Any:
+    a: ArrayLike,
+    size: ShapeLike | None = None,
+    replace: bool = True,
+    p: ArrayLike | None = None,
+    ctx: Context | None = None,
+    out: Out = None,
+) -> Tensor:
     """Elements of a vector, or of the numbers below a, drawn at random. p : their probabilities"""
     chances = None if p is None else np.asarray(to_host(p), np.float64)
     chances = None if chances is None else chances / chances.sum()
@@ -348,7 +396,7 @@ def choice(
     return write(out, from_values(made, np.int64 if isinstance(a, int) else made.dtype, ctx))
 
 
-def permutation(x: Any) -> Any:
+def permutation(x: ArrayLike) -> Tensor:
     """The rows of an array, or the numbers below x, in random order."""
     return from_values(_generator().permutation(to_host(x)), np.int64 if isinstance(x, int) else None, None)
 
@@ -358,7 +406,13 @@ def shuffle(x: NDArray) -> None:
     x[...] = to_arrays(_generator().permutation(x._data), narrow=False)
 
 
-def multivariate_normal(mean: Any, cov: Any, size: Any = None, check_valid: Any = None, tol: Any = None) -> Any:
+def multivariate_normal(
+    mean: ArrayLike,
+    cov: ArrayLike,
+    size: ShapeLike | None = None,
+    check_valid: str | None = None,
+    tol: float | None = None,
+) -> Tensor:
     """Vectors of a normal distribution with these means and covariances."""
     if check_valid is not None or tol is not None:
         raise UnsupportedArgument("multivariate_normal: check_valid and tol are not supported")
@@ -368,7 +422,7 @@ def multivariate_normal(mean: Any, cov: Any, size: Any = None, check_valid: Any 
     factor = R._linalg_potrf(cov)
     means, factors = shape_of("multivariate_normal", mean), shape_of("multivariate_normal", cov)
     batch = np.broadcast_shapes(means[:-1], factors[:-2])
-    numbers = normal(0.0, 1.0, (*(() if size is None else _sizes(size)), *batch, means[-1]))
+    numbers = normal(0.0, 1.0, (*(() if size is None else sizes_of(size)), *batch, means[-1]))
     turned = R.sum(R.broadcast_mul(factor, R.expand_dims(numbers, axis=-2)), axis=-1)
     return _plus(turned, mean)
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, promoted, rank_of, shape_of, write
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-Axis = Any
+from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Out, Tensor
 
 
-def _export(function: Callable[..., Any]) -> Callable[..., Any]:
-    FUNCTIONS[function.__name__] = function
-    return function
-
-
-def reduce(record: str, a: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Any:
+def reduce(record: str, a: Tensor, axis: Axis, keepdims: bool, **attributes: float) -> Tensor:
     """A record of a reduction with NumPy's axes: none are left where all are reduced."""
     run = getattr(R, record)
-    if isinstance(axis, (tuple, list)):
+    if isinstance(axis, Sequence):
         axis = tuple(int(each) for each in axis)
         if not axis:
             return a
@@ -43,12 +37,12 @@ def reduce(record: str, a: Any, axis: Axis, keepdims: bool, **attributes: Any) -
     return R._drop_axes(kept, axis=axis if axis is None or isinstance(axis, tuple) else (axis,))
 
 
-def _checked_initial(name: str, initial: Any) -> None:
+def _checked_initial(name: str, initial: float | None) -> None:
     if initial is not None and not isinstance(initial, (int, float)):
         raise AttributeSpecError(f"np.{name}: initial={initial!r} must be a number")
 
 
-def _summable(a: Any, dtype: Any) -> Any:
+def _summable(a: Tensor, dtype: DType) -> Tensor:
     """Bools as int64, other dtypes as they are; in `dtype` if there is one."""
     own = dtype_of(a)
     a = cast(a, np.int64) if own == BOOL else a
@@ -57,14 +51,19 @@ def _summable(a: Any, dtype: Any) -> Any:
     return cast(a, promoted(dtype_of(a) or own, check_dtype(dtype)))  # rounded once, at the end
 
 
-def _in(result: Any, dtype: Any) -> Any:
+def _in(result: Tensor, dtype: DType) -> Tensor:
     return result if dtype is None else cast(result, dtype)
 
 
-@_export
+@FUNCTIONS.add
 def sum(
-    a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, out: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DType = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    out: Out = None,
+) -> Tensor:
     """The sum over `axis`, over all axes by default. initial : a number to add"""
     if isinstance(dtype, NDArray) or isinstance(keepdims, NDArray):
         raise AttributeSpecError("np.sum: out must be given by name")
@@ -73,10 +72,15 @@ def sum(
     return write(out, result if not initial else R.broadcast_add(result, initial))
 
 
-@_export
+@FUNCTIONS.add
 def prod(
-    a: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, out: Any = None
-) -> Any:
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DType = None,
+    keepdims: bool = False,
+    initial: float | None = None,
+    out: Out = None,
+) -> Tensor:
     """The product over `axis`, over all axes by default. initial : a factor"""
     _checked_initial("prod", initial)
     result = _in(reduce("prod", _summable(as_tensor(a), dtype), axis, keepdims), dtype)
@@ -86,15 +90,17 @@ def prod(
 FUNCTIONS["product"] = prod
 
 
-@_export
-def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def mean(a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, keepdims: bool = False) -> Tensor:
     """The mean over `axis`, over all axes by default; of whole numbers in float32."""
     (a,) = alike(as_tensor(a), floating=True)
     return write(out, _in(reduce("mean", _summable(a, dtype), axis, keepdims), dtype))
 
 
-def _extreme(name: str, record: str) -> Callable[..., Any]:
-    def function(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+def _extreme(name: str, record: str) -> Function:
+    def function(
+        a: ArrayLike, axis: Axis = None, out: Out = None, keepdims: bool = False, initial: float | None = None
+    ) -> Tensor:
         a = as_tensor(a)
         if dtype_of(a) == BOOL:
             return write(out, cast(function(cast(a, "int8"), axis, None, keepdims), BOOL))
@@ -112,8 +118,8 @@ for _name, _record in {"max": "max", "amax": "max", "min": "min", "amin": "min"}
     FUNCTIONS[_name] = _extreme(_name, _record)
 
 
-def _place_of(name: str) -> Callable[..., Any]:
-    def function(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False) -> Any:
+def _place_of(name: str) -> Function:
+    def function(a: ArrayLike, axis: int | None = None, out: Out = None, keepdims: bool = False) -> Tensor:
         a = as_tensor(a)
         a = cast(a, "int8") if dtype_of(a) == BOOL else a
         if axis is None:
@@ -129,15 +135,15 @@ def _place_of(name: str) -> Callable[..., Any]:
 FUNCTIONS["argmax"], FUNCTIONS["argmin"] = _place_of("argmax"), _place_of("argmin")
 
 
-@_export
-def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def all(a: ArrayLike, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Tensor:
     """True where no element along `axis` is 0."""
     zeros = R.Cast(R.broadcast_equal(_counted(as_tensor(a)), 0), dtype="int64")
     return write(out, cast(R.broadcast_equal(reduce("sum", zeros, axis, keepdims), 0), BOOL))
 
 
-@_export
-def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def any(a: ArrayLike, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Tensor:
     """True where some element along `axis` is not 0."""
     others = R.Cast(R.broadcast_not_equal(_counted(as_tensor(a)), 0), dtype="int64")
     return write(out, cast(R.broadcast_not_equal(reduce("sum", others, axis, keepdims), 0), BOOL))
@@ -146,12 +152,14 @@ def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
 FUNCTIONS["alltrue"], FUNCTIONS["sometrue"] = all, any
 
 
-def _counted(a: Any) -> Any:
+def _counted(a: Tensor) -> Tensor:
     return cast(a, "int8") if dtype_of(a) == BOOL else a
 
 
-@_export
-def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def var(
+    a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
+) -> Tensor:
     """The variance: the mean squared distance from the mean; ddof is subtracted from the number of elements."""
     a = as_tensor(a)
     a = _summable(alike(a, floating=True)[0], dtype)
@@ -165,14 +173,18 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int
     return write(out, _in(result, dtype))
 
 
-@_export
-def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def std(
+    a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
+) -> Tensor:
     """The standard deviation, the square root of `var`."""
     return write(out, R.sqrt(var(a, axis, dtype, None, ddof, keepdims)))
 
 
-@_export
-def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, out: Any = None) -> Any:
+@FUNCTIONS.add
+def average(
+    a: ArrayLike, axis: Any = None, weights: ArrayLike | None = None, returned: bool = False, out: Out = None
+) -> Any:
     """The mean weighted by `weights`, which has the shape of a or is a vector along `axis`."""
     a = as_tensor(a)
     if weights is None:
@@ -193,8 +205,8 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     return (result, total) if returned else write(out, result)
 
 
-@_export
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+@FUNCTIONS.add
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DType = None, out: Out = None) -> Tensor:
     """The sums of the elements up to each one, along `axis`; of the flattened array by default."""
     a = _summable(as_tensor(a), dtype)
     kind = dtype_of(a)
@@ -205,19 +217,19 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return write(out, _in(R.cumsum(a, axis=axis), dtype))
 
 
-@_export
-def count_nonzero(a: Any, axis: Axis = None) -> Any:
+@FUNCTIONS.add
+def count_nonzero(a: ArrayLike, axis: Axis = None) -> Tensor:
     """How many elements along `axis` are not 0."""
     return sum(R.Cast(R.broadcast_not_equal(_counted(as_tensor(a)), 0), dtype="int64"), axis)
 
 
-@_export
-def nansum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def nansum(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The sum with NaN counted as 0."""
     return reduce("nansum", as_tensor(a), axis, keepdims)
 
 
-@_export
-def nanprod(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+@FUNCTIONS.add
+def nanprod(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The product with NaN counted as 1."""
     return reduce("nanprod", as_tensor(a), axis, keepdims)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import NoReturn
 
 from hybrid_lab.numpy.methods import Methods
 from hybrid_lab.symbol.symbol import Symbol
@@ -23,7 +24,7 @@ class _Symbol(Methods, Symbol):  # type: ignore[misc]  # methods with NumPy's ar
         """The Symbol itself."""
         return self
 
-    def __array_function__(self, function: Any, *args: object) -> Any:
+    def __array_function__(self, function: Callable[..., object], *args: object) -> NoReturn:
         self._refuse_protocol("HL162", call=f"np.{function.__name__}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
@@ -21,6 +21,12 @@ from hybrid_lab.numpy_extension import random
 from hybrid_lab.ops.framework.operator import get as _get
 from hybrid_lab.ops.framework.surface import make_function as _make_function
 from hybrid_lab.util import is_np_array, is_np_shape, reset_np, set_np, use_np
+
+if TYPE_CHECKING:
+    from hybrid_lab.ndarray.ndarray import NDArray
+    from hybrid_lab.numpy.array import ndarray
+    from hybrid_lab.numpy.types import ArrayLike, Out, Tensor
+    from hybrid_lab.ops.framework.operator import Operator
 
 seed = _state.seed
 
@@ -71,21 +77,21 @@ OPERATORS = {
 """Name in `mx.npx` -> record."""
 
 
-def _dispatch(op: Any, inputs: list[Any], out: Any, name: str | None) -> Any:
+def _dispatch(op: Operator, inputs: list[object], out: Out, name: str | None) -> Tensor:
     return _write(out, _call(op, inputs))
 
 
 globals().update({name: _make_function(_get(record), _dispatch, name) for name, record in OPERATORS.items()})
 
 
-def nonzero(a: Any) -> Any:
+def nonzero(a: ArrayLike) -> Tensor:
     """The places of the elements that are not 0, one row of int64 for each. Graphs refuse it."""
     import numpy
 
     return _run_on_host("nonzero", lambda x: numpy.argwhere(x).astype(numpy.int64), (a,), {})
 
 
-def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
+def reshape(a: ArrayLike, newshape: int | Sequence[int], reverse: bool = False, order: str = "C") -> Tensor:
     """The elements in another shape, with codes: -1 what is left over, -2 the same size, -3 drop an axis of 1, -4 all
     further axes, -5 two axes joined, -6 one axis split into the two numbers that follow.
     """
@@ -105,7 +111,7 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     return _R._drop_axes(result, axis=tuple(dropped)) if dropped else result
 
 
-def constraint_check(input: Any, msg: str = "Constraint violated!") -> Any:
+def constraint_check(input: ArrayLike, msg: str = "Constraint violated!") -> Tensor:
     """True where all elements hold. Raises ValueError with `msg` otherwise; graphs refuse it."""
     import numpy
 
@@ -114,12 +120,12 @@ def constraint_check(input: Any, msg: str = "Constraint violated!") -> Any:
     return _as_tensor(numpy.array(True))
 
 
-def save(file: str | PathLike[str], arr: Any) -> None:
+def save(file: str | PathLike[str], arr: NDArray | Sequence[NDArray] | Mapping[str, NDArray]) -> None:
     """Write one array, a list of arrays, or a dict of names and arrays, in MXNet's `.params` form."""
     _storage.save(file, arr)
 
 
-def load(file: str | PathLike[str]) -> Any:
+def load(file: str | PathLike[str]) -> list[ndarray | None] | dict[str, ndarray | None]:
     """The `mx.np` arrays that `save` (or MXNet) wrote: a list, or a dict where they have names."""
     loaded = _storage.load(file)
     if isinstance(loaded, Mapping):

@@ -38,7 +38,7 @@ class Optimizer:
     wd : weight decay, the factor of an L2 penalty
     rescale_grad : gradients are multiplied by it first (a Trainer sets 1 / batch size)
     clip_gradient : then limited to [-clip_gradient, clip_gradient]; None or 0 for no limit
-    lr_scheduler : function of the number of updates; a given learning_rate becomes its base_lr, if it has one
+    lr_scheduler : a scheduler, whose base_lr a given learning_rate becomes, or any function of the number of updates
     multi_precision : update float16 and bfloat16 weights in float32 copies
     param_idx2name, param_dict : names or Parameters by index, for `set_lr_mult`, `lr_mult` and `wd_mult`
     begin_num_update : where counting starts
@@ -82,6 +82,11 @@ class Optimizer:
         if lr_scheduler is None:
             self.lr = self.default_learning_rate if learning_rate is None else learning_rate
         elif not hasattr(lr_scheduler, "base_lr"):  # any function of the number of updates
+            if learning_rate is not None:
+                raise SettingError(
+                    f"{type(self).__name__}: learning_rate={learning_rate} would have no effect, because the "
+                    "lr_scheduler is a function without base_lr; give only one of the two"
+                )
             self.lr = _plain_number(lr_scheduler(begin_num_update))
         else:
             if learning_rate is not None:

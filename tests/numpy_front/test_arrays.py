@@ -188,3 +188,13 @@ def test_functions_that_run_in_numpy_refuse_to_lose_a_gradient():
     assert np.median(x).item() == 2.0
     with autograd.record(), pytest.raises(AutogradError, match="no gradient"):
         np.median(x)
+
+
+def test_a_slice_of_everything_writes_to_an_array_without_axes():
+    x = np.array(3.0)
+    view = x.as_nd_ndarray()
+    view[:] = 4
+    assert float(x) == 4
+    assert float(np.array(5.0).copyto(x)) == float(x) == 5
+    with pytest.raises(IndexError):
+        view[:1] = 6

@@ -5,6 +5,7 @@ import pytest
 
 from hybrid_lab import autograd, gluon, np, npx
 from hybrid_lab.diagnostics import HybridizeError
+from hybrid_lab.diagnostics.errors import UnsupportedArgument
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
 B = numpy.array([[1.1, 0.4, -0.6], [0.2, -1.3, 0.9]], "float32")
@@ -80,6 +81,10 @@ CASES = {
     "slogdet": (lambda m, a: m.linalg.slogdet(a)[1], (SQUARE,)),
     "cholesky": (lambda m, a: m.linalg.cholesky(a), (SQUARE,)),
     "solve": (lambda m, a, b: m.linalg.solve(a, b.T), (SQUARE, B)),
+    "solve_tensors": (lambda m, a, b: m.linalg.tensorsolve(a.reshape(3, 1, 3), b[0]), (SQUARE, B)),
+    "solve_as_many_axes": (lambda m, a, b: m.linalg.tensorsolve(a[:1, :1], b[:1, :1]), (A, B)),
+    "full_of_a_row": (lambda m, a: m.full((4, 3), a[0]), (A,)),
+    "matrix_power": (lambda m, a: m.linalg.matrix_power(a, 5) + m.linalg.matrix_power(a, -2), (SQUARE,)),
     "polyval": (lambda m, a: m.polyval(m.array([1.0, 2.0, 3.0]), a), (A,)),
 }  # fmt: skip
 
@@ -203,6 +208,30 @@ def test_functions_without_gradients(function, kind):
     numpy.testing.assert_allclose(made.asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3), (4, 2), (2, 3, 4)])
+def test_decompositions_have_gradients(shape):
+    def total(m, a):
+        u, s, v = m.linalg.svd(a) if m is np else m.linalg.svd(a, full_matrices=False)
+        square = m.matmul(a.swapaxes(-1, -2), a) + m.array(numpy.diag([3.0, 1.0, 0.2, 5.0][: shape[-1]]))
+        w, x = m.linalg.eigh(square)
+        return (
+            ((u**2)[..., 0] * 3).sum() + (s**1.5).sum() + (v**2 * 0.7)[..., :1].sum() + w[..., 0].sum() + (x**4).sum()
+        )
+
+    value = numpy.random.RandomState(3).uniform(-1, 1, shape)
+    a = np.array(value, dtype="float64")
+    a.attach_grad()
+    with autograd.record():
+        result = total(np, a)
+    result.backward()
+    numpy.testing.assert_allclose(float(result), total(numpy, value), rtol=1e-6)
+    for place in ((0,) * len(shape), (-1,) * len(shape)):
+        step = numpy.zeros(shape)
+        step[place] = 1e-6
+        slope = (total(numpy, value + step) - total(numpy, value - step)) / 2e-6
+        numpy.testing.assert_allclose(a.grad.asnumpy()[place], slope, rtol=1e-5, atol=1e-6)
+
+
 def test_functions_that_read_numbers_are_refused_in_a_graph():
     class Places(gluon.HybridBlock):
         def hybrid_forward(self, F, x):
@@ -212,6 +241,16 @@ def test_functions_that_read_numbers_are_refused_in_a_graph():
     net.hybridize()
     with pytest.raises(HybridizeError, match=r"np\.nonzero reads numbers"):
         net(np.ones(3))
+
+
+def test_nan_to_num_writes_to_arrays_but_not_in_a_graph():
+    x = np.array([1.0, numpy.nan])
+    assert np.nan_to_num(x, copy=False) is x
+    assert x.asnumpy().tolist() == [1.0, 0.0]
+    block = Calls(lambda m, a: m.nan_to_num(a, copy=False))
+    block.hybridize()
+    with pytest.raises(UnsupportedArgument, match="copy=False writes to its argument"):
+        block(x)
 
 
 def test_npx():
@@ -228,6 +267,8 @@ def test_npx():
     assert npx.reshape(np.ones((2, 3, 4)), (-2, -5)).shape == (2, 12)
     assert npx.reshape(np.ones((1, 3, 4)), (-3, -1)).shape == (12,)
     assert npx.topk(x, k=2, ret_typ="value").shape == (2, 2)
+    assert npx.slice(x, begin=(), end=(), step=None).shape == (2, 3)
+    assert npx.slice(x, begin=(1,), end=(None,), step=(None,)).shape == (1, 3)
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,15 @@ def test_symbols_by_hand():
     assert type(y) is type(x) is mx.sym.np.ndarray
     executor = y.bind(mx.cpu(), {"x": nd.array([[-1.0, 2.0, 3.0]])})
     assert executor.forward()[0].asnumpy().tolist() == [[1.0, 3.0, 4.0]] * 2
+
+
+def test_a_recorded_call_can_be_compared_and_profiled():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    x = np.ones((3, 5))
+    with autograd.record():
+        net(x).sum().backward()
+    assert mx.compare(net, x).first is None
+    assert mx.profile(net, x).slowest(1)

@@ -133,7 +133,9 @@ Bounds = tuple[int | None, ...]
 
 
 def _ranges(name: str, begin: Bounds, end: Bounds, step: Bounds, shape: Shape) -> tuple[slice, ...]:
-    if len(begin) > len(shape) or len(begin) != len(end) or (step and len(step) > len(begin)):
+    if all(number is None for number in step):
+        step = ()
+    if len(begin) > len(shape) or len(begin) != len(end) or len(step) > len(begin):
         raise ShapeError(f"{name}: begin={begin}, end={end}, step={step} do not fit the shape {shape}")
     steps = tuple(step) + (None,) * (len(shape) - len(step))
     begins, ends = (tuple(item) + (None,) * (len(shape) - len(item)) for item in (begin, end))

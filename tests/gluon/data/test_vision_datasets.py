@@ -43,6 +43,19 @@ def test_digits(tmp_path, kind, packed):
         kind(root=tmp_path, train=False)
 
 
+def test_labels_are_arrays_under_numpy_semantics(tmp_path):
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(np.zeros((3, 28, 28), "uint8")))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.array([3, 1, 4], "uint8")))
+    with mx.util.np_shape(), mx.util.np_array():
+        data = vision.MNIST(tmp_path)
+        images, labels = data[1:]
+        assert type(images) is type(labels) is mx.np.ndarray
+        assert labels.asnumpy().tolist() == [1, 4]
+        assert data[2][1].shape == ()
+        _, numbers = next(iter(gluon.data.DataLoader(data, batch_size=3)))
+        assert (numbers.asnumpy().tolist(), numbers.dtype) == ([3, 1, 4], np.int32)
+
+
 def test_the_default_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MXNET_HOME", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="datasets.cifar10"):

@@ -18,7 +18,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.image.iterating import as_table, read_list
 from hybrid_lab.io.file_iters import read_idx
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.ndarray.numpy_mode import in_mode
+from hybrid_lab.ndarray.numpy_mode import in_mode, is_np_array
 
 from ..dataset import Dataset, RecordFileDataset
 
@@ -32,7 +32,10 @@ class DatasetFileError(HybridLabError, FileNotFoundError):
 
 
 class _Labelled(Dataset):
-    """Images and labels in memory, with a transform. A sample is (image, label)."""
+    """Images and labels in memory, with a transform. A sample is (image, label).
+
+    As in MXNet, the labels are an `mx.np` array under NumPy semantics, and an array of NumPy otherwise.
+    """
 
     _folder: ClassVar[str]
     _train: bool
@@ -41,8 +44,9 @@ class _Labelled(Dataset):
         given = os.path.join(data_dir(), "datasets", self._folder) if root is None else os.fspath(root)
         self._root = os.path.expanduser(given)
         self._transform = transform
-        data, self._label = self._read()
+        data, label = self._read()
         self._data: NDArray = in_mode(nd.array(data, dtype="uint8"))
+        self._label: np.ndarray | NDArray = in_mode(nd.array(label, dtype="int32")) if is_np_array() else label
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
         raise NotImplementedError
