@@ -29,6 +29,7 @@ ONES = np.ones((2, 3), np.float32)
             AttributeSpecError,
             "at least 1",
         ),
+        (lambda x: nd.contrib.MultiBoxPrior(nd.ones((1, 1, 2, 2)), offsets=(0, 1.5)), AttributeSpecError, "must be in"),
         (lambda x: nd.L2Normalization(x, mode="channel"), ShapeError, "needs more dimensions"),
         (
             lambda x: nd.Pooling_v1(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(1, 1), pooling_convention="same"),

@@ -441,6 +441,8 @@ class MultiBoxPrior(Operator, name="_contrib_MultiBoxPrior"):
             raise AttributeSpecError(
                 "MultiBoxPrior: sizes and ratios need at least one number, steps and offsets two numbers"
             )
+        if not all(0 <= offset <= 1 for offset in self.offsets):
+            raise AttributeSpecError(f"MultiBoxPrior: offsets={self.offsets} must be in [0, 1]")
 
     def infer_shape(self, data: Shape) -> Shape:
         if len(data) != 4:
