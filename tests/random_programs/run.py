@@ -21,6 +21,7 @@ from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import AutogradError
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import calls, tape
+from hybrid_lab.ndarray.buffer import Buffer
 
 
 class Seen(NamedTuple):
@@ -434,21 +435,28 @@ def _in_child(call: Callable[[], Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def _values_of(arrays: Sequence[tuple[Any, Any]]) -> Iterator[list[list[Any]]]:
-    """The values that each array has while calls in `with` update it, the given one first."""
+    """The values that each array has while calls in `with` update it, on host or device, the given one first."""
     values = [[value] for _, value in arrays]
     of = {id(array): taken for (array, _), taken in zip(arrays, values, strict=True)}
-    plain = nd.NDArray.assign
+    on_device = {id(array.buffer): (array, taken) for (array, _), taken in zip(arrays, values, strict=True)}
+    plain, plain_on_device = nd.NDArray.assign, Buffer.written_on_device
 
     def assign(self: Any, new: Any) -> None:
         plain(self, new)
         if id(self) in of:
             of[id(self)].append(self.asnumpy().copy())
 
-    nd.NDArray.assign = assign
+    def written_on_device(self: Any) -> None:
+        plain_on_device(self)
+        if id(self) in on_device:
+            array, taken = on_device[id(self)]
+            taken.append(array.asnumpy().copy())
+
+    nd.NDArray.assign, Buffer.written_on_device = assign, written_on_device  # type: ignore[method-assign]
     try:
         yield values
     finally:
-        nd.NDArray.assign = plain
+        nd.NDArray.assign, Buffer.written_on_device = plain, plain_on_device  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
