@@ -17,16 +17,16 @@ _ORDERS = ("total", "avg", "min", "max", "count")
 class Statistics(NamedTuple):
     """Of all spans of one name, in milliseconds; of a counter its values."""
 
-    count: int
+    number: int
     total: float
     smallest: float
     largest: float
 
     def key(self, order: str) -> float:
         """What statistics are sorted by."""
-        mean = self.total / self.count
+        mean = self.total / self.number
         values = {"total": self.total, "avg": mean, "min": self.smallest, "max": self.largest}
-        return values.get(order, float(self.count))
+        return values.get(order, float(self.number))
 
 
 Table = dict[str, dict[str, Statistics]]
@@ -62,11 +62,11 @@ def as_json(times: Table, counters: Table) -> str:
             "Time": {
                 category: {
                     name: {
-                        "Count": each.count,
+                        "Count": each.number,
                         "Total": each.total,
                         "Min": each.smallest,
                         "Max": each.largest,
-                        "Avg": each.total / each.count,
+                        "Avg": each.total / each.number,
                     }
                     for name, each in names.items()
                 }
@@ -75,10 +75,10 @@ def as_json(times: Table, counters: Table) -> str:
             "Memory": {
                 category: {
                     name: {
-                        "Count": each.count,
+                        "Count": each.number,
                         "Max": each.largest,
                         "Min": each.smallest,
-                        "Avg": each.total / each.count,
+                        "Avg": each.total / each.number,
                     }
                     for name, each in names.items()
                 }
@@ -106,6 +106,6 @@ def _rows(table: Table, header: tuple[str, ...]) -> list[str]:
         lines += ["", category, "=" * len(category)]
         lines.append(f"{header[0]:<40}" + "".join(f"{word:>14}" for word in header[1:]))
         for name, each in names.items():
-            numbers = (each.total, each.smallest, each.largest, each.total / each.count)
-            lines.append(f"{name:<40}{each.count:>14}" + "".join(f"{number:>14.4f}" for number in numbers))
+            numbers = (each.total, each.smallest, each.largest, each.total / each.number)
+            lines.append(f"{name:<40}{each.number:>14}" + "".join(f"{number:>14.4f}" for number in numbers))
     return lines

@@ -16,6 +16,8 @@ from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol import Symbol
 from hybrid_lab.symbol.symbol import compose
 
+F: Any = sym
+"""The operators on Symbols, for calls whose attributes are known only when they run."""
 StateInfo = dict[str, Any]
 Weights = dict[str, NDArray]
 Unrolled: TypeAlias = tuple[Any, list[Any]]
@@ -29,10 +31,10 @@ def open_zeros(name: str, shape: tuple[int, ...], dtype: Any = "float32", **kwar
     return compose(get("_zeros").bind(shape=shape, dtype=dtype).variant(_open=True), [], name)
 
 
-def merged(outputs: Any, layout: str) -> Symbol:
+def merged(outputs: Any, layout: str) -> Any:
     """A list of steps as one Symbol; one Symbol stays what it is."""
     if is_tensor(outputs):
-        return outputs  # type: ignore[no-any-return]
+        return outputs
     axis, _ = axes_of(layout)
     return sym.Concat(*(sym.expand_dims(step, axis=axis) for step in outputs), dim=axis)
 
@@ -89,7 +91,7 @@ class BaseRNNCell:
         for cell in getattr(self, "_cells", ()):
             cell.reset()
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         """One step: the output, and the list of new states. inputs : (N, C); states : (N, units) each"""
         raise NotImplementedError(f"{type(self).__name__} does not define a step")
 
@@ -213,11 +215,11 @@ class BaseRNNCell:
             outputs.append(output)
         return in_form(length, outputs, layout, merge_outputs), states
 
-    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: str) -> Any:
+    def _get_activation(self, inputs: Any, activation: Any, **kwargs: str) -> Any:
         """`inputs` after an activation: the name of one, or a function."""
         if isinstance(activation, str):
-            return sym.Activation(inputs, act_type=activation, **kwargs)
-        return activated(sym, inputs, activation, kwargs.get("name"))
+            return F.Activation(inputs, act_type=activation, **kwargs)
+        return activated(F, inputs, activation, kwargs.get("name"))
 
 
 def _steps(length: int, inputs: Any, layout: str) -> list[Any]:

@@ -9,11 +9,10 @@ from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.gluon.rnn.steps import Activation, Names, elman_step, gru_step, lstm_step
 from hybrid_lab.ops.rnn.packed import GATES
-from hybrid_lab.symbol import Symbol
 
-from .base import BaseRNNCell, RNNParams, StateInfo
+from .base import BaseRNNCell, F, RNNParams, StateInfo
 
-_LEAKY = partial(sym.LeakyReLU, act_type="leaky", slope=0.2)
+_LEAKY = partial(F.LeakyReLU, act_type="leaky", slope=0.2)
 
 
 class BaseConvRNNCell(BaseRNNCell):
@@ -59,7 +58,7 @@ class BaseConvRNNCell(BaseRNNCell):
             "h2h": {"kernel": h2h_kernel, "stride": (1, 1), "pad": pad, "dilate": h2h_dilate},
         }
         data = sym.var("data")
-        output = sym.Convolution(data, num_filter=num_hidden, layout=conv_layout, **self._options["i2h"])
+        output = F.Convolution(data, num_filter=num_hidden, layout=conv_layout, **self._options["i2h"])
         self._state_shape = (0, *output.infer_shape(data=input_shape)[1][0][1:])
         get = self._params.get
         self._weights = {
@@ -75,17 +74,17 @@ class BaseConvRNNCell(BaseRNNCell):
     def _gate_names(self) -> tuple[str, ...]:
         return GATES[self._mode]
 
-    def _project(self, source: str, data: Symbol, names: Names) -> Any:
+    def _project(self, source: str, data: Any, names: Names) -> Any:
         weight, bias = self._weights[source]
         rows, options = self._num_hidden * len(self._gate_names), self._options[source]
         name = f"{names.prefix}{source}"
-        return sym.Convolution(data, weight, bias, num_filter=rows, layout=self._conv_layout, name=name, **options)
+        return F.Convolution(data, weight, bias, num_filter=rows, layout=self._conv_layout, name=name, **options)
 
     def _activate(self, x: Any, name: str | None) -> Any:
         return self._get_activation(x, self._activation, **({} if name is None else {"name": name}))
 
     def _gate(self) -> Activation:
-        return lambda x, name: sym.Activation(x, act_type="sigmoid", name=name)  # type: ignore[arg-type, return-value]
+        return lambda x, name: F.Activation(x, act_type="sigmoid", name=name)
 
 
 class ConvRNNCell(BaseConvRNNCell):
@@ -93,10 +92,10 @@ class ConvRNNCell(BaseConvRNNCell):
 
     _default_prefix = "ConvRNN_"
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step()
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
-        output = elman_step(sym, i2h, h2h, self._activate, names)
+        output = elman_step(F, i2h, h2h, self._activate, names)
         return output, [output]
 
 
@@ -105,10 +104,10 @@ class ConvLSTMCell(BaseConvRNNCell):
 
     _mode, _num_states, _default_prefix = "lstm", 2, "ConvLSTM_"
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step()
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
-        h, c = lstm_step(sym, i2h, h2h, states[1], self._gate(), self._activate, self._activate, names)  # type: ignore[arg-type]
+        h, c = lstm_step(F, i2h, h2h, states[1], self._gate(), self._activate, self._activate, names)
         return h, [h, c]
 
 
@@ -117,8 +116,8 @@ class ConvGRUCell(BaseConvRNNCell):
 
     _mode, _default_prefix = "gru", "ConvGRU_"
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step("_")
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
-        output = gru_step(sym, i2h, h2h, states[0], self._gate(), self._activate, names)  # type: ignore[arg-type]
+        output = gru_step(F, i2h, h2h, states[0], self._gate(), self._activate, names)
         return output, [output]

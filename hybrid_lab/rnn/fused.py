@@ -7,7 +7,6 @@ from typing import Any
 
 from hybrid_lab import initializer as init
 from hybrid_lab import ndarray as nd
-from hybrid_lab import symbol as sym
 from hybrid_lab.attribute import AttrScope
 from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError
 from hybrid_lab.diagnostics.words import check_choice
@@ -15,7 +14,7 @@ from hybrid_lab.gluon.rnn.sequence import axes_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.rnn.packed import GATES, Packing
 
-from .base import BaseRNNCell, RNNParams, StateInfo, Unrolled, Weights, in_form, merged
+from .base import BaseRNNCell, F, RNNParams, StateInfo, Unrolled, Weights, in_form, merged
 from .gated import GRUCell, LSTMCell, RNNCell
 from .modifier import BidirectionalCell, DropoutCell, SequentialRNNCell
 
@@ -100,11 +99,11 @@ class FusedRNNCell(BaseRNNCell):
         axis, _ = axes_of(layout)
         whole = merged(inputs, layout)
         if axis == 1:
-            whole = sym.swapaxes(whole, dim1=0, dim2=1)
+            whole = F.swapaxes(whole, dim1=0, dim2=1)
         states = self._zero_state(whole, 1) if begin_state is None else begin_state
         options = dict(zip(("state", "state_cell"), states, strict=False))
         with AttrScope(**({"__layout__": "LNC"} if self._get_next_state else {})):
-            rnn = sym.RNN(
+            rnn = F.RNN(
                 whole,
                 self._parameter,
                 **options,
@@ -118,7 +117,7 @@ class FusedRNNCell(BaseRNNCell):
             )
         outputs = rnn[0] if self._get_next_state else rnn
         if axis == 1:
-            outputs = sym.swapaxes(outputs, dim1=0, dim2=1)
+            outputs = F.swapaxes(outputs, dim1=0, dim2=1)
         after = [rnn[1 + number] for number in range(len(states))] if self._get_next_state else []
         return in_form(length, outputs, layout, merge_outputs), after
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab import initializer as init
-from hybrid_lab import symbol as sym
 from hybrid_lab.gluon.rnn.steps import Activation, Names, elman_step, gru_step, lstm_step
 from hybrid_lab.ops.rnn.packed import GATES
-from hybrid_lab.symbol import Symbol
 
-from .base import BaseRNNCell, RNNParams, StateInfo
+from .base import BaseRNNCell, F, RNNParams, StateInfo
 
 
 class GatedCell(BaseRNNCell):
@@ -40,13 +38,13 @@ class GatedCell(BaseRNNCell):
     def _gate_names(self) -> tuple[str, ...]:
         return GATES[self._mode]
 
-    def _project(self, source: str, data: Symbol, names: Names) -> Any:
+    def _project(self, source: str, data: Any, names: Names) -> Any:
         weight, bias = self._weights[source]
         rows = self._num_hidden * len(self._gate_names)
-        return sym.FullyConnected(data, weight, bias, num_hidden=rows, name=names.part(source))
+        return F.FullyConnected(data, weight, bias, num_hidden=rows, name=names.part(source))
 
     def _activation_of(self, activation: Any) -> Activation:
-        return lambda x, name: self._get_activation(x, activation, **({} if name is None else {"name": name}))  # type: ignore[arg-type]
+        return lambda x, name: self._get_activation(x, activation, **({} if name is None else {"name": name}))
 
 
 class RNNCell(GatedCell):
@@ -61,10 +59,10 @@ class RNNCell(GatedCell):
         super().__init__(num_hidden, prefix, params)
         self._activation = activation
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step()
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
-        output = elman_step(sym, i2h, h2h, self._activation_of(self._activation), names)
+        output = elman_step(F, i2h, h2h, self._activation_of(self._activation), names)
         return output, [output]
 
 
@@ -81,11 +79,11 @@ class LSTMCell(GatedCell):
     ) -> None:
         super().__init__(num_hidden, prefix, params, init=init.LSTMBias(forget_bias=forget_bias))
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step()
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
         gate, tanh = self._activation_of("sigmoid"), self._activation_of("tanh")
-        h, c = lstm_step(sym, i2h, h2h, states[1], gate, tanh, tanh, names)  # type: ignore[arg-type]
+        h, c = lstm_step(F, i2h, h2h, states[1], gate, tanh, tanh, names)
         return h, [h, c]
 
 
@@ -97,9 +95,9 @@ class GRUCell(GatedCell):
     def __init__(self, num_hidden: int, prefix: str = "gru_", params: RNNParams | None = None) -> None:
         super().__init__(num_hidden, prefix, params)
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         names = self._step("_")
         i2h, h2h = self._project("i2h", inputs, names), self._project("h2h", states[0], names)
         gate, tanh = self._activation_of("sigmoid"), self._activation_of("tanh")
-        output = gru_step(sym, i2h, h2h, states[0], gate, tanh, names)  # type: ignore[arg-type]
+        output = gru_step(F, i2h, h2h, states[0], gate, tanh, names)
         return output, [output]

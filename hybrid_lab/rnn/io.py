@@ -108,9 +108,6 @@ class BucketSentenceIter(DataIter):
         ]
         self.reset()
 
-    provide_data: list[DataDesc]  # type: ignore[assignment]
-    provide_label: list[DataDesc]  # type: ignore[assignment]
-
     def reset(self) -> None:
         """Begin again, with the sentences and the batches in another order."""
         self.curr_idx = 0

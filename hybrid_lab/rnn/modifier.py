@@ -11,7 +11,7 @@ from hybrid_lab.gluon.rnn.sequence import axes_of, is_tensor, steps_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
-from .base import BaseRNNCell, RNNParams, StateInfo, Unrolled, Weights, in_form
+from .base import BaseRNNCell, F, RNNParams, StateInfo, Unrolled, Weights, in_form
 
 
 class CellOfCells(BaseRNNCell):
@@ -66,7 +66,7 @@ class SequentialRNNCell(CellOfCells):
         """Put a cell on top: its inputs are the outputs of the cell below."""
         self._take(cell)
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         self._counter += 1
         states, after = list(states), []
         for cell in self._cells:
@@ -111,8 +111,8 @@ class DropoutCell(BaseRNNCell):
     def state_info(self) -> list[StateInfo]:
         return []
 
-    def __call__(self, inputs: Any, states: list[Symbol]) -> Any:
-        return (sym.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs), states
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
+        return (F.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs), states
 
     def unroll(
         self,
@@ -126,7 +126,8 @@ class DropoutCell(BaseRNNCell):
         self.reset()
         inputs = in_form(length, inputs, layout, merge_outputs)
         if is_tensor(inputs):
-            return self(inputs, [])  # type: ignore[no-any-return]
+            whole: Unrolled = self(inputs, [])
+            return whole
         return super().unroll(length, inputs, begin_state or [], layout, merge_outputs)
 
 
@@ -157,11 +158,13 @@ class ModifierCell(BaseRNNCell):
         """See BaseRNNCell. MXNet's name of `func` here, `init_sym`, is understood too."""
         self._refuse_modified()
         func = kwargs.pop("init_sym", func)
-        return self._unmodified(lambda: self.base_cell.begin_state(func, **kwargs))  # type: ignore[no-any-return]
+        states: list[Any] = self._unmodified(lambda: self.base_cell.begin_state(func, **kwargs))
+        return states
 
     def _zero_state(self, x: Symbol, batch: int = 0) -> list[Any]:
         self._refuse_modified()
-        return self._unmodified(lambda: self.base_cell._zero_state(x, batch))  # type: ignore[no-any-return]
+        states: list[Any] = self._unmodified(lambda: self.base_cell._zero_state(x, batch))
+        return states
 
     def _unmodified(self, call: Callable[[], Any]) -> Any:
         """Call a method of the wrapped cell, which refuses calls by others than its wrapper."""
@@ -196,10 +199,10 @@ class ZoneoutCell(ModifierCell):
 
     prev_output: Any
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         output, after = self.base_cell(inputs, states)
         if self.zoneout_outputs:
-            before = sym.zeros_like(output) if self.prev_output is None else self.prev_output
+            before = F.zeros_like(output) if self.prev_output is None else self.prev_output
             output = _mixed(self.zoneout_outputs, output, before)
         if self.zoneout_states:
             after = [_mixed(self.zoneout_states, new, old) for new, old in zip(after, states, strict=True)]
@@ -209,13 +212,13 @@ class ZoneoutCell(ModifierCell):
 
 def _mixed(rate: float, new: Symbol, old: Symbol) -> Any:
     """The new value where a dropout mask keeps it, else the old one."""
-    return sym.where(sym.Dropout(sym.ones_like(new), p=rate), new, old)
+    return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
 
 
 class ResidualCell(ModifierCell):
     """Adds the input to the output of the wrapped cell (arXiv 1609.08144); both have the same size."""
 
-    def __call__(self, inputs: Symbol, states: list[Symbol]) -> Any:
+    def __call__(self, inputs: Any, states: list[Any]) -> Any:
         output, states = self.base_cell(inputs, states)
         return _added(output, inputs), states
 
@@ -240,7 +243,7 @@ class ResidualCell(ModifierCell):
 
 
 def _added(output: Any, inputs: Symbol) -> Any:
-    return sym.elemwise_add(output, inputs, name=f"{output.name}_plus_residual")
+    return F.elemwise_add(output, inputs, name=f"{output.name}_plus_residual")
 
 
 class BidirectionalCell(CellOfCells):
@@ -288,11 +291,11 @@ class BidirectionalCell(CellOfCells):
         merge = is_tensor(left) and is_tensor(right) if merge_outputs is None else merge_outputs
         states = [left_states, right_states]
         if merge:
-            right = sym.reverse(right, axis=axis)
-            return sym.Concat(left, right, dim=2, name=f"{self._output_prefix}out"), states
+            right = F.reverse(right, axis=axis)
+            return F.Concat(left, right, dim=2, name=f"{self._output_prefix}out"), states
         left, right = steps_of(length, left, layout), steps_of(length, right, layout)[::-1]
         outputs = [
-            sym.Concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
+            F.Concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
             for number, (one, other) in enumerate(zip(left, right, strict=True))
         ]
         return outputs, states
