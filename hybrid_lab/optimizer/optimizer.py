@@ -89,9 +89,10 @@ class Optimizer:
                 )
             self.lr = _plain_number(lr_scheduler(begin_num_update))
         else:
+            schedule: Any = lr_scheduler
             if learning_rate is not None:
-                lr_scheduler.base_lr = lr_scheduler.warmup_final_lr = learning_rate
-            self.lr = lr_scheduler.base_lr
+                schedule.base_lr = schedule.warmup_final_lr = learning_rate
+            self.lr = schedule.base_lr
         self.multi_precision = multi_precision
         self.begin_num_update = begin_num_update
         self.num_update = begin_num_update
