@@ -23,6 +23,7 @@ from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer as infer_operator
+from hybrid_lab.ops.framework.shapes import known_shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialSizes, Shape
 
 #: Sizes in the place of unknown ones. Most divisors divide the large ones, and they differ by the first of them.
@@ -120,8 +121,9 @@ class PartialShapes:
         like = _input_like_output(node)
         if like is not None and outputs[0] is not None and inputs[like] is None:
             inputs = (*inputs[:like], outputs[0], *inputs[like + 1 :])
-        if node.op.in_order and is_complete(outputs[0]):
-            inputs = (_of_as_many(inputs[0], prod(outputs[0])), *inputs[1:])
+        whole = known_shape(outputs[0])
+        if node.op.in_order and whole is not None:
+            inputs = (_of_as_many(inputs[0], prod(whole)), *inputs[1:])
         self._learn_inputs(node, _inputs_of(node.op, inputs, outputs))
 
     def _inputs(self, node: Node) -> tuple[Any, ...]:
@@ -223,10 +225,11 @@ def _inputs_of(op: Operator, shapes: Sequence[PartialShape], outputs: Sequence[P
     made = [list(shape or ()) for shape in shapes]
     for (number, axis), found in lines.items():
         target = outputs[number]
-        if target is None or target[axis] is None or len(found) != 1 or found[0] is None:
+        wanted = None if target is None else target[axis]
+        if wanted is None or len(found) != 1 or found[0] is None:
             continue
         place, slope, start = found[0]
-        size, rest = divmod(target[axis] - start, slope)
+        size, rest = divmod(wanted - start, slope)
         if rest == 0 and size >= 0:
             made[unknown[place][0]][unknown[place][1]] = size
     return [tuple(shape) for shape in made]

@@ -104,8 +104,9 @@ def test_contradictions_are_errors():
     layer = sym.FullyConnected(var("x"), num_hidden=8, name="fc")
     with pytest.raises(ShapeError):
         layer.infer_shape(x=(4, 5), fc_weight=(1, 5))
+    v = var("v")
     with pytest.raises(ShapeError):
-        (sym.transpose(var("v")) + (var("x") + var("v"))).infer_shape(x=(2, 3))
+        (sym.transpose(v) + (var("x") + v)).infer_shape(x=(2, 3))
     with pytest.raises(HybridLabError, match="no input 'z'"):
         layer.infer_shape(z=(4, 5))
 
