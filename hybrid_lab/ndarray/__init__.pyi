@@ -33,6 +33,8 @@ from hybrid_lab.ndarray.creation import linspace as linspace
 from hybrid_lab.ndarray.creation import moveaxis as moveaxis
 from hybrid_lab.ndarray.creation import onehot_encode as onehot_encode
 from hybrid_lab.ndarray.creation import ones as ones
+from hybrid_lab.ndarray.creation import to_dlpack_for_read as to_dlpack_for_read
+from hybrid_lab.ndarray.creation import to_dlpack_for_write as to_dlpack_for_write
 from hybrid_lab.ndarray.creation import waitall as waitall
 from hybrid_lab.ndarray.creation import zeros as zeros
 from hybrid_lab.ndarray.ndarray import NDArray as NDArray
@@ -235,7 +237,7 @@ def Cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = 
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
 cast = Cast
 def amp_cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
 def amp_multicast(*data: NDArray | Sequence[NDArray], num_outputs: int, cast_narrow: bool = False, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
 def broadcast_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

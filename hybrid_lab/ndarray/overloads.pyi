@@ -151,7 +151,7 @@ class Overloads:
     def all_finite(self, init_output: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 if no element of data is infinite or NaN, else 0: float32, shape (1,)."""
     def amp_cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-        """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+        """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
     def arccos(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The inverse cosine."""
     def arccosh(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -222,7 +222,7 @@ def Cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...
     """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
 cast = Cast
 def amp_cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Floating data converted to `dtype`, other data as they are: what mixed precision puts into a graph."""
+    """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
 def amp_multicast(*data: Symbol | Sequence[Symbol], num_outputs: int, cast_narrow: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
     """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
 def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
