@@ -234,7 +234,8 @@ def from_dlpack(source: Any) -> NDArray:
     if isinstance(source, NDArray):
         return array(source, dtype=source.dtype)
     if type(source).__name__ == "PyCapsule":
-        return _own(np.from_dlpack(_Capsule(source)))
+        capsule: Any = _Capsule(source)
+        return _own(np.from_dlpack(capsule))
     kind, number = source.__dlpack_device__()
     current = current_context()
     if kind in GPUS or current.is_gpu:

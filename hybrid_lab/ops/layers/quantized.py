@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,9 @@ from hybrid_lab.ops.layers.pool import Pooled, Pooling
 _MOST_BIAS = np.float32(2**31) / np.float32(2)
 
 
-def scale_of(dtype: np.dtype | str, low: np.ndarray | float, high: np.ndarray | float) -> np.float32:
+def scale_of(
+    dtype: np.dtype | str, low: np.ndarray | np.floating | float, high: np.ndarray | np.floating | float
+) -> np.float32:
     """The number by which numbers are multiplied before they are rounded to a dtype of 8 bits."""
     with np.errstate(divide="ignore"):
         return np.float32(np.float32(STEPS[np.dtype(dtype).name]) / largest(low, high))
@@ -232,9 +235,10 @@ class QuantizedPooling(Pooled, name="_contrib_quantized_pooling"):
         self, data: Array, min_data: Array, max_data: Array, out: Outs = None, scratch: Scratch = np.empty
     ) -> Array | Arrays:
         if self.pool_type == "max":
-            pooled = Pooling.bind(**self.attributes).numpy(data, scratch=scratch)
+            pooling: Any = Pooling.bind(**self.attributes)
+            pooled = pooling.numpy(data, scratch=scratch)
         else:
-            total = Pooling.bind(**{**self.attributes, "pool_type": "sum"})
+            total: Any = Pooling.bind(**{**self.attributes, "pool_type": "sum"})
             sums = total.numpy(data.astype(np.float32), scratch=scratch)
             count = self.divisor(self.windows(data.shape[2:]), np.dtype("float32"))
             pooled = rounded(sums / count, data.dtype)
