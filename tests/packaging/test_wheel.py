@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.wheel
 
-NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu", "04_inspect", "05_save_reload", "08_d2l")
+NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu", "04_inspect", "05_save_reload", "07_gluoncv", "08_d2l")
 
 
 def run(command, **keywords) -> str:
