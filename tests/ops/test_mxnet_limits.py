@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab import nd
+from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.gluon import nn
 
 ONES = np.ones((2, 3), np.float32)
 
@@ -100,3 +101,18 @@ def test_amp_cast_leaves_float64():
     data = nd.array(ONES, dtype="float64")
     assert nd.amp_cast(data, dtype="float16").dtype == np.float64
     assert nd.amp_cast(data.astype("float32"), dtype="float16").dtype == np.float16
+
+
+@pytest.mark.parametrize("engine", [None, "numpy"])
+def test_the_gradient_of_prelu_in_a_layer(engine):
+    """The shape of the slopes is not known when the gradient is written."""
+    layer = nn.PReLU()
+    layer.initialize()
+    if engine:
+        layer.hybridize(engine=engine)
+    data = nd.array([[1.0, -2.0]])
+    data.attach_grad()
+    with autograd.record():
+        result = layer(data)
+    result.backward()
+    assert data.grad.asnumpy().tolist() == [[1.0, 0.25]] and layer.alpha.grad().asscalar() == -2.0

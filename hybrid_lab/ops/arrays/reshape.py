@@ -239,6 +239,7 @@ class ReshapeLike(_Reshaping, name="reshape_like"):
 class ChannelLike(_Reshaping, name="_channel_like"):
     """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
 
+    data of more dimensions stays as it is: it has the shape of `like`, one number per element.
     axis : the channels of `like`, of which only the shape is read
     """
 
@@ -250,6 +251,8 @@ class ChannelLike(_Reshaping, name="_channel_like"):
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         rank = len(like)
+        if len(data) > 1 and data == like:  # one number for each element
+            return data
         axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
         return tuple(prod(data) if index == axis else 1 for index in range(rank))
 

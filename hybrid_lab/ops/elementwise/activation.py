@@ -247,7 +247,7 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     @staticmethod
     def _slopes(F: Functions, data: Tensor, gamma: Tensor) -> Tensor:
         """The slopes of prelu in a shape that broadcasts to that of data."""
-        return gamma if len(gamma.shape) > 1 else F._channel_like(gamma, data)
+        return F._channel_like(gamma, data)
 
     def lower(self, F: Functions, data: Tensor, gamma: Tensor | None = None) -> Tensor | tuple[Tensor, ...]:
         if self.act_type == "rrelu":
