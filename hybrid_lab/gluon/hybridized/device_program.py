@@ -89,8 +89,9 @@ class DeviceProgram(Program):
         self.device = self.forward.device
         super()._bind(num_data)
         self._packs, self.ones = False, None
-        # The parameters' memory on the device at the last call: while it is the same, so is what the forward reads.
-        self._memory: list[Any] = []
+        # The parameters' memory on the device at the last call, and what the forward reads of it: while the memory is
+        # the same, so is that. One attribute, because calls in other threads set it, too.
+        self._memory: tuple[list[Any], list[Any]] = [], []
 
     def _shortest(self) -> Any:
         return None
@@ -124,21 +125,28 @@ class DeviceProgram(Program):
 
     def _refresh(self, versions: list[int]) -> tuple[list[int] | None, list[Any]]:
         device, buffers = self.device, self._buffers
-        if self.prologue is None and len(self._memory) == len(buffers):
-            for buffer, tensor in zip(buffers, self._memory, strict=True):
+        memory, raw = self._memory
+        if self.prologue is None and len(memory) == len(buffers):
+            for buffer, tensor in zip(buffers, memory, strict=True):
                 if buffer.device is not tensor or buffer.device_stale or buffer.exported:
                     break
             else:
-                self._held = versions, self._held[1]
-                return self._held
+                self._held = held = versions, raw
+                return held
         for buffer in buffers:
             # Others may write to the host's memory.
             if buffer.exported and buffer.device is not None and not buffer.lives_on_device:
                 buffer.pull()
                 buffer.device_stale = True
         hoisted = self.prologue.values() if self.prologue is not None else []
+        inputs = [self._arrays[index] for kind, index in self._steady if kind == "input"]
+        for array in inputs:
+            array.raw(device)
+        memory = [buffer.device for buffer in buffers]
         raw = [self._arrays[index].raw(device) if kind == "input" else hoisted[index] for kind, index in self._steady]
+        if any(buffer.device is not tensor for buffer, tensor in zip(buffers, memory, strict=True)):
+            memory = []  # another thread has copied a parameter to the device meanwhile: `raw` may hold the other copy
         known = None if any(buffer.exported for buffer in buffers) else versions
-        self._memory = [buffer.device for buffer in buffers]
-        self._held = known, raw
-        return self._held
+        self._memory = memory, raw
+        self._held = held = known, raw
+        return held
