@@ -28,9 +28,9 @@ NotImplementedForSymbol = HybridizeError
 mx_real_t = np.float32
 
 
-def py_str(text: bytes) -> str:
-    """The text of bytes in UTF-8."""
-    return text.decode("utf-8")
+def py_str(text: bytes | str) -> str:
+    """The text of bytes in UTF-8; a text as it is, since a Monitor's callback gets one here, and bytes in MXNet."""
+    return text if isinstance(text, str) else text.decode("utf-8")
 
 
 def _as_list(item: object) -> list[object]:

@@ -42,8 +42,8 @@ NO_EFFECT = {
     "Dense.__init__": {"_in_units"},
     # Statistics are those of the batch on the one device of the call.
     "SyncBatchNorm.__init__": {"num_devices"},
-    # Batches are made by threads, in ordinary memory.
-    "DataLoader.__init__": {"pin_memory", "pin_device_id", "thread_pool", "timeout"},
+    # Batches are made by threads, in ordinary memory, when an epoch asks for them.
+    "DataLoader.__init__": {"pin_memory", "pin_device_id", "thread_pool", "timeout", "auto_reload"},
     # There is one process and ordinary memory; GluonCV passes them.
     "sync_batch_norm": {"key", "ndev"},
     "_MultiWorkerIter.__init__": {"pin_memory", "pin_device_id", "data_loader"},
