@@ -22,7 +22,7 @@ CONVERTED_FOR_ANOTHER = {"both_output": "float16"}
 
 def dtypes_of(symbol):
     internals = symbol.get_internals()
-    _, types, _ = internals.infer_type(data="float32")
+    _, types, _ = internals.infer_type(**dict.fromkeys(internals.list_arguments(), "float32"))
     return {name: np.dtype(kind).name for name, kind in zip(internals.list_outputs(), types, strict=True)}
 
 
