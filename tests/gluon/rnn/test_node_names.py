@@ -69,3 +69,14 @@ def test_activations_may_be_functions(activation):
     eager = cell.unroll(3, x, merge_outputs=True)[0].asnumpy()
     cell.hybridize(engine="numpy")
     assert abs(cell.unroll(3, x, merge_outputs=True)[0].asnumpy() - eager).max() < 1e-6
+
+
+def test_counting_steps_makes_no_graph_stale(caplog):
+    cell = mx.gluon.rnn.RNNCell(4, prefix="c_")
+    cell.initialize()
+    cell.hybridize(engine="numpy")
+    x = mx.nd.ones((2, 3, 5))
+    cell.unroll(3, x)
+    with mx.autograd.record():  # another program of the same trace
+        cell.unroll(3, x)
+    assert "changed since the trace" not in caplog.text
