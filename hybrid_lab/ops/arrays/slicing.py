@@ -453,9 +453,7 @@ class _Splitting(Operator):
         if not self.squeeze_axis:
             return parts
         # Not F.squeeze, which keeps a dimension: a part of a vector is a scalar.
-        axis = self.axis % len(data.shape)
-        dropped = {"lhs_begin": axis, "lhs_end": axis + 1, "rhs_begin": 0, "rhs_end": 0}
-        return tuple(F.reshape_like(part, part, **dropped) for part in parts)
+        return tuple(F._drop_axes(part, axis=(self.axis % len(data.shape),)) for part in parts)
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Tensor:
         outputs, douts = rest[: self.signature.outputs], rest[self.signature.outputs :]
