@@ -91,6 +91,13 @@ def test_arange_like_of_whole_numbers():
     assert nd.contrib.arange_like(data, axis=0, start=2.75, step=1.5).asnumpy().tolist() == [2, 3, 4]
 
 
+def test_pooling_v1_sees_zeros_in_the_padding():
+    """As MXNet computes it; Pooling sees nothing there."""
+    data = nd.array([[[[-1.0, -2.0], [-3.0, -4.0]]]])
+    result = nd.Pooling_v1(data, kernel=(2, 2), stride=(1, 1), pad=(1, 1), pool_type="max").asnumpy()
+    assert result.tolist() == [[[[0, 0, 0], [0, -1, 0], [0, 0, 0]]]]
+
+
 def test_multi_lars_with_a_negative_scale():
     """Whether a gradient counts follows from its norm, not from its scale."""
     numbers = [nd.array([value]) for value in (1.0, 4.0, 1.0, 0.0)]

@@ -38,8 +38,8 @@ class Pooled(WithLayout):
     def check(self) -> None:
         self.check_layout("Pooling")
         if self.global_pool:
-            if any(size < 1 for size in self.kernel):
-                raise AttributeSpecError(f"Pooling: kernel={self.kernel} must be at least 1")
+            if any(size < 1 for size in (*self.kernel, *self.stride)):
+                raise AttributeSpecError(f"Pooling: kernel={self.kernel} and stride={self.stride} must be at least 1")
             return
         check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",) if any(self.pad) else ())
         if any(self.pad) and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
