@@ -337,7 +337,8 @@ def _case(chance: Chance, seed: int, record: type[Operator], sample: Sample, dra
         case["after"] = after
     if record.mode_dependent:
         case["train"] = chance.often(0.7)
-    if record.random and not (record.name == "Dropout" and not case.get("train", True)):
+    passes = record.name == "Dropout" and not case.get("train", True) and "'always'" not in case["text"]
+    if record.random and not passes:
         case["random"] = True
     return case
 
