@@ -161,6 +161,7 @@ WRONG_GRADIENTS = (
     "a.var",
     "CTCLoss",
     "atleast_2d",
+    "SequenceLast",
 )
 
 
@@ -201,6 +202,7 @@ MORE = (
     ("norm(", "Cannot find argument 'exclude'"),
     ("CTCLoss", "max number of labels cannot exceed"),
     ("UpSampling", "Non compatible matrix dimensions"),
+    ("'lp'", "param.p_value.has_value()"),
     ("LRN", "data type do not match"),
     ("LRN", "local size must be smaller than nchannels"),
     ("slice_axis", "Invalid begin for"),
@@ -469,7 +471,19 @@ def resized_to_one_pixel(item: Comparison, difference: Difference) -> bool:
 @rule("NaN and infinities in sums with weights of 0")
 def NaN_times_zero(item: Comparison, difference: Difference) -> bool:
     text = item.case.get("net", "") + item.case["text"]
-    names = ("onvolution", "esize", "Sampl", "Spatial", "LRN", "im2col", "col2im", "Norm", "SoftmaxActivation")
+    names = (
+        "onvolution",
+        "esize",
+        "Sampl",
+        "Spatial",
+        "LRN",
+        "im2col",
+        "col2im",
+        "Norm",
+        "SoftmaxActivation",
+        "Pooling2D",
+        "_update",
+    )
     return difference.kind == "value" and any(name in text for name in names) and _has_nan(item.case, infinite=True)
 
 
@@ -599,6 +613,17 @@ def cosine_of_one_number(item: Comparison, difference: Difference) -> bool:
     theirs = item.theirs.values[difference.name]
     one = item.case["arrays"]["a"]["shape"][-1] == 1
     return one and not item.ours.values[difference.name].any() and bool((np.abs(theirs) < 1e-3).all())
+
+
+@rule("images of int8 are resized as numbers with a sign; MXNet takes them for uint8")
+def resized_int8(item: Comparison, difference: Difference) -> bool:
+    return "image.resize" in item.case["text"] and item.case["arrays"]["a"]["dtype"] == "int8"
+
+
+@rule("LARS corrects the momentum of every weight when a schedule changes the rate; MXNet only of the first weight")
+def momentum_of_lars(item: Comparison, difference: Difference) -> bool:
+    second = difference.name.startswith("y") and difference.name.endswith(".1")
+    return "'lars'" in item.case["text"] and "lr_scheduler" in item.case["text"] and second
 
 
 @rule("flipped images are those of NumPy here; MXNet gives memory that nobody wrote")
