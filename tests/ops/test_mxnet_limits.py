@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.gluon import nn
 
 ONES = np.ones((2, 3), np.float32)
@@ -31,6 +31,11 @@ ONES = np.ones((2, 3), np.float32)
             "at least 1",
         ),
         (lambda x: nd.contrib.MultiBoxPrior(nd.ones((1, 1, 2, 2)), offsets=(0, 1.5)), AttributeSpecError, "must be in"),
+        (
+            lambda x: nd.Pooling(nd.ones((1, 1, 2), dtype="int32"), kernel=2, pool_type="lp", p_value=2),
+            DTypeError,
+            "needs floating numbers",
+        ),
         (lambda x: nd.L2Normalization(x, mode="channel"), ShapeError, "needs more dimensions"),
         (
             lambda x: nd.Pooling_v1(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(1, 1), pooling_convention="same"),

@@ -203,6 +203,9 @@ MORE = (
     ("CTCLoss", "max number of labels cannot exceed"),
     ("UpSampling", "Non compatible matrix dimensions"),
     ("'lp'", "param.p_value.has_value()"),
+    ("Reshape", "from.Size() == to.Size()"),
+    ("Pooling", "Same pooling convention disables"),
+    ("Pooling", "Unsupported layout"),
     ("LRN", "data type do not match"),
     ("LRN", "local size must be smaller than nchannels"),
     ("slice_axis", "Invalid begin for"),
@@ -224,6 +227,7 @@ def NaN_in_windows_and_sorts(item: Comparison, difference: Difference) -> bool:
         "relu",
         "MAERegression",
         "quantize",
+        "norm",
         "abs",
         "clip",
         "Pool",
@@ -264,6 +268,7 @@ NONSENSE = (
     ("BilinearResize2D", "must be given together"),
     ("diag", "has no diagonal"),
     ("CTCLoss", "a label outside of"),
+    ("GridGenerator", "needs a height and a width of at least 2"),
     ("CTCLoss", "lengths outside of data"),
     ("gelqf", "singular matrix"),
     ("softmax", "floating numbers are needed"),
@@ -624,6 +629,11 @@ def resized_int8(item: Comparison, difference: Difference) -> bool:
 def momentum_of_lars(item: Comparison, difference: Difference) -> bool:
     second = difference.name.startswith("y") and difference.name.endswith(".1")
     return "'lars'" in item.case["text"] and "lr_scheduler" in item.case["text"] and second
+
+
+@rule("a negative lamda1 of ftrl, which means nothing")
+def ftrl_with_negative_lamda1(item: Comparison, difference: Difference) -> bool:
+    return difference.kind == "value" and "ftrl_update" in item.case["text"] and "lamda1=-" in item.case["text"]
 
 
 @rule("flipped images are those of NumPy here; MXNet gives memory that nobody wrote")

@@ -131,6 +131,12 @@ class Pooling(Pooled, name="Pooling"):
     kinds = "fiu"
     samples = _POOLS
 
+    def infer_type(self, *dtypes: np.dtype | None) -> np.dtype:
+        found: np.dtype = super().infer_type(*dtypes)
+        if self.pool_type == "lp" and not is_floating(found):
+            raise DTypeError(f"Pooling: pool_type='lp' needs floating numbers, not {found.name}")
+        return found
+
     @property
     def half_in_float32(self) -> bool:
         """Sums overflow in float16 where means do not."""
