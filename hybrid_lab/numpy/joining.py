@@ -21,6 +21,7 @@ from hybrid_lab.numpy.operators import (
 )
 from hybrid_lab.numpy.shaping import ravel
 from hybrid_lab.numpy.types import ArrayLike, Function, Out, ShapeLike, Tensor
+from hybrid_lab.ops.framework.shapes import axis_of
 
 
 def _tensors(arrays: Any) -> list[Tensor]:
@@ -108,12 +109,18 @@ def split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list
     if isinstance(indices_or_sections, (int, np.integer)):
         made = R._split_v2(ary, indices=(), sections=int(indices_or_sections), axis=axis)
     else:
-        size = shape_of("split", ary)[axis]
+        size = _size_along("split", ary, axis)
         places = [int(place) for place in np.asarray(indices_or_sections).reshape(-1)]
         ends = [0, *places, size]
         cuts = [(_inside(begin, size), _inside(end, size)) for begin, end in zip(ends, ends[1:])]
         return [R.slice_axis(ary, axis=axis, begin=begin, end=max(end, begin)) for begin, end in cuts]
     return list(made) if isinstance(made, list) else [made]
+
+
+def _size_along(name: str, ary: ArrayLike, axis: int) -> int:
+    """The size of an axis. Raises ShapeError for an axis that does not exist."""
+    shape = shape_of(name, ary)
+    return shape[axis_of(f"np.{name}", axis, len(shape))]
 
 
 def _inside(place: int, size: int) -> int:
@@ -124,7 +131,7 @@ def _inside(place: int, size: int) -> int:
 def array_split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list[Tensor]:
     """As `split`; where the size does not divide, the first parts are larger by one."""
     if isinstance(indices_or_sections, (int, np.integer)):
-        size, count = shape_of("array_split", ary)[axis], int(indices_or_sections)
+        size, count = _size_along("array_split", ary, axis), int(indices_or_sections)
         step, rest = divmod(size, count)
         return split(ary, [part * step + min(part, rest) for part in range(1, count)], axis)
     return split(ary, indices_or_sections, axis)

@@ -163,8 +163,11 @@ def var(
     """The variance: the mean squared distance from the mean; ddof is subtracted from the number of elements."""
     a = as_tensor(a)
     a = _summable(alike(a, floating=True)[0], dtype)
-    distance = R.broadcast_sub(a, reduce("mean", a, axis, True) if axis != () else a)
-    result = reduce("mean", R.square(distance), axis, keepdims)
+    if axis == () or rank_of(a) == 0:  # the mean of a number is the number
+        result = R.square(R.broadcast_sub(a, a))
+    else:
+        distance = R.broadcast_sub(a, reduce("mean", a, axis, True))
+        result = reduce("mean", R.square(distance), axis, keepdims)
     if ddof:
         shape = shape_of("var", a)
         axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis

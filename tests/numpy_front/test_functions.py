@@ -5,7 +5,7 @@ import pytest
 
 from hybrid_lab import autograd, gluon, np, npx
 from hybrid_lab.diagnostics import HybridizeError
-from hybrid_lab.diagnostics.errors import UnsupportedArgument
+from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
 B = numpy.array([[1.1, 0.4, -0.6], [0.2, -1.3, 0.9]], "float32")
@@ -322,3 +322,21 @@ def test_random_numbers_follow_the_seed_and_their_parameters():
         y = np.random.normal(0, scale, (1000,)).std()
     y.backward()
     assert abs(float(scale.grad) - 1) < 0.1
+
+
+@pytest.mark.parametrize("options", [{}, {"ddof": 1}, {"keepdims": True}, {"axis": ()}])
+def test_the_variance_of_a_number_has_a_gradient(options):
+    number = np.array(2.5)
+    number.attach_grad()
+    with autograd.record():
+        result = np.var(number, **options)
+    result.backward()
+    assert result.shape == () and (options.get("ddof") or (result.item(), number.grad.item()) == (0, 0))
+
+
+@pytest.mark.parametrize("split", [np.split, np.array_split])
+def test_an_axis_to_split_along_must_exist(split):
+    with pytest.raises(ShapeError, match="does not exist"):
+        split(np.array(1.0), [1])
+    with pytest.raises(ShapeError, match="does not exist"):
+        np.array_split(np.ones(3), 2, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.gluon import nn
 
 ONES = np.ones((2, 3), np.float32)
@@ -31,6 +31,11 @@ ONES = np.ones((2, 3), np.float32)
             "at least 1",
         ),
         (lambda x: nd.contrib.MultiBoxPrior(nd.ones((1, 1, 2, 2)), offsets=(0, 1.5)), AttributeSpecError, "must be in"),
+        (
+            lambda x: nd.Pooling(nd.ones((1, 1, 2), dtype="int32"), kernel=2, pool_type="lp", p_value=2),
+            DTypeError,
+            "needs floating numbers",
+        ),
         (lambda x: nd.L2Normalization(x, mode="channel"), ShapeError, "needs more dimensions"),
         (
             lambda x: nd.Pooling_v1(nd.ones((1, 1, 2, 2)), global_pool=True, kernel=(1, 1), pooling_convention="same"),
@@ -89,6 +94,13 @@ def test_arange_like_of_whole_numbers():
     data = nd.array(np.zeros((3, 2)), dtype="int32")
     assert nd.contrib.arange_like(data, axis=0, start=-1.5, step=0.5).asnumpy().tolist() == [-1, -1, -1]
     assert nd.contrib.arange_like(data, axis=0, start=2.75, step=1.5).asnumpy().tolist() == [2, 3, 4]
+
+
+def test_pooling_v1_sees_zeros_in_the_padding():
+    """As MXNet computes it; Pooling sees nothing there."""
+    data = nd.array([[[[-1.0, -2.0], [-3.0, -4.0]]]])
+    result = nd.Pooling_v1(data, kernel=(2, 2), stride=(1, 1), pad=(1, 1), pool_type="max").asnumpy()
+    assert result.tolist() == [[[[0, 0, 0], [0, -1, 0], [0, 0, 0]]]]
 
 
 def test_multi_lars_with_a_negative_scale():

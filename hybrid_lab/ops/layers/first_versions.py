@@ -36,7 +36,7 @@ class ConvolutionV1(Convolution, name="Convolution_v1"):
 class PoolingV1(Pooled, name="Pooling_v1"):
     """Pooling by maxima, means or sums; input, output and attributes as of Pooling.
 
-    Means divide by the size of the window also where it reaches beyond the padding.
+    Maxima see the padding as zeros. Means divide by the size of the window also where it reaches beyond the padding.
     """
 
     kinds = "f"
@@ -61,6 +61,10 @@ class PoolingV1(Pooled, name="Pooling_v1"):
         return forward_shape("Pooling", data, **self.shared)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
+        if self.pool_type == "max" and any(self.pad) and not self.global_pool:  # maxima see the zeros of the padding
+            width = (0, 0, 0, 0, *(border for border in self.pad for _ in range(2)))
+            padded = F.Pad(data, mode="constant", pad_width=width, constant_value=0.0)
+            return F.Pooling(padded, **{**self.shared, "pad": ()})
         if self.pool_type != "avg" or self.global_pool:
             return F.Pooling(data, **self.shared)
         return F.Pooling(data, **{**self.shared, "pool_type": "sum"}) / prod(self.kernel)

@@ -38,8 +38,8 @@ class Pooled(WithLayout):
     def check(self) -> None:
         self.check_layout("Pooling")
         if self.global_pool:
-            if any(size < 1 for size in self.kernel):
-                raise AttributeSpecError(f"Pooling: kernel={self.kernel} must be at least 1")
+            if any(size < 1 for size in (*self.kernel, *self.stride)):
+                raise AttributeSpecError(f"Pooling: kernel={self.kernel} and stride={self.stride} must be at least 1")
             return
         check_axes(self, "Pooling", self.kernel, ("stride",), ("pad",) if any(self.pad) else ())
         if any(self.pad) and any(pad >= kernel for pad, kernel in zip(self.pad, self.kernel, strict=True)):
@@ -130,6 +130,12 @@ class Pooling(Pooled, name="Pooling"):
 
     kinds = "fiu"
     samples = _POOLS
+
+    def infer_type(self, *dtypes: np.dtype | None) -> np.dtype:
+        found: np.dtype = super().infer_type(*dtypes)
+        if self.pool_type == "lp" and not is_floating(found):
+            raise DTypeError(f"Pooling: pool_type='lp' needs floating numbers, not {found.name}")
+        return found
 
     @property
     def half_in_float32(self) -> bool:
