@@ -131,8 +131,8 @@ class DeviceProgram(Program):
                 if buffer.device is not tensor or buffer.device_stale or buffer.exported:
                     break
             else:
-                self._held = held = versions, raw
-                return held
+                self._held = versions, raw
+                return versions, raw
         for buffer in buffers:
             # Others may write to the host's memory.
             if buffer.exported and buffer.device is not None and not buffer.lives_on_device:
@@ -148,5 +148,5 @@ class DeviceProgram(Program):
             memory = []  # another thread has copied a parameter to the device meanwhile: `raw` may hold the other copy
         known = None if any(buffer.exported for buffer in buffers) else versions
         self._memory = memory, raw
-        self._held = held = known, raw
-        return held
+        self._held = known, raw
+        return known, raw
