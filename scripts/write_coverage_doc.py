@@ -43,7 +43,8 @@ run, most families of classifiers among them:
 The 29 are AlexNet, DenseNet, GoogLeNet, Inception v3, Xception, VGG (2), ResNet (3), ResNeSt (3), SE-ResNet (3),
 ShuffleNet (2), SqueezeNet, MobileNet v2 and v3, the CIFAR networks (3), a pose network, FCN and SSD (3). The one that
 fails is `ssd_300_mobilenet0.25_voc` with random weights in float32: hybrid differs from eager by 4.4e-4.
-Rounding may have changed the order of boxes with nearly equal scores; it was not checked in float64. The other 234 have not been run yet.
+Rounding may have changed the order of boxes with nearly equal scores; it was not checked in float64.
+The other 234 have not been run yet.
 
 Networks in 8 bits: 7 of GluonCV's 22 need no download. Their files are made of `_sg_mkldnn_conv`, which is an
 operator here, and `_contrib_quantized_pooling`. On unsigned data without overflows both equal MXNet bit for bit.
