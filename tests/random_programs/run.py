@@ -136,6 +136,9 @@ class Run:
         net(*arguments)  # an export needs a graph
         mx.random.set_state(numbers)
         if self.engine is None:
+            for parameter in net.collect_params().values():
+                if parameter.shape == ():  # the error that an export has: .params files have no such shape
+                    nd.save(self.path("scalar.params"), {parameter.name: parameter.data()})
             again = copy.deepcopy(net)
             return _Flat(again, list(again.collect_params().values()), arguments)
         symbol, parameters = net.export(self.path("net"))
