@@ -91,7 +91,8 @@ def test_each_rule_applies_and_is_exact(text, dtype):
     graph = graph_of(function, (len(SPECIAL),), dtype=dtype)
     x = np.arange(-6, 7, dtype=dtype) if dtype == "int32" else np.array(SPECIAL).astype(dtype)
     simple = simplify(graph)
-    assert names(simple) == ([] if (dtype, left) == ("float16", ["Cast"]) else left)
+    is_left_alone = (dtype, left) == ("float16", ["Cast"]) or (dtype == "float64" and text.startswith("amp_cast"))
+    assert names(simple) == ([] if is_left_alone else left)
     assert same_bits(evaluate(simple, [x])[0], evaluate(graph, [x])[0])
 
 
