@@ -111,7 +111,7 @@ class PartialShapes:
             raise located(error, node) from None
 
     def _backward(self, node: Node, suppose: bool) -> None:
-        """What the shapes of outputs say of the inputs, of which some are unknown."""
+        """Infer unknown shapes of inputs from the shapes of the outputs."""
         outputs = [self.shapes.get(value) for value in node.outputs]
         inputs = self._inputs(node)
         if is_open(node) or all(shape is None for shape in outputs) or all(map(is_complete, inputs)):
@@ -148,7 +148,7 @@ class PartialShapes:
 
 
 def _input_like_output(node: Node) -> int | None:
-    """The number of the input whose shape is that of the output, whatever its rank; None if there is none."""
+    """The index of the input that has the same shape as the output at every rank; None if no input does."""
     if type(node.op).infer_shape is Operator.infer_shape:
         return node.op.shaped_like
     # An operand beside a number.
@@ -280,7 +280,7 @@ class PartialTypes:
                 self.types.setdefault(value, known)
 
     def _try(self, node: Node) -> None:
-        """What is left where the record refuses all other dtypes, or gives others than the outputs have."""
+        """Set each unknown dtype for which the record accepts only one candidate beside the known dtypes."""
         unknown = [item for item in dict.fromkeys(node.values_in) if item not in self.types]
         answers: dict[Value, set[np.dtype]] = {value: set() for value in (*unknown, *node.outputs)}
         for first, other in product(_CANDIDATES, _CANDIDATES):

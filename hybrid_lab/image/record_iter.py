@@ -254,7 +254,7 @@ def _numpy_state(seed: int) -> dict[str, object]:
 
 
 class _Images:
-    """What is done to an image, in MXNet's order: resize, border, crop, colors, flip, mean and deviation."""
+    """Augments one image in MXNet's order: resize, border, crop, colors, flip, normalization."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def create(metric: object, *args: Any, **kwargs: Any) -> EvalMetric:
     """A metric from its name, from a function of (label, pred), from a list of both, or from its settings: a dict as
     `get_config` returns it, or the JSON text of one.
 
-    Raises ValueError for an unknown name, and for a text that begins as JSON does and is none.
+    Raises ValueError for an unknown name, and for invalid JSON.
     """
     if isinstance(metric, EvalMetric):
         return metric

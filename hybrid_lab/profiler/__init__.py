@@ -47,7 +47,7 @@ _IMPERATIVE, _SYMBOLIC = frozenset({OPERATOR, BACKWARD}), frozenset({GRAPH, EXEC
 
 
 class Settings(TypedDict, total=False):
-    """What `set_config` takes."""
+    """The keyword arguments of `set_config`."""
 
     filename: str | PathLike[str]
     profile_all: bool

@@ -1,4 +1,4 @@
-"""What the profiler records: calls of operators, of compiled graphs and of Executors, and the user's own events."""
+"""Records events of the profiler: calls of operators, compiled graphs and Executors, and the user's own events."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _ORDERS = ("total", "avg", "min", "max", "count")
 
 
 class Statistics(NamedTuple):
-    """Of all spans of one name, in milliseconds; of a counter its values."""
+    """Statistics of all events of one name: durations in milliseconds, or the values of a counter."""
 
     number: int
     total: float
@@ -23,7 +23,7 @@ class Statistics(NamedTuple):
     largest: float
 
     def key(self, order: str) -> float:
-        """What statistics are sorted by."""
+        """The value by which the rows of the table are sorted."""
         mean = self.total / self.number
         values = {"total": self.total, "avg": mean, "min": self.smallest, "max": self.largest}
         return values.get(order, float(self.number))

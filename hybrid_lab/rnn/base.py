@@ -158,7 +158,7 @@ class BaseRNNCell:
     # -- weights -----------------------------------------------------------------------------------------------
 
     def unpack_weights(self, args: Mapping[str, NDArray]) -> Weights:
-        """A copy of `args` in which each weight and bias of this cell is divided into those of its gates:
+        """A copy of `args` in which each weight and bias of this cell is split into one array per gate:
         `lstm_i2h_weight` into `lstm_i2h_i_weight`, `lstm_i2h_f_weight` ...
 
         args : arrays by name, as `Module.get_params()[0]`. Raises KeyError where one of the cell's is missing.

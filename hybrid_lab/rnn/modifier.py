@@ -277,7 +277,7 @@ class BidirectionalCell(CellOfCells):
         layout: str = "NTC",
         merge_outputs: bool | None = None,
     ) -> Unrolled:
-        """See BaseRNNCell. The states are a list of two lists, those of the cells."""
+        """See BaseRNNCell. The states are two lists: one for each direction."""
         self.reset()
         if inputs is None:
             raise HybridLabError("unroll needs inputs: a Symbol for the whole sequence, or a list of one for each step")

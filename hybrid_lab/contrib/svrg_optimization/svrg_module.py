@@ -69,7 +69,7 @@ class SVRGModule(Module):
         shared_module: Module | None = None,
         grad_req: Any = "write",
     ) -> None:
-        """Make the arrays for these shapes, and those of the snapshot. See Module."""
+        """Bind this Module and its snapshot to these shapes. See `Module.bind`."""
         options = (data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind, shared_module, grad_req)
         super().bind(*options)
         if for_training:
@@ -82,7 +82,7 @@ class SVRGModule(Module):
             self._mod_aux.reshape(data_shapes, label_shapes)
 
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
-        """Compute the outputs of a batch; in training mode those of the snapshot, too."""
+        """Compute the outputs of a batch; in training mode, also run the snapshot on the batch."""
         super().forward(data_batch, is_train)
         if is_train and self._mod_aux.params_initialized:
             self._mod_aux.forward(data_batch, is_train)

@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.operator import Operator, get
 CONVOLUTION = "_sg_mkldnn_conv"
 _FLAGS = {"with_bn": "with_bn", "with_act": "with_act", "with_relu": "with_act", "with_sum": "with_sum"}
 _FLAGS |= {"with_postsum_act": "with_postsum_act", "with_postsum_relu": "with_postsum_act"}
-"""MXNet's attributes, also as they were called before 1.5 -> those of the record."""
+"""Maps attribute names in MXNet's files, including the names used before 1.5, to attribute names of the record."""
 
 
 def read(attributes: Mapping[str, str], graph: Graph) -> Operator:

@@ -83,7 +83,7 @@ class Binary(Elementwise):
         return same_rank_shapes(*shapes)
 
     def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
-        """Sizes that no operand has are those of the output; so is its shape where no operand has one."""
+        """Fill in unknown sizes, and the shape if no operand has a known one, from the output."""
         if all(shape is None for shape in shapes):
             return (output,) * len(shapes)
         return tuple(

@@ -277,7 +277,7 @@ class BatchDot(Operator, name="batch_dot"):
     ]
 
     def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
-        """The leading sizes of one operand are those of the other, and so is the summed one."""
+        """Fill in unknown sizes of each operand from the other: the leading axes and the summed axis agree."""
         if lhs is None or rhs is None or len(lhs) < 3 or len(lhs) != len(rhs):
             return lhs, rhs
         mine, other = -2 if self.transpose_a else -1, -1 if self.transpose_b else -2
