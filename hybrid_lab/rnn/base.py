@@ -207,7 +207,7 @@ class BaseRNNCell:
         merge_outputs : True gives one Symbol, False a list of steps, None the form that needs no conversion
         """
         self.reset()
-        steps = _steps(length, inputs, layout)
+        steps = given_steps(length, inputs, layout)
         states = self._zero_state(steps[0]) if begin_state is None else begin_state
         outputs = []
         for step in steps:
@@ -222,7 +222,7 @@ class BaseRNNCell:
         return activated(F, inputs, activation, kwargs.get("name"))
 
 
-def _steps(length: int, inputs: Any, layout: str) -> list[Any]:
+def given_steps(length: int, inputs: Any, layout: str) -> list[Any]:
     """The steps of a sequence. Raises HybridLabError where there is no sequence, ShapeError for another length."""
     if inputs is None:
         raise HybridLabError("unroll needs inputs: a Symbol for the whole sequence, or a list of one for each step")

@@ -11,7 +11,7 @@ from hybrid_lab.gluon.rnn.sequence import axes_of, is_tensor, steps_of
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
-from .base import BaseRNNCell, F, RNNParams, StateInfo, Unrolled, Weights, in_form
+from .base import BaseRNNCell, F, RNNParams, StateInfo, Unrolled, Weights, given_steps, in_form
 
 
 class CellOfCells(BaseRNNCell):
@@ -279,10 +279,8 @@ class BidirectionalCell(CellOfCells):
     ) -> Unrolled:
         """See BaseRNNCell. The states are two lists: one for each direction."""
         self.reset()
-        if inputs is None:
-            raise HybridLabError("unroll needs inputs: a Symbol for the whole sequence, or a list of one for each step")
         axis, _ = axes_of(layout)
-        steps = steps_of(length, inputs, layout)
+        steps = given_steps(length, inputs, layout)
         forwards, turned = self._cells
         count = len(forwards.state_info)
         first, second = (None, None) if begin_state is None else (begin_state[:count], begin_state[count:])
