@@ -1,5 +1,6 @@
 """The wheel as a user meets it: an empty environment, no Node, nothing of the repository."""
 
+import json
 import os
 import re
 import subprocess
@@ -16,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.wheel
 
-NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu", "04_inspect", "05_save_reload", "07_gluoncv", "08_d2l")
+# 07_gluoncv installs GluonCV, so it comes last.
+NOTEBOOKS = ("01_tutorial", "02_compiler", "03_gpu", "04_inspect", "05_save_reload", "08_d2l", "07_gluoncv")
 
 
 def run(command, **keywords) -> str:
@@ -52,11 +54,15 @@ class Environment:
         self.home = folder / "home"
         self.home.mkdir()
         dropped = ("PYTHON", "JUPYTER", "VIRTUAL_ENV", "HYBRID_LAB", "IPYTHON")
-        self.variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         # pip's own settings (an index, a certificate) may lie in the real home; everything else starts clean.
-        self.run([self.bin / "python", "-m", "pip", "install", "-q", "--no-compile", f"{wheel}[lab,cpu,notebooks]"])
+        self.variables_of_pip = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         # Only the environment's commands: no node, no compiler.
-        self.variables |= {"HOME": str(self.home), "PATH": str(self.bin)}
+        self.variables = self.variables_of_pip | {"HOME": str(self.home), "PATH": str(self.bin)}
+        self.install("--no-compile", f"{wheel}[lab,cpu,notebooks]")
+
+    def install(self, *arguments: str) -> None:
+        command = [self.bin / "python", "-m", "pip", "install", "-q", *arguments]
+        run(command, cwd=self.folder, env=self.variables_of_pip)
 
     def run(self, command) -> str:
         return run(command, cwd=self.folder, env=self.variables)
@@ -120,10 +126,19 @@ def test_tutorial_works_in_the_browser(environment):
     assert "1 passed" in done.stdout
 
 
+def installations(notebook: Path) -> list[list[str]]:
+    """The arguments of every `pip install` that a notebook's first cell tells its reader to type."""
+    text = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
+    return [line.split() for line in re.findall(r"^ {4}pip install (.+)$", text, re.MULTILINE)]
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_tutorials_are_copied_and_run(environment, name):
+    """Each tutorial runs, after the packages that it tells its reader to install."""
     hybrid_lab = environment.bin / "hybrid-lab"
     environment.run([hybrid_lab, "tutorial", "--copy-only"])
     notebook = environment.folder / "hybrid-lab-tutorial" / f"{name}.ipynb"
     assert notebook.is_file()
+    for arguments in installations(notebook):
+        environment.install(*arguments)
     environment.run([environment.bin / "jupyter", "execute", "--timeout=600", notebook])
