@@ -153,7 +153,7 @@ def main():
     parser.add_argument("tests", nargs="*")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--compat", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # names of tests may come behind options
     install_nose()
     if arguments.compat:
         importlib.import_module("hybrid_lab.compat")
