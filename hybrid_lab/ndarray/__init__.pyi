@@ -131,7 +131,7 @@ def argmin(data: NDArray, axis: int | None = None, keepdims: bool = False, *, ou
     """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmax_channel(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
-def Reshape(data: NDArray, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+def Reshape(data: NDArray, shape: _Shape, reverse: bool = False, target_shape: _Shape | None = None, keep_highest: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
 reshape = Reshape
 def Flatten(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

@@ -10,21 +10,13 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.framework.operator import Operator, get
+from hybrid_lab.ops.arrays.slicing import split_v2_operator
+from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.shapes import axis_of
 from hybrid_lab.provided import Provided
 
 refuse_numbers: Provided[[str, Sequence[object]], None] = Provided("refuse_numbers")
 """Raises where an input is a Symbol and the function reads numbers."""
-
-
-def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squeeze_axis: bool) -> Operator:
-    """The operator behind `split_v2`."""
-    if isinstance(indices_or_sections, (int, np.integer)):
-        cut: dict[str, object] = {"indices": (), "sections": int(indices_or_sections)}
-    else:
-        cut = {"indices": (0, *indices_or_sections)}
-    return get("_split_v2").bind(axis=axis, squeeze_axis=squeeze_axis, **cut)
 
 
 def split_v2(ary: object, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:

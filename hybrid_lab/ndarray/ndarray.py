@@ -15,6 +15,7 @@ from hybrid_lab.ndarray import calls, changes, tape
 from hybrid_lab.ndarray.buffer import Buffer, DeviceBuffer, copies, tensor_of, wait_for
 from hybrid_lab.ndarray.context import CPU, Context, device_of, resolve
 from hybrid_lab.ndarray.overloads import Overloads
+from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.dtypes import DTYPES, dtype_of
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.run import infer
@@ -444,6 +445,10 @@ class NDArray(Overloads):
         if inplace:
             return self.reshape(infer(copied, (self.shape,), (self.host_view.dtype,))[0][0])
         return calls.invoke(copied, (self,))
+
+    def split_v2(self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Any:
+        """The array cut along `axis`, a list of arrays (one array where there is one part); see `nd.split_v2`."""
+        return calls.invoke(split_v2_operator(indices_or_sections, axis, squeeze_axis), (self,))
 
     def transpose(self, *axes: Any, **keywords: Any) -> NDArray:
         """A copy with permuted axes, reversed without arguments: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""

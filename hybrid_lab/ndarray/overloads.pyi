@@ -118,7 +118,7 @@ class Overloads:
         """Recurrent layers over a sequence: num_layers of them on top of one another, with `bidirectional` a pass in each direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'."""
     def ROIPooling(self, rois: NDArray | None = ..., pooled_size: _Shape | None = None, spatial_scale: float | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The maximum over each of pooled_size parts of every region, whatever its size."""
-    def Reshape(self, shape: _Shape, reverse: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    def Reshape(self, shape: _Shape, reverse: bool = False, target_shape: _Shape | None = None, keep_highest: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
     def SVMOutput(self, label: NDArray | None = ..., margin: float = 1.0, regularization_coefficient: float = 1.0, use_linear: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data as it is; the gradient is that of the hinge loss, squared or with use_linear plain, of each class."""

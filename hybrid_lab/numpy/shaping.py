@@ -136,17 +136,19 @@ def squeeze(x: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
 
 @FUNCTIONS.add
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Tensor:
-    """The array repeated to a larger shape."""
+    """The array repeated to a larger shape, in which -2 stands for the array's own size of that axis."""
     array, wanted = as_tensor(array), sizes_of(shape)
-    rank = known_rank("broadcast_to", array)
-    if rank < len(wanted):
-        array = reshape(array, (*(1,) * (len(wanted) - rank), *shape_of("broadcast_to", array)))
+    more = len(wanted) - known_rank("broadcast_to", array)
+    if -2 in wanted[: max(more, 0)]:
+        raise ShapeError(f"broadcast_to: -2 in {wanted} stands for an axis that the array does not have")
+    if more > 0:
+        array = expand_dims(array, range(more))
     if isinstance(array, NDArray) and array.shape == wanted:
         return R.identity(array)
     for axis, size in enumerate(wanted):
         if size == 0:  # which the record takes for "as it is"
             array = R.slice_axis(array, axis=axis, begin=0, end=0)
-    return R.broadcast_to(array, shape=wanted)
+    return R.broadcast_to(array, shape=tuple(0 if size == -2 else size for size in wanted))
 
 
 @FUNCTIONS.add

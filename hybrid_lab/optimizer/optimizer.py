@@ -103,6 +103,8 @@ class Optimizer:
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         self.set_lr_mult({})
         self.set_wd_mult({})
+        #: MXNet's, without effect: arrays of `mx.np` are always accepted, and functions of `nd` take them, too.
+        self.allow_np_array = True
 
     def __repr__(self) -> str:
         return (
@@ -267,7 +269,7 @@ class Optimizer:
         return {
             key: value
             for key, value in vars(self).items()
-            if isinstance(value, plain) and not key.startswith("_") and key != "num_update"
+            if isinstance(value, plain) and not key.startswith("_") and key not in ("num_update", "allow_np_array")
         }
 
     def __getstate__(self) -> dict[str, Any]:

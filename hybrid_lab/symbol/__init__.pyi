@@ -116,7 +116,7 @@ def argmin(data: Symbol, axis: int | None = None, keepdims: bool = False, *, out
     """Position of the first smallest element along `axis` (None: in the flattened data), in the dtype of data; float32 for bfloat16."""
 def argmax_channel(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Position of the largest element along axis 1. data : (n, m, ...); returns : (n, ...), in the dtype of data, of bfloat16 in float32. Of a vector it is the position in the vector, with shape (1,)."""
-def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+def Reshape(data: Symbol, shape: _Shape, reverse: bool = False, target_shape: _Shape | None = None, keep_highest: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The elements of data in another shape. data : any; returns : the shape that MXNet's codes give."""
 reshape = Reshape
 def Flatten(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -11,11 +11,12 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
-from hybrid_lab.ndarray.composed import split_v2_operator, zipfian
+from hybrid_lab.ndarray.composed import zipfian
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
 from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
+from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch, symbol_function

@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
+from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
 from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
@@ -288,6 +289,10 @@ class Symbol(GraphQuestions, Refusals):
         elif len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         return compose(get("Reshape").bind(shape=tuple(shape), **attributes), [self], None, hint="reshape")
+
+    def split_v2(self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+        """The Symbol cut along `axis`, one output per part; see `nd.split_v2`."""
+        return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [self], None)
 
     def transpose(self, *axes: Any, **attributes: Any) -> Symbol:
         """As nd: `x.transpose()`, `x.transpose((1, 0))` or `x.transpose(1, 0)`."""

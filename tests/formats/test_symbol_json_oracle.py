@@ -34,6 +34,8 @@ ELSEWHERE |= {("_scatter_set_nd", 0), ("_scatter_set_nd", 1), ("fill_element_0in
 ELSEWHERE |= {("_adamw_update", 1), ("_adamw_update", 2), ("_adamw_update", 3)}
 #: On int8 data the numbers depend on the processor there: without VNNI weights are halved.
 ELSEWHERE |= {("_sg_mkldnn_conv", 4)}
+#: Another dtype of the result needs MXNET_SAFE_ACCUMULATION=1 there.
+ELSEWHERE |= {("norm", 4), ("norm", 5), ("norm", 6)}
 #: As Symbols they infer no shapes there.
 ARRAYS_ONLY = ("_contrib_group_adagrad", "multi_sgd", "multi_mp_sgd", "preloaded_multi_")
 

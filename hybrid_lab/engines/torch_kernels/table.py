@@ -145,6 +145,7 @@ def _leaky(torch: ModuleType, node: Node, op: LeakyReLU) -> Kernel:
         return torch.selu
     if op.act_type == "prelu":
         needs(shape_of(node, 1) == (1,) or len(shape_of(node, 0)) > 1, "prelu of vectors")
+        needs(len(shape_of(node, 1)) == 1, "prelu with a slope for each sample or element")
         return torch.prelu
     return lambda x: functional.leaky_relu(x, op.slope)
 
@@ -291,6 +292,7 @@ def _reduce(torch: ModuleType, node: Node, op: Reduction) -> Kernel:
 def _norm(torch: ModuleType, node: Node, op: Norm) -> Kernel:
     axes, shape, order = op.axes(len(shape_of(node, 0))), node.outputs[0].shape, op.ord
     needs(bool(axes), "a reduction over nothing")
+    needs(op.out_dtype is None, "a norm in another dtype")
     return lambda x: torch.linalg.vector_norm(x, order, axes).reshape(shape)
 
 
@@ -362,6 +364,7 @@ def _dot_rhs_grad(torch: ModuleType, node: Node, op: DotRhsGrad) -> Kernel:
 @rule("batch_dot", "_linalg_gemm2")
 def _batch_dot(torch: ModuleType, node: Node, op: BatchDot) -> Kernel:
     turn_a, turn_b, scale = op.transpose_a, op.transpose_b, getattr(op, "alpha", 1.0)
+    needs(getattr(op, "axis", -2) % len(shape_of(node, 0)) == len(shape_of(node, 0)) - 2, "rows at another axis")
     product = torch.bmm if len(node.outputs[0].shape) == 3 else torch.matmul
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
@@ -102,6 +102,10 @@ class BroadcastTo(_Broadcasting, name="broadcast_to"):
 
     shape: Shape
     samples = [sample((1, 3), shape=(4, 3)), sample((2, 1, 1), shape=(0, 3, 4))]
+
+    def check(self) -> None:
+        if min(self.shape, default=0) < 0:
+            raise AttributeSpecError(f"broadcast_to: shape={self.shape} has a negative size; 0 keeps a dimension")
 
     def infer_shape(self, data: Shape) -> Shape:
         if len(data) != len(self.shape):

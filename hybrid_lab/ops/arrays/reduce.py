@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError, Unmappable
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, ShapeError, Unmappable
 from hybrid_lab.ops.framework import Element, Operator, Reduce, contiguous, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, DType
-from hybrid_lab.ops.framework.dtypes import is_bfloat16
+from hybrid_lab.ops.framework.dtypes import is_bfloat16, is_floating
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Scratch, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
@@ -248,7 +248,10 @@ class Min(_Extreme, name="min", aliases=("min_axis",)):
 
 
 class Norm(Reduction, name="norm"):
-    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet."""
+    """The L1 or L2 norm over `axis` (None: all, giving shape (1,)). data : numbers; integers are cut, as in MXNet.
+
+    out_dtype : dtype of the result; floating numbers are then added up in the wider of both dtypes
+    """
 
     kinds = "fiu"
     precision = "float32"
@@ -259,16 +262,33 @@ class Norm(Reduction, name="norm"):
     exclude: bool = False
     samples = [
         sample((2, 3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=(0, 2), keepdims=True),
-        sample((2, 3, 4), ord=1, axis=1),
+        sample((2, 3, 4), ord=1, axis=1), sample((2, 3, 4), axis=1, out_dtype="float64"),
+        sample((2, 3, 4), ord=1, out_dtype="float16", smooth=False),
+        sample((2, 3), dtype="int32", low=-9, high=9, gradient=False, out_dtype="float32"),
     ]  # fmt: skip
 
     def check(self) -> None:
         if self.ord not in (1, 2):
             raise AttributeSpecError(f"norm: ord={self.ord}; only the L1 and L2 norms exist")
-        if self.out_dtype is not None:
-            raise AttributeSpecError("norm: out_dtype is not supported; cast the result with F.cast(y, dtype=...)")
         if self.exclude:
             raise AttributeSpecError("norm has no attribute exclude; give the axes that are summed over as axis")
+
+    def infer_type(self, data: np.dtype) -> np.dtype:
+        if data.kind == "b":
+            raise DTypeError("norm: data is bool; convert it with F.cast(x, dtype=...)")
+        return data if self.out_dtype is None else np.dtype(self.out_dtype)
+
+    def added_in(self, data: np.dtype) -> np.dtype:
+        """The dtype that numbers of the dtype `data` are added up in."""
+        wider = self.out_dtype is not None and is_floating(data) and is_floating(np.dtype(self.out_dtype))
+        return np.promote_types(data, np.dtype(self.out_dtype)) if wider else data
+
+    def numpy(self, data: Array, out: Array | None = None, scratch: Scratch = np.empty) -> Array:
+        dtype = self.infer_type(data.dtype)
+        if dtype == data.dtype:
+            return super().numpy(data, out, scratch)
+        result = super().numpy(data.astype(self.added_in(data.dtype)), None, scratch)
+        return into(result.astype(dtype), out)
 
     def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
         if self.ord == 1:
@@ -278,14 +298,27 @@ class Norm(Reduction, name="norm"):
         return np.sqrt(accumulate(squares, axes, scratch(out.shape, wide), scratch), out=out, casting="unsafe")
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        number = data
+        if self.out_dtype is not None and is_floating(np.dtype(self.out_dtype)):
+            number = F.Cast(data, dtype=self.out_dtype)
+        elif self.out_dtype is not None:
+            y, dy = F._cast_like(y, data), F._cast_like(dy, data)
         if self.ord == 1:
-            return self.spread(F, dy, data) * F.sign(data)
-        return self.spread(F, dy / y, data) * data
+            dx = self.spread(F, dy, data) * F.sign(number)
+        else:
+            dx = self.spread(F, dy / y, data) * number
+        return dx if number is data else F._cast_like(dx, data)
 
     def lower(self, F: Functions, data: Tensor) -> Tensor:
-        inner = F.abs(data) if self.ord == 1 else F.square(data)
+        wide = self.added_in(data.dtype)
+        number = data if wide == data.dtype else F.Cast(data, dtype=wide.name)
+        inner = F.abs(number) if self.ord == 1 else F.square(number)
         total = F.sum(inner, axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
-        return total if self.ord == 1 else F.sqrt(total)
+        norm = total if self.ord == 1 else F.sqrt(total)
+        return norm if self.infer_type(data.dtype) == wide else F.Cast(norm, dtype=self.out_dtype)
+
+    def onnx(self, g: OnnxGraph, data: str) -> str | tuple[str, ...]:
+        return super().onnx(g, data) if self.out_dtype is None else emit_lowering(self, g, data)
 
     @property
     def onnx_name(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
-from hybrid_lab.ops.framework.attributes import Axis, Shape
+from hybrid_lab.ops.framework.attributes import Axis, Shape, parse_bool, parse_shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -114,16 +115,30 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
 
     0 keeps a dimension, -1 takes what is left over, -2 keeps all further dimensions, -3 joins two, -4 splits one into
     the two numbers that follow (one may be -1); with reverse=True the codes are read from the right.
+    MXNet's older `target_shape`, where 0 takes what is left over, and `keep_highest`, which keeps the first dimension,
+    are taken for such a shape.
     """
 
     shape: Shape
     reverse: bool = False
+    target_shape: Shape | None = None
+    keep_highest: bool = False
     samples = [
         sample((2, 3, 4), shape=(6, 4)), sample((2, 3, 4), shape=(0, -1)), sample((2, 3, 4), shape=(-1, 2)),
         sample((2, 3, 4), shape=(0, -3)), sample((2, 3, 4), shape=(-3, -2)), sample((2, 3, 4), shape=(-4, 1, -1, -2)),
         sample((2, 3, 4), shape=(0, 0, -4, 2, -1)), sample((8, 3, 2), shape=(-1, 0), reverse=True),
         sample((2, 3), shape=(-1,)),
     ]  # fmt: skip
+
+    @classmethod
+    def bind(cls, **attributes: Any) -> Operator:
+        """The operator with these attributes; `target_shape` and `keep_highest` are written as `shape`."""
+        target, keep = attributes.pop("target_shape", None), attributes.pop("keep_highest", False)
+        if target is not None and "shape" not in attributes:
+            sizes = parse_shape(target)
+            rest = tuple(size or -1 for size in sizes)
+            attributes["shape"] = (0, *rest[1:]) if rest and parse_bool(keep) else rest
+        return super().bind(**attributes)
 
     def infer_shape(self, data: Shape) -> Shape:
         return reshaped("reshape", data, self.shape, self.reverse)
@@ -239,7 +254,8 @@ class ReshapeLike(_Reshaping, name="reshape_like"):
 class ChannelLike(_Reshaping, name="_channel_like"):
     """A vector of one number per channel shaped to broadcast against `like`: (c,) or (1,) -> (1, c, 1, 1).
 
-    data of more dimensions stays as it is: it has the shape of `like`, one number per element.
+    data of more dimensions has the shape of `like`, one number per element, and stays as it is; or it has one number
+    per sample and channel: (n, c) -> (n, c, 1, 1).
     axis : the channels of `like`, of which only the shape is read
     """
 
@@ -247,12 +263,16 @@ class ChannelLike(_Reshaping, name="_channel_like"):
     axis: int = 1
     mxnet = None
     shape_only = ("like",)
-    samples = [sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3))]
+    samples = [
+        sample((3,), (2, 3, 4)), sample((4,), (2, 3, 4), axis=-1), sample((1,), (2, 3)), sample((2, 3), (2, 3, 4)),
+    ]  # fmt: skip
 
     def infer_shape(self, data: Shape, like: Shape) -> Shape:
         rank = len(like)
         if len(data) > 1 and data == like:  # one number for each element
             return data
+        if len(data) == 2 and rank > 2 and self.axis == 1:
+            return (*data, *(1,) * (rank - 2))
         axis = self.axis % rank if -rank <= self.axis < rank else rank - 1
         return tuple(prod(data) if index == axis else 1 for index in range(rank))
 

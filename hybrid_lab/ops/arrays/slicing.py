@@ -536,3 +536,10 @@ class SplitV2(_Splitting, name="_split_v2"):
                 raise ShapeError(f"split_v2: an axis of {size} cannot be cut into {self.sections} equal parts")
             return [index * (size // self.sections) for index in range(self.sections + 1)]
         return [min(place, size) for place in (*self.indices, size)]
+
+
+def split_v2_operator(indices_or_sections: int | Sequence[int], axis: int, squeeze_axis: bool) -> Operator:
+    """The operator behind the functions and methods `split_v2`, which take the places without the 0."""
+    if isinstance(indices_or_sections, (int, np.integer)):
+        return SplitV2.bind(indices=(), sections=int(indices_or_sections), axis=axis, squeeze_axis=squeeze_axis)
+    return SplitV2.bind(indices=(0, *indices_or_sections), axis=axis, squeeze_axis=squeeze_axis)

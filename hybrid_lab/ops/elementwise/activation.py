@@ -161,7 +161,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
     elu : slope * (exp(data) - 1);  selu : elu with the fixed constants of self-normalizing networks
     gelu : data * (1 + erf(data / sqrt(2))) / 2, over the whole line
     rrelu : in training a slope per element below zero, uniform in [lower_bound, upper_bound); in prediction their mean
-    data : any shape; gamma (prelu only) : (channels,), (1,), or the shape of data
+    data : any shape; gamma (prelu only) : (channels,), (1,), a slope for each sample and channel (n, channels) where
+    either may be 1, or the shape of data
     returns : the shape and dtype of data
     """
 
@@ -182,6 +183,8 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         sample((2, 3), (1,), low=-3.0, high=3.0, act_type="prelu"),
         sample((2, 3, 4), low=-3.0, high=3.0, act_type="rrelu"),
         sample((2, 3), low=-3.0, high=3.0, act_type="rrelu", lower_bound=0.2, upper_bound=0.8),
+        sample((2, 3, 4), (2, 3), low=-3.0, high=3.0, act_type="prelu"),
+        sample((2, 3, 4, 2), (1, 3), low=-3.0, high=3.0, act_type="prelu"),
     ]  # fmt: skip
 
     @property
@@ -223,9 +226,13 @@ class LeakyReLU(Operator, name="LeakyReLU"):
             return [data, data]
         if gamma is not None and not data:
             raise ShapeError("LeakyReLU: a scalar has no channels; use act_type='leaky'")
-        if gamma is not None and gamma not in ((1,), data) and (len(data) < 2 or gamma != (data[1],)):
-            channels = data[1] if len(data) > 1 else 1
-            raise ShapeError(f"LeakyReLU: gamma has shape {gamma}; data {data} needs ({channels},), (1,) or {data}")
+        if gamma is not None and gamma not in ((1,), data):
+            channels = data[1:2] or (1,)
+            fits = all(size in (1, wanted) for size, wanted in zip(gamma, data, strict=False))
+            if (len(gamma) != 2 or len(data) < 2 or not fits) and (len(data) < 2 or gamma != channels):
+                raise ShapeError(
+                    f"LeakyReLU: gamma has shape {gamma}; data {data} needs {channels}, (1,), {data[:2]} or {data}"
+                )
         return data
 
     def grad(self, F: Functions, data: Tensor, *rest: Tensor) -> Gradient | Gradients:
@@ -286,7 +293,9 @@ class LeakyReLU(Operator, name="LeakyReLU"):
         if gamma is not None:
             # Not PRelu, whose value at 0 is 0 for a slope of NaN, too.
             rank = len(g.shape(data))
-            slopes = gamma if len(g.shape(gamma)) > 1 else g.Reshape(gamma, [-1] + [1] * max(rank - 2, 0))
+            shape = g.shape(gamma)
+            sizes = [-1] + [1] * max(rank - 2, 0) if len(shape) == 1 else [*shape, *[1] * (rank - len(shape))]
+            slopes = gamma if len(shape) == rank else g.Reshape(gamma, sizes)
             return g.Where(g.Greater(data, g.const(0, dtype)), data, g.Mul(data, slopes))
         return g.LeakyRelu(data, alpha=self.slope)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.ops.framework import (
     Contraction,
     Operator,
@@ -23,7 +23,7 @@ from hybrid_lab.ops.framework import (
     known_shape,
     sample,
 )
-from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor, Wanted
+from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Place, Scratch, Tensor, Wanted
 from hybrid_lab.ops.framework.shapes import alike
 from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.kernels import blas
@@ -324,7 +324,10 @@ class BatchDot(Operator, name="batch_dot"):
 
 
 class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
-    """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n)."""
+    """alpha * A B for matrices or batches of them: (..., m, k) x (..., k, n) -> (..., m, n).
+
+    axis : where the rows of the matrices are, in all three arrays; the columns are always the last axis
+    """
 
     precision = "float32"  # type: ignore[assignment]
     transpose_a: bool = False
@@ -335,35 +338,84 @@ class Gemm2(BatchDot, name="_linalg_gemm2", aliases=("linalg_gemm2",)):
         sample((2, 3, 4), (2, 4, 5)),
         sample((3, 4), (4, 5), alpha=0.5),
         sample((4, 3), (5, 4), transpose_a=True, transpose_b=True),
+        sample((3, 2, 4), (4, 2, 5), axis=0),
+        sample((2, 4, 2, 3), (2, 5, 2, 4), axis=1, transpose_a=True, transpose_b=True, alpha=0.5),
     ]
 
-    def check(self) -> None:
-        if self.axis != -2:
-            raise AttributeSpecError(
-                f"linalg_gemm2: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
-            )
-
     def infer_shape(self, A: Shape, B: Shape) -> Shape:
+        name = "linalg_gemm2"
+        A, B = rows_before_columns(name, A, self.axis), rows_before_columns(name, B, self.axis)
         if len(A) == len(B) == 2:
-            return super().infer_shape((1, *A), (1, *B))[1:]
-        return super().infer_shape(A, B)
+            shape = super().infer_shape((1, *A), (1, *B))[1:]
+        else:
+            shape = super().infer_shape(A, B)
+        return rows_at_axis(shape, self.axis)
+
+    def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
+        return super().complete(lhs, rhs) if self.axis == -2 else (lhs, rhs)
 
     def numpy(self, A: Array, B: Array, out: Array | None = None) -> Array:
-        result = super().numpy(A, B, out=out)
+        axis, moved = self.axis, self.axis % A.ndim != A.ndim - 2
+        if moved:
+            product = super().numpy(A.swapaxes(axis, -2), B.swapaxes(axis, -2))
+            result = into(np.ascontiguousarray(product.swapaxes(axis, -2)), out)
+        else:
+            result = super().numpy(A, B, out=out)
         return result if self.alpha == 1.0 else np.multiply(result, result.dtype.type(self.alpha), out=result)
 
     def grad(self, F: Functions, a: Tensor, b: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = self.transpose_a, self.transpose_b
-        return gradients_of_product(F._linalg_gemm2, a, b, dy, *flags, alpha=self.alpha)
+        return gradients_of_product(F._linalg_gemm2, a, b, dy, *flags, alpha=self.alpha, axis=self.axis)
 
     @Product
     def triton(self, *shapes: tuple[int, ...]) -> Contraction | None:
-        product = BatchDot.triton.contraction(self, *shapes)
-        return replace(product, scale=self.alpha) if product else None
+        rank = len(shapes[0])
+        turned = [rows_before_columns("linalg_gemm2", shape, self.axis) for shape in shapes]
+        product = BatchDot.triton.contraction(self, *turned)
+        if not product:
+            return None
+        product = replace(product, scale=self.alpha)
+        if self.axis % rank == rank - 2:
+            return product
+        ta, tb, at = self.transpose_a, self.transpose_b, self.axis
+
+        def place(batch: Place, row: Place, column: Place) -> Place:
+            return rows_at_axis((*batch, *row, *column), at)
+
+        return replace(
+            product,
+            left=lambda K, b, m, k: K.read(0, place(b, k, m) if ta else place(b, m, k)),
+            right=lambda K, b, k, n: K.read(1, place(b, n, k) if tb else place(b, k, n)),
+            place=place,
+        )
 
     def onnx(self, g: OnnxGraph, A: str, B: str) -> str:
-        result = super().onnx(g, A, B)
+        rank = len(g.shape(A))
+        order = list(range(rank))
+        order[self.axis], order[-2] = order[-2], order[self.axis]
+        flags, moved = (self.transpose_a, self.transpose_b), self.axis % rank != rank - 2
+        turned = [
+            g.Transpose(value, perm=[*order[:-2], order[-1], order[-2]] if flag else order) if moved or flag else value
+            for value, flag in zip((A, B), flags, strict=True)
+        ]
+        result = g.MatMul(*turned)
+        result = g.Transpose(result, perm=order) if moved else result
         return result if self.alpha == 1.0 else g.Mul(result, g.const(self.alpha, g.dtype(A)))
+
+
+def rows_before_columns(name: str, shape: Shape, axis: int) -> Shape:
+    """The shape of batches of matrices whose rows are at `axis`, with the rows last but one. Raises ShapeError."""
+    rank = len(shape)
+    if rank < 2 or not -rank <= axis < rank - 1 or axis == -1:
+        raise ShapeError(f"{name}: axis={axis} is no axis in front of the last one of {shape}")
+    return rows_at_axis(shape, axis)
+
+
+def rows_at_axis(shape: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """The sizes, or indices, with those at `axis` and last but one exchanged."""
+    sizes = list(shape)
+    sizes[axis], sizes[-2] = sizes[-2], sizes[axis]
+    return tuple(sizes)
 
 
 class FullyConnected(Operator, name="FullyConnected"):

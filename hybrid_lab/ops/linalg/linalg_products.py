@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
-from hybrid_lab.ops.framework import Element, Operator, into, sample
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ops.framework import Element, Operator, forward_shape, into, sample
 from hybrid_lab.ops.framework.lowering import differentiate_lowering, emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
@@ -45,6 +45,7 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
     """alpha * op(A) op(B) + beta * C for matrices or batches of them, op a transposition.
 
     A : (..., m, k); B : (..., k, n), transposed if the flags say so; C : (..., m, n); returns : as C
+    axis : where the rows of the matrices are, in all four arrays; the columns are always the last axis
     """
 
     kinds = "f"
@@ -60,28 +61,23 @@ class Gemm(Operator, name="_linalg_gemm", aliases=("linalg_gemm",)):
         sample((3, 4), (4, 5), (3, 5)),
         sample((2, 4, 3), (2, 5, 4), (2, 3, 5), transpose_a=True, transpose_b=True, alpha=0.5, beta=2.0),
         sample((2, 3, 4), (2, 5, 4), (2, 3, 5), transpose_b=True, beta=0.0),
+        sample((3, 2, 4), (4, 2, 5), (3, 2, 5), axis=0, alpha=0.5, beta=2.0),
     ]
 
-    def check(self) -> None:
-        if self.axis != -2:
-            raise AttributeSpecError(
-                f"linalg_gemm: axis={self.axis} is not supported; transpose the operands so that rows are at axis -2"
-            )
-
     def infer_shape(self, A: Shape, B: Shape, C: Shape) -> Shape:
-        lead = matrices("linalg_gemm", A, B, C)
-        (rows, inner), (other, columns) = turned(A, self.transpose_a), turned(B, self.transpose_b)
-        if inner != other or C != (*lead, rows, columns):
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "axis": self.axis}
+        if len(A) != len(C) or forward_shape("_linalg_gemm2", A, B, **flags) != C:
             raise ShapeError(f"linalg_gemm: {A}, {B} and {C} do not fit {self!r}")
         return C
 
     def grad(self, F: Functions, A: Tensor, B: Tensor, C: Tensor, y: Tensor, dy: Tensor) -> Gradients:
         flags = self.transpose_a, self.transpose_b
-        return *gradients_of_product(F._linalg_gemm2, A, B, dy, *flags, alpha=self.alpha), dy * self.beta
+        factors = gradients_of_product(F._linalg_gemm2, A, B, dy, *flags, alpha=self.alpha, axis=self.axis)
+        return *factors, dy * self.beta
 
     def lower(self, F: Functions, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b, "alpha": self.alpha}
-        return F._linalg_gemm2(A, B, **flags) + C * self.beta
+        flags = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return F._linalg_gemm2(A, B, alpha=self.alpha, axis=self.axis, **flags) + C * self.beta
 
 
 class Syrk(Operator, name="_linalg_syrk", aliases=("linalg_syrk",)):
