@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -54,6 +54,15 @@ def is_complete(shape: PartialShape) -> bool:
 def is_open(node: Node) -> bool:
     """Whether the node makes an array of which some sizes follow from its readers."""
     return bool(getattr(node.op, "_open", False))
+
+
+@runtime_checkable
+class CompletesTypes(Protocol):
+    """An operator that says which dtypes of its inputs follow from the others."""
+
+    def complete_types(self, dtypes: Sequence[np.dtype | None]) -> Sequence[np.dtype | None]:
+        """The dtypes of all inputs, None for those that do not follow. Raises DTypeError."""
+        ...
 
 
 class PartialShapes:
@@ -256,6 +265,12 @@ class PartialTypes:
         try:
             if all(item in self.types for item in node.values_in):
                 self.types.update(zip(node.outputs, self._outputs(node, self.types), strict=True))
+            elif isinstance(node.op, CompletesTypes):
+                completed = node.op.complete_types([self.types.get(item) for item in node.values_in])
+                found = {
+                    item: dtype for item, dtype in zip(node.values_in, completed, strict=True) if dtype is not None
+                }
+                self.types = {**found, **self.types}
             elif type(node.op).infer_type is Operator.infer_type and node.op.typed_like is None:
                 self._spread((*node.values_in, *node.outputs))
             elif type(node.op).infer_type is Operator.infer_type:

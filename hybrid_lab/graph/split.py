@@ -174,11 +174,11 @@ def recompute_price(node: Node, size: int) -> int | None:
 
     Views are free, cheap pointwise arithmetic costs a quarter of its result, random numbers (draws are counters, so
     they come out the same) and slow functions more than keeping them; products, convolutions, poolings, reductions,
-    orderings, recurrent layers and control flow never run twice.
+    orderings, recurrent layers, control flow and operators in Python never run twice.
     """
     if node.op.view or node.op.name in ("identity", "BlockGrad"):
         return 1
-    if node.op.subgraphs or node.op.family == "rnn":
+    if node.op.subgraphs or node.op.family in ("rnn", "custom"):
         return None
     if node.op.random:
         return size * _BYTE * 2

@@ -55,7 +55,7 @@ custom_operator: Provided[..., Any] = Provided("custom_operator")
 
 
 def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:
-    """An operator written in Python, registered under the name `op_type`; see `mx.operator`. Eager."""
+    """An operator written in Python, registered under the name `op_type`; see `mx.operator`."""
     return custom_operator(*data, op_type=op_type, **kwargs)
 
 

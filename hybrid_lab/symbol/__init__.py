@@ -26,12 +26,14 @@ from hybrid_lab.symbol.surface import (
     split_v2,
     zeros,
 )
+from hybrid_lab.symbol.surface import custom as Custom  # noqa: N812 - MXNet's name
 from hybrid_lab.symbol.symbol import Group, Symbol, var
 
 Variable = var
 contrib.foreach, contrib.while_loop, contrib.cond = _control_flow.foreach, _control_flow.while_loop, _control_flow.cond
 
 __all__ = [
+    "Custom",
     "Group",
     "Symbol",
     "Variable",

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
+from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph, reachable
 from hybrid_lab.graph.infer import infer
 from hybrid_lab.graph.node import Input, Node, Value
@@ -52,14 +53,13 @@ class GraphQuestions:
         return [value.node.name for value in _variables(self.outputs) if value in states]
 
     def list_outputs(self) -> list[str]:
-        """`fc1_output`; `split0_output0` where the operator has several."""
+        """`fc1_output`; `split0_output0` where the operator has several. An operator in Python names its own."""
         result = []
         for value in self.outputs:
             if isinstance(value.node.op, Input):
                 result.append(value.node.name)
             else:
-                several = value.node.op.signature.visible > 1
-                result.append(f"{value.node.name}_output{value.index if several else ''}")
+                result.append(f"{value.node.name}_{_output_name(value)}")
         return result
 
     def get_internals(self) -> Self:
@@ -229,3 +229,10 @@ def _states(nodes: Sequence[Node]) -> list[Value]:
             if name in node.op.signature.aux and isinstance(item, Value):
                 states[item] = None
     return list(states)
+
+
+def _output_name(value: Value) -> str:
+    op = value.node.op
+    if isinstance(op, Custom):
+        return op.code.outputs[value.index]
+    return f"output{value.index if op.signature.visible > 1 else ''}"

@@ -18,6 +18,7 @@ from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import Operator, find, get
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch, symbol_function
 
@@ -30,6 +31,14 @@ def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
     if trace is None or name.startswith("_"):
         return unknown_name(where, name, known, advice)
     return unknown_name(where.replace("sym", "F", 1), name, known, advice, capture(), trace.scope)
+
+
+custom_symbol: Provided[..., Symbol] = Provided("custom_symbol")
+
+
+def custom(*data: Any, op_type: str, **kwargs: Any) -> Symbol:
+    """An operator written in Python, registered under the name `op_type`, as a node of a graph; see `mx.operator`."""
+    return custom_symbol(*data, op_type=op_type, **kwargs)
 
 
 def find_function(name: str) -> Callable[..., Any] | None:

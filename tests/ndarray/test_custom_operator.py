@@ -75,5 +75,3 @@ def test_wrong_calls_say_so():
         mx.nd.Custom(x, mx.nd.ones((3,)), mx.nd.ones((1,)), op_type="scaled_for_test")
     with pytest.raises(TypeError, match="takes a subclass of CustomOpProp"):
         mx.operator.register("wrong")(_Scaled)
-    with pytest.raises(AttributeError, match="eager only"):
-        getattr(mx.sym, "Custom")  # noqa: B009

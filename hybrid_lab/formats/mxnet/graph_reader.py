@@ -15,15 +15,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError, AttributeSpecError, HybridLabError
+from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
 from hybrid_lab.graph.scope import MOST_BLOCKS, ReadScopes
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of
 from hybrid_lab.ops.framework.operator import Operator, find, registered_names
+from hybrid_lab.provided import Provided
 
 from . import control_flow, fused
 from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
+
+custom_of_file: Provided[[str, Mapping[str, str]], Operator] = Provided("custom_of_file")
 
 ATTRIBUTE_LIMIT = 4096
 """Longest attribute text of an operator that is parsed."""
@@ -166,7 +170,20 @@ class GraphReader:
         if "subgraphs" in node:
             loop = self._control_flow(name, kind, attributes, node["subgraphs"], len(inputs))
             return loop.op, name, attributes, [inputs[place] for place in loop.inputs]
-        return self._bind(name, kind, attributes), name, attributes, inputs
+        op = self._custom(name, attributes) if kind == Custom.name else self._bind(name, kind, attributes)
+        return op, name, attributes, inputs
+
+    def _custom(self, name: str, attributes: Mapping[str, str]) -> Operator:
+        """An operator in Python. The file has the name under which its code is registered, never the code."""
+        keywords = {key: value for key, value in attributes.items() if not _HIDDEN.fullmatch(key)}
+        op_type = keywords.pop("op_type", "")
+        try:
+            return custom_of_file(op_type, keywords)
+        except (HybridLabError, TypeError, ValueError) as error:
+            raise self.error(
+                f"node {name!r}: the operator in Python with op_type {op_type!r} cannot be made ({error}). Run the "
+                "code that calls mx.operator.register before loading"
+            ) from None
 
     def _fused(self, name: str, kind: str, attributes: Mapping[str, str], subgraphs: object) -> Operator:
         """The operator of a node whose subgraph says what was fused into it."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import Unmappable
+from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.graph.partial import located
@@ -179,9 +180,12 @@ class GraphWriter:
     def _hidden(self, node: Node) -> dict[str, str]:
         attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
         if node.draw is not None:
-            if not self.portable or node.draw != self._draws:  # a reader counts the others in the file's order
-                attrs[DRAW] = str(node.draw)
-            self._draws = max(self._draws, node.draw + 1)
+            draw = node.draw
+            if self.portable and isinstance(node.op, Custom):
+                draw = self._draws  # MXNet would hand the attribute to the user's code
+            if not self.portable or draw != self._draws:  # a reader counts the others in the file's order
+                attrs[DRAW] = str(draw)
+            self._draws = max(self._draws, draw + 1)
         if not self.portable:
             if node.scope:
                 attrs[SCOPE] = str(node.scope)

@@ -1,0 +1,107 @@
+"""CustomOp and CustomOpProp, the bases of operators written in Python, and the registry of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.ndarray import NDArray
+
+Shapes: TypeAlias = Sequence[Sequence[int]]
+_registered: dict[str, type[CustomOpProp]] = {}
+
+
+class CustomOp:
+    """Base of the operators: a subclass defines `forward`, and `backward` if it has a gradient."""
+
+    def forward(
+        self,
+        is_train: bool,
+        req: Sequence[str],
+        in_data: Sequence[NDArray],
+        out_data: Sequence[NDArray],
+        aux: Sequence[NDArray],
+    ) -> None:
+        """Write the outputs: `self.assign(out_data[0], req[0], result)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def backward(
+        self,
+        req: Sequence[str],
+        out_grad: Sequence[NDArray],
+        in_data: Sequence[NDArray],
+        out_data: Sequence[NDArray],
+        in_grad: Sequence[NDArray],
+        aux: Sequence[NDArray],
+    ) -> None:
+        """Write the gradients of the inputs: `self.assign(in_grad[0], req[0], gradient)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define backward()")
+
+    def assign(self, dst: NDArray, req: str, src: NDArray | float) -> None:
+        """Write a result as `req` says: 'write' or 'inplace', 'add', or 'null'."""
+        if req in ("write", "inplace"):
+            dst[:] = src
+        elif req == "add":
+            dst[:] += src
+
+
+class CustomOpProp:
+    """Base of the descriptions of operators: names, shapes, dtypes, and how the operator is made.
+
+    need_top_grad : whether `backward` reads the gradients of the outputs; a loss does not
+    """
+
+    def __init__(self, need_top_grad: bool = True) -> None:
+        self.need_top_grad_ = need_top_grad
+
+    def list_arguments(self) -> list[str]:
+        """Names of the inputs."""
+        return ["data"]
+
+    def list_outputs(self) -> list[str]:
+        """Names of the outputs."""
+        return ["output"]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Names of the states, which are given behind the inputs."""
+        return []
+
+    def infer_shape(self, in_shape: list[list[int]]) -> tuple[Shapes, ...]:
+        """Shapes of inputs, outputs and states, of the inputs' shapes. Here: all outputs are like the first input."""
+        return in_shape, [in_shape[0]] * len(self.list_outputs()), []
+
+    def infer_type(self, in_type: list[Any]) -> tuple[Sequence[Any], ...]:
+        """Dtypes of inputs, outputs and states. Here: all are that of the first input."""
+        first = in_type[0]
+        return in_type, [first] * len(self.list_outputs()), [first] * len(self.list_auxiliary_states())
+
+    def create_operator(self, ctx: object, in_shapes: Shapes, in_dtypes: Sequence[Any]) -> CustomOp:
+        """The operator for inputs of these shapes and dtypes."""
+        return CustomOp()
+
+
+def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
+    """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` calls its operator from now on."""
+
+    def add(prop: type[CustomOpProp]) -> type[CustomOpProp]:
+        if not (isinstance(prop, type) and issubclass(prop, CustomOpProp)):
+            raise TypeError(f"register({reg_name!r}) takes a subclass of CustomOpProp, not {prop!r}")
+        _registered[reg_name] = prop
+        return prop
+
+    return add
+
+
+def registered() -> list[str]:
+    """The names under which operators are registered."""
+    return sorted(_registered)
+
+
+def make_prop(op_type: str, keywords: Mapping[str, str]) -> CustomOpProp:
+    """The description that is registered as `op_type`, made with these arguments. Raises HybridLabError."""
+    if op_type not in _registered:
+        known = ", ".join(registered()) or "none"
+        raise HybridLabError(f"no operator is registered as {op_type!r}; registered: {known}")
+    make: Callable[..., CustomOpProp] = _registered[op_type]
+    return make(**keywords)

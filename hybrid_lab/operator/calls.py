@@ -1,0 +1,115 @@
+"""Calls of operators written in Python: `nd.Custom` on arrays, `sym.Custom` as a node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybrid_lab import autograd
+from hybrid_lab import ndarray as nd
+from hybrid_lab.attribute import AttrScope
+from hybrid_lab.diagnostics import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.graph.custom import Custom
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.random_state import state as random_state
+from hybrid_lab.operator.base import CustomOpProp, make_prop
+from hybrid_lab.operator.host_code import CustomCode
+from hybrid_lab.ops.framework.surface import MISSING
+from hybrid_lab.symbol import Symbol
+from hybrid_lab.symbol.symbol import compose
+
+
+def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> Any:
+    """The operator that is registered as `op_type`, on arrays: its inputs, then its states.
+
+    kwargs : inputs by name; the others go to the CustomOpProp as text, as in MXNet
+    In traced code the arguments are Symbols, and so are the results.
+    """
+    if any(isinstance(each, Symbol) for each in (*data, *kwargs.values())):
+        return custom_symbol(*data, op_type=op_type, name=name, **kwargs)
+    named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
+    prop = make_prop(op_type, {key: str(value) for key, value in kwargs.items() if key not in named})
+    names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    arrays = _in_order(op_type, names, data, named)
+    if any(each is MISSING for each in arrays):
+        raise _wrong_count(op_type, names, len(data) + len(named))
+    count = len(prop.list_arguments())
+    call = _Call(prop, arrays[:count], arrays[count:])
+    result: NDArray | tuple[NDArray, ...] = call(*arrays[:count])
+    return result
+
+
+def custom_symbol(
+    *data: Any, op_type: str, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any
+) -> Symbol:
+    """The operator that is registered as `op_type`, as a node of a graph: its inputs, then its states.
+
+    Inputs left out become variables, as those of every operator. An engine runs the node on the host, between its own
+    kernels. Each forward has an operator of its own, as in a call on arrays.
+
+    kwargs : inputs by name; the others go to the CustomOpProp as text
+    attr : attributes of the node and of the variables that are made for inputs left out
+    """
+    named = {key: value for key, value in kwargs.items() if isinstance(value, Symbol)}
+    own = {key: str(value) for key, value in kwargs.items() if key.startswith("__")} | dict(attr or {})
+    keywords = {key: str(value) for key, value in kwargs.items() if key not in named and key not in own}
+    code = CustomCode(op_type, keywords)
+    operands = _in_order(op_type, [*code.inputs, *code.states], data, named)
+    operator = Custom(code)
+    for position, each in enumerate(operands):
+        if isinstance(each, (bool, int, float)):
+            raise DTypeError(f"{op_type}: {operator.signature.inputs[position]} must be a Symbol, not a number")
+    with AttrScope(**own):
+        return compose(operator, operands, name)
+
+
+def custom_of_file(op_type: str, keywords: Mapping[str, str]) -> Custom:
+    """The operator of a node in a file. Raises HybridLabError where nothing is registered as `op_type`."""
+    return Custom(CustomCode(op_type, dict(keywords)))
+
+
+def _in_order(op_type: str, names: Sequence[str], data: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The inputs and states in their order, MISSING for those that were not given."""
+    if len(data) > len(names) or not {*names[len(data) :]} >= named.keys():
+        raise _wrong_count(op_type, names, len(data) + len(named))
+    return [*data, *(named.get(each, MISSING) for each in names[len(data) :])]
+
+
+def _wrong_count(op_type: str, names: Sequence[str], count: int) -> HybridLabError:
+    return HybridLabError(f"{op_type} takes {len(names)} arrays ({', '.join(names)}), not {count}")
+
+
+class _Call(autograd.Function):
+    """One call of an operator on arrays, with its gradient."""
+
+    def __init__(self, prop: CustomOpProp, inputs: Sequence[NDArray], aux: Sequence[NDArray]) -> None:
+        super().__init__()
+        shapes = prop.infer_shape([list(each.shape) for each in inputs])
+        dtypes = prop.infer_type([np.dtype(each.dtype).type for each in inputs])
+        if [tuple(each) for each in shapes[0]] != [each.shape for each in inputs]:
+            raise ShapeError(
+                f"{type(prop).__name__} takes inputs of the shapes {[tuple(each) for each in shapes[0]]}, "
+                f"not {[each.shape for each in inputs]}"
+            )
+        self._outputs = list(zip(shapes[1], dtypes[1], strict=True))
+        self._aux, self._with_heads = list(aux), prop.need_top_grad_
+        self._operator = prop.create_operator(inputs[0].context, shapes[0], dtypes[0])
+        self._kept: tuple[list[NDArray], list[NDArray]] = [], []
+
+    def forward(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
+        """The outputs."""
+        outputs = [nd.zeros(tuple(shape), ctx=inputs[0].context, dtype=dtype) for shape, dtype in self._outputs]
+        with random_state.substream():  # as in a graph, where the node has one draw
+            self._operator.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
+        self._kept = list(inputs), outputs
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def backward(self, *heads: NDArray) -> NDArray | tuple[NDArray, ...]:
+        """The gradients of the inputs."""
+        inputs, outputs = self._kept
+        gradients = [nd.zeros_like(each) for each in inputs]
+        given = list(heads) if self._with_heads else []
+        self._operator.backward(["write"] * len(inputs), given, inputs, outputs, gradients, self._aux)
+        return gradients[0] if len(gradients) == 1 else tuple(gradients)

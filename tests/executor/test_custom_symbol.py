@@ -1,0 +1,291 @@
+"""Operators in Python as nodes of graphs: `sym.Custom` in Executors, Modules, hybridized Blocks and files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab import gluon, nd
+from hybrid_lab.diagnostics import ArchiveError, AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.gluon import nn
+
+
+class _Pair(mx.operator.CustomOp):
+    """data * factor + shift and data * shift, with a count of the calls as its state."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.shift = None
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.shift = in_data[1].copy()  # what the backward of this call needs
+        self.assign(out_data[0], req[0], in_data[0] * self.factor + in_data[1])
+        self.assign(out_data[1], req[1], in_data[0] * in_data[1])
+        aux[0][:] += 1 + 10 * is_train
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * self.factor + out_grad[1] * self.shift)
+        self.assign(in_grad[1], req[1], out_grad[0] + out_grad[1] * in_data[0])
+
+
+@mx.operator.register("pair_for_test")
+class _PairProp(mx.operator.CustomOpProp):
+    def __init__(self, factor="2"):
+        super().__init__(need_top_grad=True)
+        self.factor = float(factor)
+
+    def list_arguments(self):
+        return ["data", "shift"]
+
+    def list_outputs(self):
+        return ["sum", "product"]
+
+    def list_auxiliary_states(self):
+        return ["calls"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0], in_shape[0]], [in_shape[0], in_shape[0]], [[1]]
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Pair(self.factor)
+
+
+class _Softmax(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], nd.softmax(in_data[0]))
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        label = in_data[1].asnumpy().astype(int)
+        gradient = out_data[0].asnumpy()
+        gradient[np.arange(len(label)), label] -= 1.0
+        self.assign(in_grad[0], req[0], nd.array(gradient))
+
+
+@mx.operator.register("softmax_for_test")
+class _SoftmaxProp(mx.operator.CustomOpProp):
+    """The loss of MXNet's example of an operator in NumPy."""
+
+    def __init__(self):
+        super().__init__(need_top_grad=False)
+
+    def list_arguments(self):
+        return ["data", "label"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0], (in_shape[0][0],)], [in_shape[0]], []
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Softmax()
+
+
+class _Noise(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] + nd.random.uniform(shape=in_data[0].shape))
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0])
+
+
+@mx.operator.register("noise_for_test")
+class _NoiseProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Noise()
+
+
+def _pair(**keywords):
+    return mx.sym.Custom(mx.sym.var("x"), op_type="pair_for_test", name="pair", **keywords)
+
+
+def test_names_shapes_and_types_are_those_of_mxnet():
+    symbol = _pair(factor=3)
+    assert symbol.list_arguments() == ["x", "pair_shift"]
+    assert symbol.list_outputs() == ["pair_sum", "pair_product"]
+    assert symbol.list_auxiliary_states() == ["pair_calls"]
+    assert symbol.attr_dict()["pair"] == {"op_type": "pair_for_test", "factor": "3"}
+    assert symbol.infer_shape(x=(2, 3)) == ([(2, 3), (2, 3)], [(2, 3), (2, 3)], [(1,)])
+    assert symbol.infer_type(x="float64")[1] == [np.float64, np.float64]
+    assert mx.sym.Custom(mx.sym.var("x"), op_type="noise_for_test").name.startswith("custom")
+
+
+def test_a_bound_symbol_has_the_values_and_gradients_of_mxnet():
+    executor = _pair().simple_bind(mx.cpu(), x=(2,))
+    executor.arg_dict["x"][:] = [1, 2]
+    executor.arg_dict["pair_shift"][:] = [5, 6]
+    for train in (True, False, True):
+        outputs = executor.forward(is_train=train)
+    assert [each.asnumpy().tolist() for each in outputs] == [[7, 10], [5, 12]]
+    executor.backward([nd.ones((2,)), nd.ones((2,))])
+    gradients = {name: array.asnumpy().tolist() for name, array in executor.grad_dict.items()}
+    assert gradients == {"x": [7, 8], "pair_shift": [2, 3]}
+    assert executor.aux_dict["pair_calls"].asscalar() == 23
+
+
+def test_gradients_are_added_or_left_out_as_grad_req_says():
+    arrays = {"x": nd.ones((2,)), "pair_shift": nd.ones((2,))}
+    executor = _pair().bind(
+        mx.cpu(),
+        arrays,
+        args_grad={"x": nd.ones((2,))},
+        grad_req={"x": "add", "pair_shift": "null"},
+        aux_states=[nd.zeros((1,))],
+    )
+    executor.forward(is_train=True)
+    executor.backward([nd.ones((2,)), nd.ones((2,))])
+    assert executor.grad_dict["x"].asnumpy().tolist() == [4, 4]
+
+
+def test_a_module_learns_with_a_loss_in_python():
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(64, 4)).astype(np.float32)
+    label = (data[:, 0] > 0).astype(np.float32)
+    hidden = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc")
+    symbol = mx.sym.Custom(data=hidden, label=mx.sym.var("softmax_label"), op_type="softmax_for_test", name="softmax")
+    module = mx.mod.Module(symbol)
+    iterator = mx.io.NDArrayIter(data, label, 16, label_name="softmax_label")
+    module.fit(iterator, num_epoch=8, optimizer_params={"learning_rate": 0.5}, initializer=mx.init.Xavier())
+    assert dict(module.score(iterator, "acc"))["accuracy"] > 0.95
+
+
+class _Net(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(3, in_units=4)
+            self.calls = self.params.get("calls", shape=(1,), init="zeros", grad_req="null", differentiable=False)
+
+    def hybrid_forward(self, F, x, calls):
+        hidden = self.dense(x)
+        added, times = F.Custom(hidden, F.sigmoid(hidden), calls, op_type="pair_for_test", factor=3)
+        return F.relu(added) + F.Custom(times, op_type="noise_for_test") + F.random.uniform(shape=(2, 3))
+
+
+def _step(hybridize, engine=None):
+    mx.random.seed(3)
+    net = _Net()
+    net.initialize(mx.init.Xavier())
+    if hybridize:
+        net.hybridize(**({} if engine is None else {"engine": engine}))
+    x = nd.array(np.linspace(-1, 1, 8).reshape(2, 4))
+    results = []
+    for _ in range(2):
+        with mx.autograd.record():
+            y = net(x)
+        y.backward()
+        results += [y.asnumpy(), net.dense.weight.grad().asnumpy(), net(x).asnumpy()]
+    return [*results, net.calls.data().asnumpy()]
+
+
+@pytest.mark.parametrize("engine", [None, "numpy", "onnxruntime", "torch"])
+def test_a_hybridized_block_equals_the_eager_one(engine):
+    """States, random numbers of the code and of the graph around it, and gradients are the same."""
+    for eager, hybrid in zip(_step(False), _step(True, engine), strict=True):
+        np.testing.assert_allclose(hybrid, eager, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_forward_kept_serves_the_backward_of_this_forward():
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, shift, calls):
+            return F.Custom(x, shift, calls, op_type="pair_for_test")[1]
+
+    net = Net()
+    net.hybridize()
+    x, calls = nd.ones((2,)), nd.zeros((1,))
+    x.attach_grad()
+    with mx.autograd.record():
+        total = net(x, nd.array([1, 2]), calls) + 10 * net(x, nd.array([3, 4]), calls)
+    total.backward()
+    assert x.grad.asnumpy().tolist() == [31, 42]
+
+
+def test_an_operator_runs_in_every_prediction():
+    """A prediction computes what depends on parameters alone only once, but calls code each time."""
+    executor = mx.sym.Custom(mx.sym.var("fc_weight"), op_type="noise_for_test").simple_bind(mx.cpu(), fc_weight=(3,))
+    first = executor.forward()[0].asnumpy()
+    assert (executor.forward()[0].asnumpy() != first).all()
+
+
+def test_files_have_the_name_of_the_operator_and_open_where_it_is_registered(tmp_path):
+    symbol = _pair(factor=3)
+    node = json.loads(symbol.tojson())["nodes"][-1]
+    assert node == {
+        "op": "Custom",
+        "name": "pair",
+        "attrs": {"factor": "3", "op_type": "pair_for_test"},
+        "inputs": [[0, 0, 0], [1, 0, 0], [2, 0, 1]],
+    }
+    again = mx.sym.load_json(symbol.tojson())
+    assert again.list_auxiliary_states() == ["pair_calls"]
+    executor = again.simple_bind(mx.cpu(), x=(2,))
+    executor.arg_dict["x"][:] = 1
+    assert executor.forward()[0].asnumpy().tolist() == [3, 3]
+    with pytest.raises(ArchiveError, match=r"'pair'.*'elsewhere'.*Run the code that calls mx.operator.register"):
+        mx.sym.load_json(symbol.tojson().replace("pair_for_test", "elsewhere"))
+    with pytest.raises(ArchiveError, match="unexpected keyword argument 'faktor'"):
+        mx.sym.load_json(symbol.tojson().replace("factor", "faktor"))
+
+
+def test_an_archive_opens_where_the_operator_is_registered(tmp_path):
+    net = _Net()
+    net.initialize()
+    net.hybridize()
+    x = nd.ones((2, 4))
+    net(x)
+    net.save(tmp_path / "net.hlab")
+    again = gluon.load(tmp_path / "net.hlab")
+    mx.random.seed(1)
+    expected = net(x).asnumpy()
+    mx.random.seed(1)
+    np.testing.assert_allclose(again(x).asnumpy(), expected, rtol=1e-6)
+    prop = mx.operator.base._registered.pop("noise_for_test")
+    try:
+        with pytest.raises(ArchiveError, match="no operator is registered as 'noise_for_test'"):
+            gluon.load(tmp_path / "net.hlab")
+    finally:
+        mx.operator.register("noise_for_test")(prop)
+
+
+def test_wrong_calls_say_so():
+    x = mx.sym.var("x")
+    with pytest.raises(HybridLabError, match="no operator is registered as 'nothing'"):
+        mx.sym.Custom(x, op_type="nothing")
+    with pytest.raises(HybridLabError, match=r"takes 3 arrays .data, shift, calls., not 4"):
+        mx.sym.Custom(x, x, x, x, op_type="pair_for_test")
+    with pytest.raises(HybridLabError, match="takes 3 arrays"):
+        mx.sym.Custom(x, data=x, op_type="pair_for_test")
+    with pytest.raises(ShapeError, match=r"shift has shape \(3,\); infer_shape says \(2,\)"):
+        _pair().infer_shape(x=(2,), pair_shift=(3,))
+    with pytest.raises(DTypeError, match="shift must be a Symbol, not a number"):
+        mx.sym.Custom(x, 2.0, op_type="pair_for_test")
+
+
+@mx.operator.register("broken_for_test")
+class _BrokenProp(mx.operator.CustomOpProp):
+    def infer_shape(self, in_shape):
+        return [in_shape[0], in_shape[3]], [in_shape[0]], []
+
+
+def test_an_error_of_a_shape_rule_names_the_operator():
+    symbol = mx.sym.Custom(mx.sym.var("x"), op_type="broken_for_test")
+    with pytest.raises(ShapeError, match=r"broken_for_test: infer_shape\(\[\[2\]\]\) failed: IndexError"):
+        symbol.infer_shape(x=(2,))
+
+
+class _Writes(_Pair):
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        aux[0][:] = 7
+
+
+@mx.operator.register("writes_for_test")
+class _WritesProp(_PairProp):
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Writes(self.factor)
+
+
+def test_a_backward_that_writes_to_a_state_is_refused():
+    executor = mx.sym.Custom(mx.sym.var("x"), op_type="writes_for_test").simple_bind(mx.cpu(), x=(2,))
+    executor.forward(is_train=True)
+    with pytest.raises(AutogradError, match="the backward of writes_for_test wrote to a state"):
+        executor.backward([nd.ones((2,)), nd.ones((2,))])
