@@ -35,8 +35,9 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     """`array[key] = value`, converting the dtype. Raises ArrayIndexError, ShapeError, AutogradError."""
     if not array.host_view.ndim and type(key) is slice and key == _ALL:
         key = ()  # as in MXNet, x[:] is all of an array without axes, too
+    if type(value) is not np.ndarray or type(key) is not slice or key != _ALL:
+        tape.refuse_write(array)  # MXNet lets a NumPy array replace all numbers of an array while it records
     key, advanced = _normalized(array, key)
-    tape.refuse_write(array)
     raw = _raw_value(value)
     if isinstance(raw, np.ndarray) and raw.size == 1:
         raw = raw.reshape(())  # NumPy writes no array of shape (1,) where ints alone are the key

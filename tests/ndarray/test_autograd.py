@@ -572,3 +572,52 @@ def test_a_broadcast_value_that_was_written_gets_a_sum(key, shape, create_graph)
         z = (y * y).sum()
         gradient = autograd.grad(z, x, create_graph=create_graph)[0]
     assert gradient.shape == shape and gradient.sum().asscalar() == 2 * y.sum().asscalar()
+
+
+WRITES = {
+    "x[0] = a": lambda x: x.__setitem__(0, nd.zeros((2,))),
+    "x[0] = 1": lambda x: x.__setitem__(0, 1.0),
+    "x[:] = a": lambda x: x.__setitem__(slice(None), nd.zeros((2, 2))),
+    "x[:] = 1": lambda x: x.__setitem__(slice(None), 1.0),
+    "x[0] = numpy": lambda x: x.__setitem__(0, np.zeros(2)),
+    "x[:, 1] = a": lambda x: x.__setitem__((slice(None), 1), nd.zeros((2,))),
+    "x[[0, 1], [0, 1]] = a": lambda x: x.__setitem__(([0, 1], [0, 1]), nd.zeros((2,))),
+    "x += 1": lambda x: x.__iadd__(1),
+    "x *= a": lambda x: x.__imul__(nd.ones((2, 2))),
+    "out=x": lambda x: nd.elemwise_add(nd.ones((2, 2)), nd.ones((2, 2)), out=x),
+    "relu(x, out=x)": lambda x: nd.relu(x, out=x),
+    "copyto": lambda x: nd.ones((2, 2)).copyto(x),
+    "x[0][:] = 1": lambda x: x[0].__setitem__(slice(None), 1.0),
+    "x.reshape(-1)[:] = 1": lambda x: x.reshape(-1).__setitem__(slice(None), 1.0),
+    "random(out=x)": lambda x: nd.random.uniform(shape=(2, 2), out=x),
+}
+"""MXNet refuses each of these, while it records, for an array with a gradient and for one that was computed."""
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("of", [lambda x: x, lambda x: x * 2], ids=["leaf", "result"])
+def test_writes_that_are_refused_while_recording(write, of):
+    x = nd.array([[1.0, 2.0], [3.0, 4.0]])
+    x.attach_grad()
+    with autograd.record(), pytest.raises(AutogradError, match="would make its gradient wrong"):
+        write(of(x))
+    write(x)  # allowed outside of record(), as under pause()
+    with autograd.record():
+        write(x.detach())
+        with autograd.pause():
+            write(x)
+
+
+def test_a_numpy_array_may_replace_all_numbers_while_recording():
+    x = nd.array([[1.0, 2.0], [3.0, 4.0]])
+    x.attach_grad()
+    with autograd.record():
+        x[:] = np.full((2, 2), 3.0)
+        y = x * x
+    y.backward()
+    np.testing.assert_array_equal(x.grad.asnumpy(), np.full((2, 2), 6.0))
+    with autograd.record():
+        y = x * x
+        x[:] = np.zeros((2, 2))
+    with pytest.raises(AutogradError, match="has been written to since"):
+        y.backward()
