@@ -20,9 +20,9 @@ Row = tuple[int, str, str]
 
 
 class Monitor:
-    """Statistics of outputs, arguments and states, every `interval` batches.
+    """Statistics of outputs, gradients, arguments and states, every `interval` batches.
 
-        monitor = mx.mon.Monitor(100, pattern=".*weight")
+        monitor = mx.mon.Monitor(100, pattern=".*weight|.*backward.*")
         module.install_monitor(monitor)     # or monitor.install(executor)
         monitor.tic()
         module.forward_backward(batch)

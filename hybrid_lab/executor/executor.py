@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import BindError, SettingError, ShapeError
+from hybrid_lab.executor.monitoring import Callback, Monitoring, with_gradient
 from hybrid_lab.executor.programs import BoundGraph, Programs
 from hybrid_lab.graph.differentiate import led_to
-from hybrid_lab.graph.node import Node, Value
+from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray import creation, tape
 from hybrid_lab.ndarray.backward import backward as run_backward
 from hybrid_lab.ndarray.context import Context
@@ -23,7 +24,6 @@ from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.types import Shape
 from hybrid_lab.symbol.symbol import Symbol
 
-Monitor = Callable[[str, NDArray], object]
 _NO_DRAWS = (0, 0)
 
 
@@ -69,7 +69,7 @@ class Executor:
             if grad is not None and request == "write" and not is_floating(array.host_view.dtype)
         ]
         self._programs = Programs(self.bound, self._arrays)
-        self._monitor: tuple[Monitor, bool] | None = None
+        self._monitor: Monitoring | None = None
         self._recorded: list[NDArray] | None = None
         self._last: tuple[bool, tuple[int, int]] = (False, _NO_DRAWS)
 
@@ -149,7 +149,12 @@ class Executor:
         with tape.Mode(recording, training):
             if self._monitor is None:
                 return self._programs.run(training, recording, rng)
-            return interpret(self.bound.graph, self._arrays, rng, look=self._look)
+            graph, arrays = self.bound.graph, self._arrays
+            if recording:
+                states = graph.states
+                pairs = zip(graph.inputs, arrays, strict=True)
+                arrays = [array if value in states else with_gradient(array) for value, array in pairs]
+            return interpret(graph, arrays, rng, look=self._monitor.look)
 
     def backward(
         self,
@@ -226,24 +231,14 @@ class Executor:
 
     # -- monitor -------------------------------------------------------------------------------------------------
 
-    def set_monitor_callback(self, callback: Monitor | None, monitor_all: bool = False) -> None:
-        """Call `callback(name, array)` for the outputs of every operator in each `forward`; None ends it.
+    def set_monitor_callback(self, callback: Callback | None, monitor_all: bool = False) -> None:
+        """Call `callback(name, array)` for the outputs of every operator in each `forward`, and for the gradients of
+        all their inputs in each `backward`; None ends it. See `Monitoring` for the names.
 
         monitor_all : for the inputs of operators too
         The graph then runs operator by operator, which is slower.
         """
-        self._monitor = None if callback is None else (callback, bool(monitor_all))
-
-    def _look(self, node: Node, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
-        if self._monitor is None:
-            return
-        callback, monitor_all = self._monitor
-        if monitor_all:
-            for name, array in zip(node.op.signature.inputs, inputs, strict=False):
-                if isinstance(array, NDArray):
-                    callback(f"{node.name}_{name}", array.detach())
-        for name, array in zip(Symbol(node.outputs[: len(outputs)]).list_outputs(), outputs, strict=True):
-            callback(name, array.detach())
+        self._monitor = None if callback is None else Monitoring(callback, bool(monitor_all))
 
     # -- other arrays --------------------------------------------------------------------------------------------
 

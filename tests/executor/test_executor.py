@@ -198,7 +198,7 @@ def test_the_monitor_sees_every_operator():
     executor.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy()}))
     executor.forward(is_train=True)
     executor.backward()
-    assert [name for name in seen if name.startswith(("fc", "softmax"))] == [
+    assert [name for name in seen if name.startswith(("fc", "softmax")) and "backward" not in name] == [
         "fc1_output",
         "fc2_output",
         "softmax_output",
@@ -286,3 +286,57 @@ def test_whole_numbers_have_a_gradient_of_zero():
     executor.forward(is_train=True)
     executor.backward([nd.ones((2, 3))])
     assert not grads["length"].asnumpy().any()
+
+
+def test_the_monitor_sees_gradients_and_inputs_under_the_names_of_mxnet():
+    """Names in order, as MXNet 1.9.1 gives them, but for what only its backward reads."""
+    hidden = sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc")
+    normed = sym.BatchNorm(hidden, fix_gamma=False, name="bn")
+    halves = sym.split(sym.Activation(normed, act_type="tanh", name="act"), num_outputs=2, name="sp")
+    joined = sym.concat(halves[0], halves[1] * 2, dim=1, name="cc")
+    net = sym.SoftmaxOutput(joined, sym.var("label"), name="softmax")
+    requests = {name: "write" if name.startswith("fc_") else "null" for name in net.list_arguments()}
+    executor = net.simple_bind(mx.cpu(), requests, data=(3, 4))
+    filled(executor)
+    executor.arg_dict["label"][:] = [0, 1, 0]
+    executor.aux_dict["bn_moving_var"][:] = 1
+    executor.forward(is_train=True)
+    executor.backward()
+    expected = executor.grad_dict["fc_weight"].asnumpy()
+    seen = {}
+    executor.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy()}))
+    executor.forward(is_train=True)
+    executor.backward()
+    times = next(name for name in seen if "mulscalar" in name).removesuffix("_output")
+    assert list(seen) == [
+        *("fc_output", "bn_output", "act_output", "sp_output0", "sp_output1", f"{times}_output", "cc_output"),
+        *("softmax_output", "softmax_backward_output0", "softmax_backward_output1"),
+        *("cc_backward_output0", "cc_backward_output1", f"{times}_backward_output", "sp_backward_output"),
+        *("act_backward_output", "bn_backward_output0", "bn_backward_output1", "bn_backward_output2"),
+        *("fc_backward_output0", "fc_backward_output1", "fc_backward_output2"),
+    ]
+    np.testing.assert_allclose(executor.grad_dict["fc_weight"].asnumpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(seen["fc_backward_output1"], expected, rtol=1e-5)
+    weight = executor.arg_dict["fc_weight"].asnumpy()
+    np.testing.assert_allclose(seen["fc_backward_output0"], seen["bn_backward_output0"] @ weight, rtol=1e-5)
+    assert not seen["softmax_backward_output1"].any()
+    names = []
+    executor.set_monitor_callback(lambda name, array: names.append(name), monitor_all=True)
+    executor.forward()
+    assert names[:7] == ["data", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"]
+    executor.set_monitor_callback(None)
+    executor.forward(is_train=True)
+    executor.backward()
+    np.testing.assert_allclose(executor.grad_dict["fc_weight"].asnumpy(), expected, rtol=1e-5)
+
+
+def test_a_monitor_of_gradients():
+    executor = filled(perceptron().simple_bind(mx.cpu(), data=(5, 6)))
+    monitor = mx.mon.Monitor(1, pattern=".*backward.*")
+    monitor.install(executor)
+    monitor.tic()
+    executor.forward(is_train=True)
+    executor.backward()
+    rows = {name: float(text) for _, name, text in monitor.toc()}
+    gradient = executor.grad_dict["fc1_weight"]
+    np.testing.assert_allclose(rows["fc1_backward_output1"], gradient.norm().asscalar() / gradient.size**0.5, rtol=1e-4)
