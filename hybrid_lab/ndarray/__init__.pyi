@@ -447,14 +447,6 @@ def linalg_trmm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, ri
     """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
 def khatri_rao(*data: NDArray | Sequence[NDArray], out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs."""
-def linalg_extractdiag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
-def linalg_makediag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
-def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
-def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 def linalg_trsm(A: NDArray, B: NDArray | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
 def linalg_potrf(A: NDArray, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -473,6 +465,14 @@ def linalg_syevd(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name:
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
 def linalg_gelqf(A: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+def linalg_extractdiag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+def linalg_makediag(A: NDArray, offset: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+def linalg_extracttrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+def linalg_maketrian(A: NDArray, offset: int = 0, lower: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 def random_pdf_uniform(sample: NDArray, low: NDArray | None = ..., high: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
 def random_pdf_normal(sample: NDArray, mu: NDArray | None = ..., sigma: NDArray | None = ..., is_log: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

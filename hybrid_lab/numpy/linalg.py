@@ -1,5 +1,5 @@
-"""`mx.np.linalg`: decompositions, inverses, norms. Graphs refuse the functions that run in NumPy (`svd`, `eigh`, `qr`,
-`eig` ...), of which only `svd`, `eigh` and `eigvalsh` have a gradient.
+"""`mx.np.linalg`: decompositions, inverses, norms. `qr`, `eig`, `eigvals`, `lstsq`, `pinv`, `cond` and `matrix_rank`
+run in NumPy: they have no gradient, and graphs refuse them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
-from hybrid_lab.numpy import decompositions as _decompositions
 from hybrid_lab.numpy.host import on_host, run_on_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
 from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, shape_of
@@ -49,8 +48,9 @@ pinv = on_host("pinv", np.linalg.pinv)
 
 
 def svd(a: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
-    """The factors u, s and v of a = u diag(s) v, reduced. Graphs refuse it."""
-    return _decompositions.svd(_floating(a))
+    """The factors u, s and v of a = u diag(s) v, reduced."""
+    u, s, v = R._svd(_floating(a))
+    return u, s, v
 
 
 def _real(values: Any) -> np.ndarray:
@@ -73,13 +73,14 @@ def eigvals(a: ArrayLike) -> Tensor:
 
 
 def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Tensor:  # noqa: N803 - NumPy's name
-    """Eigenvalues of symmetric matrices, in rising order. Graphs refuse it."""
-    return _decompositions.eigh(_floating(a), UPLO)[0]
+    """Eigenvalues of symmetric matrices, in rising order."""
+    return eigh(a, UPLO)[0]
 
 
 def eigh(a: ArrayLike, UPLO: str = "L") -> tuple[Tensor, Tensor]:  # noqa: N803 - NumPy's name
-    """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices. Graphs refuse it."""
-    return _decompositions.eigh(_floating(a), UPLO)
+    """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices."""
+    values, vectors = R._eigh(_floating(a), UPLO=UPLO)
+    return values, vectors
 
 
 def matrix_rank(M: ArrayLike, tol: ArrayLike | None = None, hermitian: bool = False) -> Tensor:  # noqa: N803 - NumPy's name

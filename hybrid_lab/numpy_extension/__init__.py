@@ -17,7 +17,7 @@ from hybrid_lab.numpy.operators import R as _R
 from hybrid_lab.numpy.operators import as_tensor as _as_tensor
 from hybrid_lab.numpy.operators import call as _call
 from hybrid_lab.numpy.operators import write as _write
-from hybrid_lab.numpy_extension import random
+from hybrid_lab.numpy_extension import image, random
 from hybrid_lab.ops.framework.operator import get as _get
 from hybrid_lab.ops.framework.surface import make_function as _make_function
 from hybrid_lab.util import is_np_array, is_np_shape, reset_np, set_np, use_np
@@ -140,6 +140,7 @@ __all__ = [
     "cpu_pinned",
     "current_context",
     "gpu",
+    "image",
     "is_np_array",
     "is_np_shape",
     "load",

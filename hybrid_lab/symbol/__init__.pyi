@@ -9,6 +9,7 @@ import numpy as np
 
 from hybrid_lab.symbol.surface import arange as arange
 from hybrid_lab.symbol.surface import array as array
+from hybrid_lab.symbol.surface import custom as Custom
 from hybrid_lab.symbol.surface import full as full
 from hybrid_lab.symbol.surface import histogram as histogram
 from hybrid_lab.symbol.surface import load as load
@@ -432,14 +433,6 @@ def linalg_trmm(A: Symbol, B: Symbol | None = ..., transpose: bool = False, righ
     """alpha * op(A) B, or with rightside alpha * B op(A), A triangular: only the side that `lower` names is read."""
 def khatri_rao(*data: Symbol | Sequence[Symbol], out: None = ..., name: str | None = ...) -> Symbol:
     """The Khatri-Rao product: column i is the Kronecker product of the columns i of the inputs."""
-def linalg_extractdiag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
-def linalg_makediag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
-def linalg_extracttrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
-def linalg_maketrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 def linalg_trsm(A: Symbol, B: Symbol | None = ..., transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower` names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B"""
 def linalg_potrf(A: Symbol, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -458,6 +451,14 @@ def linalg_syevd(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbo
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric."""
 def linalg_gelqf(A: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of (..., m, m)"""
+def linalg_extractdiag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A diagonal of square matrices, `offset` above the main one. A : (..., n, n); returns : (..., n - |offset|)."""
+def linalg_makediag(A: Symbol, offset: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Square matrices with the given diagonal, `offset` above the main one, and zeros elsewhere. A : (..., n)."""
+def linalg_extracttrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A triangle of square matrices: the lower one row by row, the upper one column by column. offset 0 : the lower one with the diagonal, or with lower=False the upper one; above 0 the upper one from that diagonal on, below 0 the lower one. A : (..., n, n); returns : (..., k)"""
+def linalg_maketrian(A: Symbol, offset: int = 0, lower: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Square matrices with the given triangle and zeros elsewhere; see linalg_extracttrian. A : (..., k)."""
 def random_pdf_uniform(sample: Symbol, low: Symbol | None = ..., high: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 / (high - low) for every number in the sample; whether it lies between them is not checked, as in MXNet."""
 def random_pdf_normal(sample: Symbol, mu: Symbol | None = ..., sigma: Symbol | None = ..., is_log: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from hybrid_lab import autograd, gluon, np, npx
+from hybrid_lab import autograd, gluon, nd, np, npx
 from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
 
@@ -230,6 +230,44 @@ def test_decompositions_have_gradients(shape):
         step[place] = 1e-6
         slope = (total(numpy, value + step) - total(numpy, value - step)) / 2e-6
         numpy.testing.assert_allclose(a.grad.asnumpy()[place], slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3), (4, 2), (2, 3, 4)])
+def test_decompositions_in_a_graph(shape):
+    class Factors(gluon.HybridBlock):
+        def hybrid_forward(self, F, a):
+            u, s, v = F.np.linalg.svd(a)
+            w, x = F.np.linalg.eigh(F.np.matmul(F.np.swapaxes(a, -1, -2), a))
+            return (u**2).sum() + (s**3).sum() + (v**4).sum() + w.sum() + (x**4).sum()
+
+    net, results = Factors(), []
+    for hybridized in (False, True):
+        net.hybridize(hybridized)
+        a = np.array(numpy.random.RandomState(3).uniform(-1, 1, shape), dtype="float64")
+        a.attach_grad()
+        with autograd.record():
+            y = net(a)
+        y.backward()
+        results.append((y.asnumpy(), a.grad.asnumpy()))
+    numpy.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12)
+    numpy.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-9, atol=1e-12)
+
+
+def test_images():
+    image = np.array(numpy.random.RandomState(0).randint(0, 256, (8, 6, 3)), dtype="uint8")
+    plain = image.as_nd_ndarray()
+    for name, attributes in {
+        "to_tensor": {}, "resize": {"size": (4, 5)}, "crop": {"x": 1, "y": 2, "width": 3, "height": 4},
+        "flip_left_right": {}, "flip_top_bottom": {},
+    }.items():  # fmt: skip
+        made = getattr(npx.image, name)(image, **attributes)
+        assert type(made) is np.ndarray
+        numpy.testing.assert_array_equal(made.asnumpy(), getattr(nd.image, name)(plain, **attributes).asnumpy())
+        in_graph = Calls(lambda m, a, name=name, attributes=attributes: getattr(npx.image, name)(a, **attributes))
+        in_graph.hybridize()
+        numpy.testing.assert_array_equal(in_graph(image).asnumpy(), made.asnumpy())
+    with pytest.raises(AttributeError, match="npx.image"):
+        npx.image.to_tensr  # noqa: B018
 
 
 def test_functions_that_read_numbers_are_refused_in_a_graph():

@@ -28,7 +28,7 @@ def solved(name: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
         raise HybridLabError(f"{name.strip('_')}: {str(error).lower()}") from None
 
 
-class _Solver(Operator):
+class Solver(Operator):
     """Base: float32 and float64."""
 
     kinds = "f"
@@ -41,7 +41,7 @@ class _Solver(Operator):
         return dtype
 
 
-class _SquareSolver(_Solver):
+class _SquareSolver(Solver):
     """Base: square matrices give as many of the same size."""
 
     def infer_shape(self, A: Shape) -> Shape:
@@ -62,7 +62,7 @@ def symmetric(F: Functions, x: Tensor) -> Tensor:
 # -- triangular systems and Cholesky's factorization -----------------------------------------------------------
 
 
-class Trsm(_Solver, TriangularOperand, name="_linalg_trsm", aliases=("linalg_trsm",)):
+class Trsm(Solver, TriangularOperand, name="_linalg_trsm", aliases=("linalg_trsm",)):
     """X of op(A) X = alpha * B, or with rightside of X op(A) = alpha * B, A triangular: only the side that `lower`
     names is read. A : (..., n, n); B : (..., n, m), or (..., m, n); op transposes A if `transpose`; returns : as B
     """
@@ -146,7 +146,7 @@ class Inverse(_SquareSolver, name="_linalg_inverse", aliases=("linalg_inverse",)
         return gemm(gemm(y, dy, transpose_a=True), y, transpose_b=True, alpha=-1.0)
 
 
-class Det(_Solver, name="_linalg_det", aliases=("linalg_det",)):
+class Det(Solver, name="_linalg_det", aliases=("linalg_det",)):
     """Determinants. A : (..., n, n); returns : (...), or (1,) for one matrix. A singular matrix has no gradient."""
 
     samples = [sample(_TRIANGULAR), sample(_BATCH)]
@@ -162,7 +162,7 @@ class Det(_Solver, name="_linalg_det", aliases=("linalg_det",)):
         return inverse * F._restore_axes(dy * y, A, axis=(-2, -1))
 
 
-class SLogDet(_Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
+class SLogDet(Solver, name="_linalg_slogdet", aliases=("linalg_slogdet",)):
     """Sign and logarithm of the absolute determinant. A : (..., n, n); returns : two of (...), or (1,)."""
 
     signature = Signature(outputs=2)
@@ -207,7 +207,7 @@ class SumLogDiag(Operator, name="_linalg_sumlogdiag", aliases=("linalg_sumlogdia
 # -- orthogonal factors ----------------------------------------------------------------------------------------
 
 
-class Syevd(_Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
+class Syevd(Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
     """Eigenvectors and eigenvalues of symmetric matrices: A = U^T diag(L) U. A : (..., n, n); returns : U, its rows are
     the eigenvectors, with the largest element of each positive; and L, (..., n), rising. The gradient is symmetric.
     """
@@ -242,7 +242,7 @@ class Syevd(_Solver, name="_linalg_syevd", aliases=("linalg_syevd",)):
         return gemm(gemm(vectors, inner, transpose_a=True), vectors)
 
 
-class Gelqf(_Solver, name="_linalg_gelqf", aliases=("linalg_gelqf",)):
+class Gelqf(Solver, name="_linalg_gelqf", aliases=("linalg_gelqf",)):
     """The factors of A = L Q with Q Q^T = 1 and L lower triangular. A : (..., m, n), m <= n; returns : Q as A, and L of
     (..., m, m)
     """
