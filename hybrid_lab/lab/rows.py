@@ -23,6 +23,7 @@ class Row:
 
     attr : the name under which its parent holds it; before : path where the same Block stood before, or None
     size : number of rows from this one to the last one below it, where no Block stands at several places
+    walked : its structure version before the rows below it were found, which other threads may change meanwhile
     structure : its structure version; parameters, types : ids and types of its own parameters; graphs : their number
     revision : of the model, when the Block came to this place or the row last changed
     findings : of the linter in this Block; None before they are looked for
@@ -33,6 +34,7 @@ class Row:
     reference: weakref.ref[Block]
     before: str | None = None
     size: int = 1
+    walked: int = -1
     structure: int = -1
     parameters: tuple[int, ...] = ()
     types: list[tuple[Any, ...]] = field(default_factory=list)
@@ -154,7 +156,8 @@ class Rows:
             if id(block) in around:
                 return False  # Blocks in a circle
             row = self._row(block, path, attr)
-            if self._is_tree and row.structure == access.structure_version(block):
+            version = access.structure_version(block)
+            if self._is_tree and row.walked == version:
                 index = self._places[path]
                 rows.extend(self._rows[index : index + row.size])
                 return True
@@ -166,7 +169,7 @@ class Rows:
                 for key, child in tuple(access.children(block).items())
             )
             around.remove(id(block))
-            row.size = len(rows) - start
+            row.size, row.walked = len(rows) - start, version
             return is_tree
 
         return rows if add(net, "", net.name) and len({id(row.reference()) for row in rows}) == len(rows) else None

@@ -8,7 +8,8 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.gluon import nn
+from hybrid_lab.gluon import access, nn
+from hybrid_lab.lab.rows import Rows
 from tests.lab.conftest import Stubborn, make_net
 
 
@@ -167,3 +168,21 @@ def test_another_name_of_the_model_is_a_change_of_its_first_row(page, namespace)
     reply = page.ok("changes", model="m1", since=tree["model"]["revision"])
     assert [(block["path"], block["attr"]) for block in reply["blocks"]] == [("", "other")]
     assert net is namespace["other"]
+
+
+@pytest.mark.parametrize("moment", ["own_parameters", "parameter_types", "last_change"])
+def test_blocks_that_a_cell_adds_while_the_panel_looks_are_found_by_the_next_look(monkeypatch, moment):
+    """A page may look at a model while a cell is still building it."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2))
+    rows, original = Rows(), getattr(access, moment)
+
+    def adds_a_child(block):
+        monkeypatch.setattr(access, moment, original)
+        net.add(nn.Dense(3))
+        return original(block)
+
+    monkeypatch.setattr(access, moment, adds_a_child)
+    rows.look(net)
+    rows.look(net)
+    assert [row.path for row in rows] == ["", "0", "1"]
