@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import signal
 from collections import Counter
 
-import numpy as np
 import pytest
+
+from tests.seeds import same_random_numbers
 
 os.environ.setdefault("HYBRID_LAB_CPU", "onnxruntime")
 if os.environ.get("HYBRID_LAB_TEST_GPU"):  # kernels that were compiled before may be used on a real GPU
@@ -41,13 +41,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def same_random_numbers():
+def each_test_draws_the_same_numbers():
     """What a test draws does not depend on the tests that ran before it in the same process."""
-    import hybrid_lab as mx
-
-    mx.random.seed(0)
-    np.random.seed(0)
-    random.seed(0)
+    same_random_numbers()
 
 
 _TOTALS = pytest.StashKey[Counter[str]]()

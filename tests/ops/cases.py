@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,6 +14,7 @@ import pytest
 from hybrid_lab import ops
 from hybrid_lab.ops.framework.run import run_kernel
 from hybrid_lab.ops.framework.sample import Sample
+from tests.seeds import same_random_numbers
 
 RNG = (7, 3)
 
@@ -40,10 +45,36 @@ RECORDS = [record for record in ops.records() if record.__module__.startswith("h
 CASES = [Case(record, sample, number) for record in RECORDS for number, sample in enumerate(record.samples)]
 
 
-def each_sample(condition: Any = lambda case: True) -> Any:
-    """Parametrize a test over the samples of all records that fulfil a condition."""
-    chosen = [case for case in CASES if condition(case)]
-    return pytest.mark.parametrize("case", chosen, ids=[case.id for case in chosen])
+def each_sample(condition: Callable[[Case], object] = lambda case: True) -> Callable[[Any], Any]:
+    """Run a test of one `case` for every sample that fulfils a condition: one test for each record, which runs all of
+    the record's samples and stops at the first that fails. It is skipped if all of its samples are.
+    """
+    chosen = groupby(filter(condition, CASES), key=lambda case: case.record.name)
+    groups = {name: list(cases) for name, cases in chosen}
+
+    def decorate(test: Any) -> Any:
+        @functools.wraps(test)
+        def run_samples(cases: list[Case], **arguments: Any) -> None:
+            skipped = []
+            for case in cases:
+                same_random_numbers()
+                try:
+                    test(case=case, **arguments)
+                except pytest.skip.Exception as reason:
+                    skipped.append(reason)
+                except Exception as error:
+                    error.add_note(f"of the sample {case.id}, {case!r}")
+                    raise
+            if len(skipped) == len(cases):
+                raise skipped[0]
+
+        parameters = inspect.signature(test).parameters.values()
+        run_samples.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [one.replace(name="cases", annotation=list) if one.name == "case" else one for one in parameters]
+        )
+        return pytest.mark.parametrize("cases", groups.values(), ids=list(groups))(run_samples)
+
+    return decorate
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-5) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
-from hybrid_lab.ops.framework.attributes import Axis, Shape, parse_bool, parse_shape
+from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -133,11 +133,12 @@ class Reshape(_Reshaping, name="Reshape", aliases=("reshape",)):
     @classmethod
     def bind(cls, **attributes: Any) -> Operator:
         """The operator with these attributes; `target_shape` and `keep_highest` are written as `shape`."""
-        target, keep = attributes.pop("target_shape", None), attributes.pop("keep_highest", False)
+        names = [name for name in ("target_shape", "keep_highest") if name in attributes]
+        older = {name: cls.fields[name].read(cls.name, attributes.pop(name)) for name in names}
+        target = older.get("target_shape")
         if target is not None and "shape" not in attributes:
-            sizes = parse_shape(target)
-            rest = tuple(size or -1 for size in sizes)
-            attributes["shape"] = (0, *rest[1:]) if rest and parse_bool(keep) else rest
+            rest = tuple(size or -1 for size in target)
+            attributes["shape"] = (0, *rest[1:]) if rest and older.get("keep_highest") else rest
         return super().bind(**attributes)
 
     def infer_shape(self, data: Shape) -> Shape:
