@@ -150,6 +150,7 @@ _provided.register({
     "load_archive": ("hybrid_lab.formats.archive", "load"),
     "load_cached_graphs": ("hybrid_lab.formats.archive", "load_cached_graphs"),
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
+    "symbol_of_history": ("hybrid_lab.symbol.history", "symbol_of"),
     "simple_bind_symbol": ("hybrid_lab.executor.binding", "simple_bind"),
 })  # fmt: skip
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hybrid_lab.diagnostics.errors import AutogradError, HybridLabError
+from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.ndarray import backward as reverse
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.function import Function
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.provided import Provided
 
 __all__ = [
     "Function",
@@ -165,8 +166,14 @@ def _paired(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | 
     )
 
 
+symbol_of_history: Provided[[NDArray], Any] = Provided("symbol_of_history")
+
+
 def get_symbol(x: NDArray) -> Any:
-    """MXNet's function for the Symbol of a recorded computation. It is not supported: raises HybridLabError."""
-    if x.tape_link is None:
-        raise AutogradError("get_symbol needs an array that was computed under autograd.record()")
-    raise HybridLabError("get_symbol: there is no function that turns a recorded computation into a Symbol")
+    """The recorded history of an array as a Symbol, which can be bound, saved and looked at.
+
+    Arrays with a gradient are the variables `var0`, `var1` ...; arrays without history are variables too, a new one
+    (`null2`) wherever one is read. The nodes of a compiled call keep their names. Raises AutogradError for an array
+    without history, and for steps without an operator: an `autograd.Function`, or an index with arrays.
+    """
+    return symbol_of_history(x)

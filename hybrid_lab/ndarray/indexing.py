@@ -158,21 +158,21 @@ def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarra
 
 
 class IndexEntry(tape.Entry):
-    """y = x[key]."""
+    """y = x[key]. advanced : whether the key holds arrays; shape : of x"""
 
-    __slots__ = ("_advanced", "_key", "_shape", "name")
+    __slots__ = ("advanced", "key", "name", "shape")
 
     def __init__(self, key: Any, advanced: bool, array: NDArray):
-        self.name = "an index"
-        self._key, self._advanced, self._shape = key, advanced, array.shape
+        self.name = "an index with arrays" if advanced else "an index"
+        self.key, self.advanced, self.shape = key, advanced, array.shape
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
-        return (_scatter(self._shape, self._key, self._advanced, douts[0]),)
+        return (_scatter(self.shape, self.key, self.advanced, douts[0]),)
 
     def backward_recorded(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         values = douts[0]
-        gradient = NDArray.from_host(_scatter(self._shape, self._key, self._advanced, values._data), values.context)
-        tape.note(ScatterEntry(self._key, self._advanced, values.shape), (values,), (gradient,))
+        gradient = NDArray.from_host(_scatter(self.shape, self.key, self.advanced, values._data), values.context)
+        tape.note(ScatterEntry(self.key, self.advanced, values.shape), (values,), (gradient,))
         return (gradient,)
 
 

@@ -258,7 +258,7 @@ def _invoke_fully(
         if entry is not None:
             entry.note(inputs, results, links)
         else:
-            tape.note(ZeroEntry(op), inputs, results, links)
+            tape.note(ZeroEntry(op, inputs), inputs, results, links)
     if out is not None:
         return out
     return results[0] if visible == 1 else results
@@ -344,10 +344,11 @@ class ZeroEntry(tape.Entry):
     `backward` raises AutogradError for an operator whose derivative is not zero, but has no rule.
     """
 
-    __slots__ = ("name", "op")
+    __slots__ = ("immediates", "name", "op")
 
-    def __init__(self, op: Operator):
+    def __init__(self, op: Operator, inputs: Sequence[Any]):
         self.op, self.name = op, op.name
+        self.immediates = tuple([None if isinstance(item, NDArray) else item for item in inputs])
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         if self.op.refuses_gradient:
@@ -360,13 +361,13 @@ class ZeroEntry(tape.Entry):
 class EagerEntry(tape.Entry):
     """One eager operator call: the bound operator and the values that its gradient reads."""
 
-    __slots__ = ("_immediates", "_node", "_replayed", "_rng", "_values", "name", "op", "program")
+    __slots__ = ("_node", "_replayed", "_rng", "_values", "immediates", "name", "op", "program")
 
     def __init__(self, op: Operator, inputs: Sequence[Any], links: Sequence[Any], rng: tuple[int, int] | None = None):
         self.op, self.name, self._rng = op, op.name, rng
-        self._immediates = tuple([None if isinstance(item, NDArray) else _immediate(op, 0, item) for item in inputs])
+        self.immediates = tuple([None if isinstance(item, NDArray) else _immediate(op, 0, item) for item in inputs])
         needed = tuple([link is not None for link in links])
-        self.program = gradient_program(op, self._immediates, needed, (True,) * op.signature.visible)
+        self.program = gradient_program(op, self.immediates, needed, (True,) * op.signature.visible)
         # Per slot of an input or output: a Saved, a bare array, or (shape, dtype) where the gradient reads no values.
         self._values: list[Any] = [None] * (len(inputs) + op.signature.outputs)
         self._replayed = False
@@ -413,7 +414,7 @@ class EagerEntry(tape.Entry):
         return self._program_for(douts, needed).run(values + douts, apply_raw)
 
     def backward_recorded(self, douts: list[object], needed: tuple[bool, ...]) -> Sequence[Any]:
-        first = len(self._immediates)
+        first = len(self.immediates)
         node = self._node()
         assert node is not None  # a backward pass keeps its nodes alive
         values: list[Any] = []
@@ -440,7 +441,7 @@ class EagerEntry(tape.Entry):
         if type(op).lower is Operator.lower:
             raise AutogradError(f"{op.name} has no gradient of its gradient (create_graph=True)")
         inputs = [
-            value if immediate is None else immediate for value, immediate in zip(values, self._immediates, strict=True)
+            value if immediate is None else immediate for value, immediate in zip(values, self.immediates, strict=True)
         ]
 
         def lowered(starts: list[Any]) -> Sequence[NDArray]:
@@ -456,7 +457,7 @@ class EagerEntry(tape.Entry):
 
     def _program_for(self, douts: list[object], needed: tuple[bool, ...]) -> GradientProgram:
         arrived = tuple([dout is not None for dout in douts])
-        program = gradient_program(self.op, self._immediates, needed, arrived)
+        program = gradient_program(self.op, self.immediates, needed, arrived)
         if not program.reads <= self.program.reads:
             raise AutogradError(f"the gradient of {self.op!r} reads values that were not saved when it was recorded")
         return program

@@ -87,7 +87,7 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
         if entry is not None:
             entry.note(inputs, results, links)
         else:
-            tape.note(calls.ZeroEntry(op), inputs, results, links)
+            tape.note(calls.ZeroEntry(op, inputs), inputs, results, links)
     if out is not None:
         return out
     return results[0] if op.signature.visible == 1 else results

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hybrid_lab.engines.engine import ForwardState
     from hybrid_lab.gluon.hybridized.head_sets import Heads
     from hybrid_lab.gluon.hybridized.program import Program
+    from hybrid_lab.graph.graph import Graph
 
 _version = attrgetter("version")
 
@@ -56,6 +57,11 @@ class CompiledEntry(tape.Entry):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.program.entry_name
+
+    @property
+    def recorded_graph(self) -> Graph:
+        """The graph of the call, whose inputs are those of the step."""
+        return self.program.neutral.graph
 
     @property
     def takes_leaves(self) -> bool:  # type: ignore[override]
