@@ -22,7 +22,7 @@ from ..rnn.cell import (
     Unrolling,
 )
 from ..rnn.modifier import ModifierCell
-from ..rnn.sequence import Step, functions_of, masked, merged, steps_of
+from ..rnn.sequence import Step, axes_of, functions_of, masked, merged, steps_of
 from ..rnn.steps import Activation, Names, lstm_step
 
 if TYPE_CHECKING:  # else they would be names of this public module
@@ -42,6 +42,7 @@ __all__ = [
     "Conv3DRNNCell",
     "LSTMPCell",
     "VariationalDropoutCell",
+    "dynamic_unroll",
 ]
 
 
@@ -315,3 +316,56 @@ class Conv3DGRUCell(GRUStep, _Convolved):
     """A GRU cell over sequences of volumes, (N, C, D, H, W)."""
 
     _rank = 3
+
+
+def dynamic_unroll(
+    cell: RecurrentCell,
+    inputs: Any,
+    begin_state: Any,
+    drop_inputs: float = 0.0,
+    drop_outputs: float = 0.0,
+    layout: str = "TNC",
+    valid_length: Tensor | None = None,
+) -> tuple[Any, Any]:
+    """Run a cell over a sequence by one loop, `F.contrib.foreach`: in a graph its size does not grow with the sequence.
+
+    inputs : one tensor in `layout`, 'TNC' (which needs no transposes) or 'NTC'
+    begin_state : a tensor, or a list of tensors
+    drop_inputs, drop_outputs : probabilities of a zero, with one mask for all steps
+    valid_length : (N,) lengths of the sequences; outputs behind a sequence's end are 0 and its states stay
+    returns : the outputs in `layout`, and the states after the last step
+    """
+    F, time = functions_of(inputs), axes_of(layout)[0]
+    if time:
+        inputs = F.SwapAxis(inputs, dim1=0, dim2=time)
+    if drop_inputs:
+        inputs = F.Dropout(inputs, p=drop_inputs, axes=(0,))
+    if valid_length is None:
+        outputs, states = F.contrib.foreach(cell, inputs, begin_state)
+    else:
+        outputs, states = _over_lengths(F, cell, inputs, begin_state, valid_length)
+    if drop_outputs:
+        outputs = F.Dropout(outputs, p=drop_outputs, axes=(0,))
+    if valid_length is not None:
+        outputs = F.SequenceMask(outputs, valid_length, use_sequence_length=True, axis=0)
+    return (F.SwapAxis(outputs, dim1=0, dim2=time) if time else outputs), states
+
+
+def _over_lengths(
+    F: Functions, cell: RecurrentCell, inputs: Any, begin_state: Any, valid_length: Tensor
+) -> tuple[Any, Any]:
+    """The outputs of all steps, and each state as it was at the last step of its sequence."""
+    single = not isinstance(begin_state, (list, tuple))
+    before = [begin_state] if single else list(begin_state)
+    step_number = F.zeros_like(F.slice_axis(valid_length, axis=0, begin=0, end=1))
+
+    def step(entry: Tensor, states: list[Tensor]) -> Step:
+        *old, number = states
+        output, new = cell(entry, old[0] if single else old)
+        new = [new] if single else new
+        goes_on = F.broadcast_greater(valid_length, number)
+        kept = [F.where(goes_on, one, other) for one, other in zip(new, old, strict=True)]
+        return output, [*kept, number + 1]
+
+    outputs, (*states, _) = F.contrib.foreach(step, inputs, [*before, step_number])
+    return outputs, states[0] if single else states
