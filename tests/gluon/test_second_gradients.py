@@ -17,7 +17,7 @@ from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
 from hybrid_lab.ops.framework.sample import Ints
-from tests.ops.cases import CASES, Case, close
+from tests.ops.cases import Case, close, each_sample
 
 #: Records whose gradient cannot be differentiated: an AutogradError says so, in both modes.
 REFUSING = {
@@ -108,11 +108,12 @@ def _array(values: np.ndarray) -> Any:
     return nd.array(values, dtype=values.dtype)
 
 
-chosen = [case for case in CASES if case.record.differentiable and case.sample.gradient and Twice(case).wrt]
-each_case = pytest.mark.parametrize("case", chosen, ids=[case.id for case in chosen])
+def is_differentiable(case: Case) -> bool:
+    """Whether the gradient of the sample's call can be differentiated by an input."""
+    return bool(case.record.differentiable and case.sample.gradient and Twice(case).wrt)
 
 
-@each_case
+@each_sample(is_differentiable)
 def test_eager_second_gradients_are_differences_of_the_first(case: Case):
     twice = Twice(case, "float64")
     if case.record.name in REFUSING:
@@ -140,7 +141,7 @@ def test_eager_second_gradients_are_differences_of_the_first(case: Case):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "torch"])
-@each_case
+@each_sample(is_differentiable)
 def test_hybrid_second_gradients_are_the_eager_ones(case: Case, engine: str):
     twice = Twice(case)
     if case.record.name in REFUSING:
@@ -154,9 +155,7 @@ def test_hybrid_second_gradients_are_the_eager_ones(case: Case, engine: str):
         close(found, wanted, 1e-4)
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in chosen if len(case.sample.inputs) > 1 and case.number < 2], ids=lambda case: case.id
-)
+@each_sample(lambda case: len(case.sample.inputs) > 1 and case.number < 2 and is_differentiable(case))
 def test_one_input_alone_is_differentiated_or_refused_in_both_modes(case: Case):
     """What is refused for all inputs together may be there for one of them."""
 

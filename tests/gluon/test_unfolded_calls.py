@@ -14,13 +14,13 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, nd
 from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.gluon import HybridBlock
-from tests.gluon.test_second_gradients import Twice, chosen
-from tests.ops.cases import Case, close
+from tests.gluon.test_second_gradients import Twice, is_differentiable
+from tests.ops.cases import Case, close, each_sample
 
 ENGINES = ["numpy", "onnxruntime", "torch"]
 
 
-@pytest.mark.parametrize("case", chosen, ids=[case.id for case in chosen])
+@each_sample(is_differentiable)
 def test_gradients_of_records_add_up_or_the_record_says_they_do_not(case: Case):
     """The gradients for two head gradients and for their sum."""
     twice = Twice(case, "float64")

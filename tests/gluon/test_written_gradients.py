@@ -15,8 +15,8 @@ from hybrid_lab.gluon import HybridBlock, nn
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops.framework.dtypes import is_floating
 from tests.gluon.test_heads import ENGINES
-from tests.gluon.test_second_gradients import REFUSING, Twice, chosen
-from tests.ops.cases import Case
+from tests.gluon.test_second_gradients import REFUSING, Twice, is_differentiable
+from tests.ops.cases import CASES, Case
 from tests.triton_device import use_triton
 
 #: What stands behind a record: the gradient of a square reads the output, on which a sum does not depend.
@@ -56,6 +56,9 @@ def written(case: Case, behind: str, engine: str | None, target: int) -> list[bo
         loss = nd.sin(gradient).sum()
     loss.backward()
     return [leaf.tape_link.fresh for leaf in leaves]
+
+
+chosen = list(filter(is_differentiable, CASES))
 
 
 @pytest.mark.parametrize("behind", BEHIND)
