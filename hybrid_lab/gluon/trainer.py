@@ -13,10 +13,12 @@ import numpy as np
 from hybrid_lab import kvstore as kvstores
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics import ArchiveError, HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.diagnostics.words import count
 from hybrid_lab.ndarray import NDArray, changes, zeros
 from hybrid_lab.ndarray.tape import Leaf
 
+from .own_store import OwnStore
 from .parameter import Parameter, merged_shape
 from .parameter_dict import ParameterDict
 from .step import boundary
@@ -57,8 +59,10 @@ class Trainer:
     params : `net.collect_params()`, or a list of Parameters; they must be initialized (shapes may be deferred)
     optimizer : a name with `optimizer_params` (learning_rate, wd, momentum, lr_scheduler ...), or an Optimizer
     kvstore : a type of store in one process, 'local' or 'device', a KVStore, or None. Gradients of several contexts are
-        summed in this process, and every context is updated here, for each of them
-    compression_params, update_on_kvstore : accepted for MXNet's sake
+        summed in this process, and every context is updated here, for each of them. A store of your own (see
+        KVStoreBase), or its registered name, sums them itself
+    update_on_kvstore : whether such a store updates the parameters; None leaves that to what it is capable of
+    compression_params : given to such a store
     Raises KVStoreError for a store of several processes, such as 'dist_sync'.
     """
 
@@ -88,6 +92,13 @@ class Trainer:
         self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
         self._steps: dict[int, tuple[int, _Step]] = {}
         self._kvstore = kvstores.create(kvstore) if isinstance(kvstore, str) else kvstore
+        if not isinstance(self._kvstore, kvstores.KVStoreBase | None):
+            raise SettingError(f"a Trainer's kvstore is None, a name or a KVStore, not {type(kvstore).__name__}")
+        self._own_store: OwnStore | None = None
+        if self._kvstore is not None and type(self._kvstore) is not kvstores.KVStore:
+            if compression_params:
+                self._kvstore.set_gradient_compression(compression_params)
+            self._own_store = OwnStore(self._kvstore, self._params, self._optimizer, update_on_kvstore)
         trainers.add(self)
 
     def _common_contexts(self) -> list[Any]:
@@ -152,11 +163,16 @@ class Trainer:
         stop button) during the update takes effect after it.
         """
         self._check_fresh(ignore_stale_grad)
-        self.allreduce_grads()
+        if self._own_store is None or not self._own_store.updates:
+            self.allreduce_grads()
         self._update(batch_size, ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
         """Sum the gradients of every parameter over its contexts, as `step` does; `update` may follow."""
+        if self._own_store is not None:
+            self._own_store.refuse("allreduce_grads")
+            self._own_store.pushpull()
+            return
         if len(self._contexts) < 2:
             return
         for parameter in self._params:
@@ -172,6 +188,8 @@ class Trainer:
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """As `step`, without summing gradients over contexts."""
+        if self._own_store is not None:
+            self._own_store.refuse("update")
         self._check_fresh(ignore_stale_grad)
         self._update(batch_size, ignore_stale_grad)
 
@@ -204,10 +222,13 @@ class Trainer:
         steps = [self._arrays(number, ignore_stale_grad) for number in range(len(self._updaters))]
         scaler = self._amp_loss_scaler
         skip = scaler is not None and scaler.overflowed([each for step in steps for each in step[1]])
+        on_store = self._own_store is not None and self._own_store.updates
+        if self._own_store is not None and on_store and not skip:
+            self._own_store.pushpull(ignore_stale_grad)
         for (indices, gradients, weights), updater in zip(steps, self._updaters, strict=True):
             for weight in weights:
                 weight._fresh_grad = False
-            if not skip:
+            if not (skip or on_store):
                 updater(indices, gradients, weights)
         if scaler is not None:
             self._scale = self._amp_original_scale  # until the next loss is scaled
@@ -233,6 +254,8 @@ class Trainer:
 
         Arrays are named `<number of the parameter>.<place>`: `0.0` is the first parameter's momentum.
         """
+        if self._own_store is not None:
+            self._own_store.refuse("get_states")
         optimizer = self._optimizer
         scheduler = optimizer.lr_scheduler
         data = {
@@ -258,6 +281,8 @@ class Trainer:
         """Continue from the two parts that `get_states` gave, or from the `trainer_states` of a loaded archive's
         report (the random state too, then). All or nothing: raises LoadMismatchError listing what does not fit.
         """
+        if self._own_store is not None:
+            self._own_store.refuse("set_states")
         if not isinstance(data, Mapping):
             data.restore(self)
             return
@@ -357,10 +382,15 @@ class Trainer:
         }
 
     def save_states(self, fname: str | PathLike[str]) -> None:
-        """Write settings, counters and states: a safetensors file with the settings as JSON in its header."""
+        """Write settings, counters and states: a safetensors file with the settings as JSON in its header. A store that
+        updates the parameters writes its own file.
+        """
         from hybrid_lab.formats.kinds import check_path
         from hybrid_lab.formats.safetensors import write_safetensors
 
+        if self._own_store is not None and self._own_store.updates:
+            self._own_store.store.save_optimizer_states(fname, dump_optimizer=True)
+            return
         check_path(fname, "states of a Trainer", ".params", ".safetensors")
         data, arrays = self.get_states()
         write_safetensors(fname, arrays, {_FORMAT: json.dumps(data, sort_keys=True)})
@@ -375,6 +405,9 @@ class Trainer:
         from hybrid_lab.formats.safetensors import SafetensorsFile
         from hybrid_lab.formats.source import Source
 
+        if self._own_store is not None and self._own_store.updates:
+            self._own_store.store.load_optimizer_states(fname)
+            return
         path = fspath(fname)
         try:
             file = SafetensorsFile.open(path)

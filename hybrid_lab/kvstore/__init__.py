@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .base import KVStoreBase, TestStore
 from .kvstore import KVStore, KVStoreError, create
 
-__all__ = ["KVStore", "KVStoreError", "create"]
+__all__ = ["KVStore", "KVStoreBase", "KVStoreError", "TestStore", "create"]

@@ -12,7 +12,8 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.optimizer import Optimizer, Updater
 
-Key = int | str
+from .base import Key, KVStoreBase
+
 UpdateFunction = Callable[[Any, NDArray, NDArray], object]
 
 TYPES = ("local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device", "nccl")
@@ -23,7 +24,7 @@ class KVStoreError(HybridLabError, ValueError):
     """A key or value that a KVStore cannot take, or a store that does not exist here."""
 
 
-class KVStore:
+class KVStore(KVStoreBase):
     """Arrays by key. `push` sums what several devices give, `pull` hands the result out.
 
         kv = mx.kv.create("local")
@@ -216,19 +217,22 @@ def _sum(arrays: Sequence[NDArray], target: NDArray) -> NDArray:
     return total
 
 
-def create(name: str = "local") -> KVStore:
+def create(name: str = "local") -> Any:
     """A new store. Raises KVStoreError for the types of several processes (`dist_sync` ...), and for unknown ones.
 
-    name : "local", "device", or another of MXNet's names of the same
+    name : "local", "device", or another of MXNet's names of the same; or a class given to `KVStoreBase.register`
     """
     if not isinstance(name, str):
         raise SettingError(f"create: the type of a KVStore is a string, not {type(name).__name__}")
     kind = name.lower()
+    if kind in KVStoreBase.kv_registry:
+        return KVStoreBase.kv_registry[kind]()
     if "dist" in kind or kind in ("horovod", "byteps", "p3"):
         raise KVStoreError(
             f"a KVStore of the type {name!r} joins several processes, and there is no training in several processes "
             "here; mx.kv.create('local') serves the devices of one"
         )
     if kind not in TYPES:
-        raise KVStoreError(f"there is no KVStore of the type {name!r}; there are {', '.join(TYPES)}")
+        known = ", ".join([*TYPES, *KVStoreBase.kv_registry])
+        raise KVStoreError(f"there is no KVStore of the type {name!r}; there are {known}")
     return KVStore(name)

@@ -13,7 +13,7 @@ from hybrid_lab.context import Context, cpu
 from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.initializer import InitDesc, Uniform
 from hybrid_lab.io import DataDesc
-from hybrid_lab.kvstore import KVStore
+from hybrid_lab.kvstore import KVStoreBase
 from hybrid_lab.kvstore import create as create_kvstore
 from hybrid_lab.kvstore.kvstore import read_states, write_states
 from hybrid_lab.model import Params, load_checkpoint, save_checkpoint
@@ -80,7 +80,7 @@ class Module(BaseModule):
         self._aux_params: Params | None = None
         self._params_dirty = False
         self._optimizer: Any = None
-        self._kvstore: KVStore | None = None
+        self._kvstore: KVStoreBase | None = None
         self._update_on_kvstore = False
         self._updater: optimizers.Updater | None = None
         self._preload_opt_states: str | None = None
@@ -373,9 +373,7 @@ class Module(BaseModule):
             if self._compression_params:
                 store.set_gradient_compression(self._compression_params)
             for name, arrays in zip(self._param_names, self._exec_group.param_arrays, strict=True):
-                store.init(name, arguments[name])
-                if on_store:
-                    store.pull(name, arrays)
+                store.broadcast(name, arguments[name], arrays)
             if on_store:
                 store.set_optimizer(optimizer)
         self.optimizer_initialized = True
@@ -410,8 +408,7 @@ class Module(BaseModule):
         ]
         if store is not None:
             for _, name, weights, gradients in rows:
-                store.push(name, gradients)
-                store.pull(name, weights if self._update_on_kvstore else gradients)
+                store.pushpull(name, gradients, weights if self._update_on_kvstore else None)
         if self._updater is not None and rows:
             count = len(self._context)
             for place in range(count):
@@ -481,20 +478,21 @@ class Module(BaseModule):
         self._exec_group.install_monitor(mon)
 
 
-def _store_for(kvstore: Any, contexts: int, params: Params) -> tuple[KVStore | None, bool]:
+def _store_for(kvstore: Any, contexts: int, params: Params) -> tuple[KVStoreBase | None, bool]:
     """The KVStore that is needed, or None; and whether it updates the parameters."""
     if kvstore is None:
         return None, False
     if isinstance(kvstore, str):
-        if contexts == 1 and "dist" not in kvstore:
+        if contexts == 1 and "dist" not in kvstore and kvstore.lower() not in KVStoreBase.kv_registry:
             return None, False
         largest = max((array.size for array in params.values()), default=0)
         on_store = kvstore != "local" or largest <= 16 * 1024 * 1024
         kvstore = create_kvstore(kvstore)
-    elif isinstance(kvstore, KVStore):
+    elif isinstance(kvstore, KVStoreBase):
         on_store = True
     else:
         raise SettingError(f"init_optimizer: kvstore is None, a name or a KVStore, not {type(kvstore).__name__}")
+    on_store = on_store and kvstore.is_capable(KVStoreBase.OPTIMIZER)
     return kvstore, on_store and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
 
 

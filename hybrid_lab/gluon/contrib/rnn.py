@@ -351,9 +351,7 @@ def dynamic_unroll(
     return (F.SwapAxis(outputs, dim1=0, dim2=time) if time else outputs), states
 
 
-def _over_lengths(
-    F: Functions, cell: RecurrentCell, inputs: Any, begin_state: Any, valid_length: Tensor
-) -> tuple[Any, Any]:
+def _over_lengths(F: Any, cell: RecurrentCell, inputs: Any, begin_state: Any, valid_length: Tensor) -> tuple[Any, Any]:
     """The outputs of all steps, and each state as it was at the last step of its sequence."""
     single = not isinstance(begin_state, (list, tuple))
     before = [begin_state] if single else list(begin_state)
