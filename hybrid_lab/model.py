@@ -9,12 +9,24 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.context import cpu
 from hybrid_lab.diagnostics.errors import ArchiveError
+from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import Symbol
 
 __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint", "save_params"]
 
 Params = dict[str, NDArray]
+
+feed_forward_class: Provided[[], Any] = Provided("feed_forward_class")
+"""The class FeedForward, which is made of Modules, a room above this one."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "FeedForward":
+        globals()[name] = found = feed_forward_class()
+        return found
+    raise unknown_name("model", name, (*__all__, "FeedForward"))
 
 
 class BatchEndParam(NamedTuple):
