@@ -16,9 +16,11 @@ class HybridizeError(HybridLabError):
     code, name: the rule's; reason: why; rewrite: what to write instead; location: the user's line; block: the path of
     the block that was traced; tensor: the tensor's name. The last three are None where unknown.
     partial: the NeutralGraph of what ran before, where a trace raised it; for the lab's picture of it
+    runs_eagerly: whether a hybridized Block with such code runs eagerly, Block by Block, instead of raising this
     """
 
     partial: Any = None
+    runs_eagerly: bool = False
 
     def __init__(
         self,

@@ -99,13 +99,17 @@ def sync_batch_norm(data: Symbol, *inputs: Symbol, key: str = "", ndev: int = 1,
 
 
 def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:
-    """Refused, HybridizeError HL133: how many entries there are depends on numbers."""
-    raise tracing.refuse(
+    """Refused, HybridizeError HL133: how many entries there are depends on numbers. Hybridized Blocks that call it run
+    eagerly.
+    """
+    error = tracing.refuse(
         "HL133",
         tensor=data,
         message="the result of boolean_mask has no shape while a graph is made: it depends on numbers.",
         rewrite="F.where(mask, x, F.zeros_like(x))      or      nd.contrib.boolean_mask(x, mask) in a plain Block",
     )
+    error.runs_eagerly = True
+    raise error
 
 
 def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:

@@ -65,16 +65,42 @@ def test_boolean_mask_chooses_and_its_gradient_comes_back():
         nd.contrib.boolean_mask(x, nd.ones(3))
 
 
-def test_a_graph_refuses_boolean_mask():
+class Masked(gluon.HybridBlock):
+    """Rows of x that a mask chooses, through a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = gluon.nn.Dense(3, flatten=False), gluon.nn.Dense(2)
+
+    def hybrid_forward(self, F, x, mask):
+        return self.head(F.contrib.boolean_mask(self.body(x), mask))
+
+
+def test_a_block_with_boolean_mask_runs_eagerly(caplog):
+    net, mask, results = Masked(), nd.array([1, 0, 0, 1]), []
+    net.initialize()
+    for hybridized in (False, True):
+        net.hybridize(hybridized)
+        for rows in ([1, 0, 0, 1], [1, 1, 1, 0]):
+            x, mask = nd.array(X), nd.array(rows)
+            x.attach_grad()
+            with autograd.record():
+                y = net(x, mask)
+            y.backward()
+            results.append((y.asnumpy(), x.grad.asnumpy(), net.body.weight.grad().asnumpy()))
+    for eager, hybrid in zip(results[:2], results[2:], strict=True):
+        for one, other in zip(eager, hybrid, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-7)
+    said = [record.getMessage() for record in caplog.records if "boolean_mask" in record.getMessage()]
+    assert len(said) == 1 and "Its calls run eagerly; Blocks below it are compiled" in said[0]
+    assert net.body._graphs.count == net.head._graphs.count == 1 and not net._graphs.count
+
+
+def test_where_a_graph_is_asked_for_boolean_mask_is_refused():
     with pytest.raises(HybridizeError, match="HL133: the result of boolean_mask has no shape while a graph is made"):
         sym.contrib.boolean_mask(sym.var("x"), sym.var("mask"))
-
-    class Net(gluon.HybridBlock):
-        def hybrid_forward(self, F, x, mask):
-            return F.contrib.boolean_mask(x, mask)
-
-    net = Net()
-    assert net(nd.array(X), nd.array([1, 0, 0, 1])).shape == (2, 3)
-    net.hybridize()
+    net = Masked()
+    net.initialize()
+    net.hybridize(strict=True)
     with pytest.raises(HybridizeError, match=r"nd.contrib.boolean_mask\(x, mask\) in a plain Block"):
         net(nd.array(X), nd.array([1, 0, 0, 1]))

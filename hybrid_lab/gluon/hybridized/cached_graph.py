@@ -123,6 +123,7 @@ class GraphCache:
         self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
         self.attributes = 0  # how many the Block had then
         self.failure: Failure | None = None
+        self._eager: set[tuple[Spec, bool, bool]] = set()  # (arguments, training, recording) of calls that run eagerly
         self._reported = False
         self._warned: set[Any] = set()
 
@@ -153,6 +154,7 @@ class GraphCache:
             if self.variants or self.failure:
                 looks.changed(self.block)
             self.variants.clear()
+            self._eager.clear()
             self._used.clear()
             if self.source is not None and (caches := watched.get(self.source)):
                 caches.discard(self)
@@ -405,7 +407,24 @@ class GraphCache:
             leaves, spec = args, ("tuple", (LEAF,) * len(args))
         else:
             leaves, spec = flatten(args, f"the input of {self.block.name}")
-        return self.program(spec, leaves)(leaves)
+        return self._run(spec, leaves, args)
+
+    def _run(self, spec: Spec, leaves: Sequence[NDArray], args: tuple[Any, ...]) -> Any:
+        """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that."""
+        kind = spec, bool(_modes.training), bool(_modes.recording)
+        if kind in self._eager:
+            return self.block._call_eagerly(args)
+        try:
+            program = self.program(spec, leaves)
+        except HybridizeError as error:
+            if not error.runs_eagerly or self.block._flags.get("strict"):
+                raise
+            self._eager.add(kind)
+            logger.warning(
+                f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are compiled"
+            )
+            return self.block._call_eagerly(args)
+        return program(leaves)
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
@@ -421,7 +440,7 @@ class GraphCache:
             and (not program.recording or (_link(leaf) is not None) is program.tracked)
         ):
             return program.short(leaf) if program.short is not None else program((leaf,))
-        return self.program(ONE_TENSOR, (leaf,))((leaf,))
+        return self._run(ONE_TENSOR, (leaf,), (leaf,))
 
     def program(self, spec: Spec, leaves: Sequence[NDArray]) -> Program:
         """The program of a call with these arrays, in the mode of now, compiled if there is none; it does not run."""
