@@ -12,7 +12,15 @@ from collections.abc import Sequence
 
 from hybrid_lab.graph.builder import Builder, Expr, make_node
 from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.lower import lower
 from hybrid_lab.graph.node import Node, Value
+
+
+def lowered_by_shapes(graph: Graph) -> Graph:
+    """An inferred graph, in which operators that had to wait for the shapes are written in others."""
+    if not any(node.op.by_shapes for node in graph.operators):
+        return graph
+    return graph.map(lambda node, inputs: lower(node, inputs) if node.op.by_shapes else None)
 
 
 def channels_first(graph: Graph) -> Graph:
@@ -36,7 +44,7 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
     called twice updates its states twice, in program order. No gradient goes through the new value.
     """
-    graph = channels_first(graph)
+    graph = channels_first(lowered_by_shapes(graph))
     updated: dict[Value, Value] = {}
 
     def state_now(value: Value) -> Value:

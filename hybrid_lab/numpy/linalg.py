@@ -12,7 +12,7 @@ import numpy as np
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.numpy.host import on_host, run_on_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
-from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, shape_of
+from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, rank_of, shape_of
 from hybrid_lab.numpy.products import dot, matmul
 from hybrid_lab.numpy.reduction import reduce
 from hybrid_lab.numpy.shaping import ravel, reshape, transpose
@@ -105,7 +105,7 @@ def inv(a: ArrayLike) -> Tensor:
 def det(a: ArrayLike) -> Tensor:
     """The determinants of square matrices."""
     a = _floating(a)
-    return _alone(R._linalg_det(a), a)
+    return R._np_det(a) if rank_of(a) is None else _alone(R._linalg_det(a), a)
 
 
 def slogdet(a: ArrayLike) -> tuple[Tensor, Tensor]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.numpy.methods import FUNCTIONS
-from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, shape_of, write
-from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, transpose
+from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, rank_of, shape_of, write
+from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, sizes_of, transpose
 from hybrid_lab.numpy.types import ArrayLike, Out, Tensor
-from hybrid_lab.ops.framework.shapes import axis_of
+from hybrid_lab.ops.linalg import numpy_products as _products
 
 
 def _tensors(*items: ArrayLike) -> tuple[Tensor, ...]:
@@ -24,13 +24,10 @@ def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Tensor:
     if not is_tensor(a) or not is_tensor(b):
         return write(out, FUNCTIONS["multiply"](a, b))
     a, b = _tensors(a, b)
-    first, second = known_rank("dot", a), known_rank("dot", b)
-    if first == 0 or second == 0:
-        return write(out, R.broadcast_mul(a, b))
-    if second > 2:
-        b = transpose(b, [second - 2, *range(second - 2), second - 1])
-    result = R.dot(a, b)
-    return write(out, R._drop_axes(result, axis=(0,)) if first == second == 1 else result)
+    first, second = rank_of(a), rank_of(b)
+    if first is None or second is None:
+        return write(out, R._np_dot(a, b))
+    return write(out, cast("Tensor", _products.dot(R, a, b, (first, second))))
 
 
 @FUNCTIONS.add
@@ -70,32 +67,22 @@ def _broadcast(function: str, *shapes: Sequence[int]) -> tuple[int, ...]:
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[int]] = 2) -> Tensor:
     """The sums of products over axes: a number of them, or two lists that belong together."""
     a, b = _tensors(a, b)
-    first, second = known_rank("tensordot", a), known_rank("tensordot", b)
-    if isinstance(axes, int):
-        ours, theirs = list(range(first - axes, first)), list(range(axes))
-    else:
-        ours, theirs = ([each] if isinstance(each, int) else list(each) for each in axes)
-    ours = [axis_of("tensordot", axis, first) for axis in ours]
-    theirs = [axis_of("tensordot", axis, second) for axis in theirs]
-    left, right = shape_of("tensordot", a), shape_of("tensordot", b)
-    if [left[axis] for axis in ours] != [right[axis] for axis in theirs]:
-        raise ShapeError(f"tensordot: the axes {ours} of {left} do not fit the axes {theirs} of {right}")
-    rows = [axis for axis in range(first) if axis not in ours]
-    columns = [axis for axis in range(second) if axis not in theirs]
-    inner = prod(left[axis] for axis in ours)
-    shape = (*(left[axis] for axis in rows), *(right[axis] for axis in columns))
-    a = reshape(transpose(a, [*rows, *ours]) if first > 1 else a, (prod(left[axis] for axis in rows), inner))
-    b = reshape(transpose(b, [*theirs, *columns]) if second > 1 else b, (inner, prod(right[axis] for axis in columns)))
-    return reshape(R.dot(a, b), shape)
+    summed = axes if isinstance(axes, int) else (sizes_of(axes[0]), sizes_of(axes[1]))
+    if rank_of(a) is None or rank_of(b) is None:
+        attributes = {"axes": axes} if isinstance(summed, int) else {"a_axes": summed[0], "b_axes": summed[1]}
+        return R._np_tensordot(a, b, **attributes)
+    shapes = shape_of("tensordot", a), shape_of("tensordot", b)
+    return cast("Tensor", _products.tensordot(R, a, b, summed, *shapes))
 
 
 @FUNCTIONS.add
 def inner(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The sums of products over the last axes."""
     a, b = _tensors(a, b)
-    if not known_rank("inner", a) or not known_rank("inner", b):
-        return R.broadcast_mul(a, b)
-    return tensordot(a, b, ([-1], [-1]))
+    first, second = rank_of(a), rank_of(b)
+    if first is None or second is None:
+        return R._np_tensordot(a, b, a_axes=(-1,), b_axes=(-1,), inner=True)
+    return tensordot(a, b, ([-1], [-1])) if first and second else R.broadcast_mul(a, b)
 
 
 @FUNCTIONS.add
@@ -109,7 +96,7 @@ def outer(a: ArrayLike, b: ArrayLike) -> Tensor:
 def vdot(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The sum of the products of the flattened arrays."""
     a, b = _tensors(a, b)
-    return dot(ravel(a), ravel(b))
+    return cast("Tensor", _products.dot(R, ravel(a), ravel(b), (1, 1)))
 
 
 @FUNCTIONS.add

@@ -18,7 +18,7 @@ from hybrid_lab.numpy.operators import (
     shape_of,
     write,
 )
-from hybrid_lab.numpy.shaping import ravel, reshape, sizes_of, transpose
+from hybrid_lab.numpy.shaping import ravel, sizes_of, transpose
 from hybrid_lab.numpy.types import ArrayLike, Axis, Out, ShapeLike, Tensor
 
 
@@ -70,21 +70,7 @@ def flipud(m: ArrayLike) -> Tensor:
 @FUNCTIONS.add
 def roll(a: ArrayLike, shift: ShapeLike, axis: Axis = None) -> Tensor:
     """The elements moved along an axis, those at the end to its beginning."""
-    a = as_tensor(a)
-    if axis is None:
-        return reshape(roll(ravel(a), shift, 0), shape_of("roll", a))
-    axes = sizes_of(axis)
-    shifts = sizes_of(shift)
-    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
-    axes = axes * len(shifts) if len(axes) == 1 else axes
-    for step, each in zip(shifts, axes, strict=True):
-        size = shape_of("roll", a)[each]
-        cut = size - step % size if size else 0
-        if cut not in (0, size):
-            a = R.Concat(
-                R.slice_axis(a, axis=each, begin=cut, end=None), R.slice_axis(a, axis=each, begin=0, end=cut), dim=each
-            )
-    return a
+    return R._np_roll(as_tensor(a), shift=sizes_of(shift), axis=None if axis is None else sizes_of(axis))
 
 
 @FUNCTIONS.add

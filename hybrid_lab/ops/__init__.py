@@ -49,7 +49,7 @@ from hybrid_lab.ops.layers import (
     quantized,
     softmax,
 )
-from hybrid_lab.ops.linalg import decompositions, linalg, linalg_parts, linalg_products, linalg_solve
+from hybrid_lab.ops.linalg import decompositions, linalg, linalg_parts, linalg_products, linalg_solve, numpy_products
 from hybrid_lab.ops.random import densities, distributions, random
 from hybrid_lab.ops.rnn import recurrence, rnn
 from hybrid_lab.ops.updates import update_descent, update_groups, update_moments, update_several

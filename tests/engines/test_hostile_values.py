@@ -33,6 +33,7 @@ SUMS = {
         "linalg_parts",
         "linalg_solve",
         "decompositions",
+        "numpy_products",
         "norm",
         "group_norm",
         "fused_gradient",

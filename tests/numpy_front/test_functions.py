@@ -3,9 +3,10 @@
 import numpy
 import pytest
 
-from hybrid_lab import autograd, gluon, nd, np, npx
+from hybrid_lab import autograd, gluon, nd, np, npx, sym
 from hybrid_lab.diagnostics import HybridizeError
 from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
+from hybrid_lab.util import np_shape
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
 B = numpy.array([[1.1, 0.4, -0.6], [0.2, -1.3, 0.9]], "float32")
@@ -251,6 +252,49 @@ def test_decompositions_in_a_graph(shape):
         results.append((y.asnumpy(), a.grad.asnumpy()))
     numpy.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12)
     numpy.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-9, atol=1e-12)
+
+
+OPEN = {
+    "dot": (lambda m, a, b: m.dot(a, b), (A, B.T)),
+    "dot_vectors": (lambda m, a, b: m.dot(a, b), (A[0], B[0])),
+    "dot_cube": (lambda m, a, b: m.dot(a, b), (CUBE, CUBE.swapaxes(1, 2))),
+    "dot_number": (lambda m, a, b: m.dot(a, b), (A, numpy.array(2.0, "float32"))),
+    "tensordot": (lambda m, a, b: m.tensordot(a, b, axes=2), (CUBE, CUBE[0])),
+    "tensordot_axes": (lambda m, a, b: m.tensordot(a, b, axes=([0, 2], [-1, 1])), (CUBE, CUBE.transpose(1, 2, 0))),
+    "inner": (lambda m, a, b: m.inner(a, b), (CUBE, CUBE[0])),
+    "inner_number": (lambda m, a, b: m.inner(a, b), (numpy.array(2.0, "float32"), A)),
+    "vdot": (lambda m, a, b: m.vdot(a, b), (A, B)),
+    "roll": (lambda m, a: m.roll(a, 4), (A,)),
+    "roll_axes": (lambda m, a: m.roll(a, (1, -2), axis=(0, -1)), (CUBE,)),
+    "det": (lambda m, a: m.linalg.det(a), (SQUARE,)),
+    "det_batch": (lambda m, a: m.linalg.det(a), (numpy.stack([SQUARE, 2 * SQUARE]),)),
+}
+"""Functions that ask for the number of axes, or for sizes, of Symbols before these are known."""
+
+
+@pytest.mark.parametrize(("function", "values"), OPEN.values(), ids=OPEN)
+def test_symbols_without_shapes(function, values):
+    names = ["a", "b"][: len(values)]
+    symbol = function(sym.np, *(sym.var(name).as_np_ndarray() for name in names))
+    expected = function(numpy, *values)
+    with np_shape(True):  # in which () is a shape, and no unknown one
+        inferred = symbol.infer_shape(**{name: each.shape for name, each in zip(names, values, strict=True)})
+    assert inferred[1] == [expected.shape]
+    results = []
+    for net in (Calls(function), gluon.SymbolBlock(symbol, [sym.var(name).as_np_ndarray() for name in names])):
+        arrays = [np.array(value) for value in values]
+        for each in arrays:
+            each.attach_grad()
+        net.hybridize(False)
+        with autograd.record():
+            y = net(*arrays)
+        y.backward(np.ones(y.shape) * 0.5)
+        numpy.testing.assert_allclose(y.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+        net.hybridize()
+        results.append([each.grad.asnumpy() for each in arrays])
+        numpy.testing.assert_allclose(net(*arrays).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    for one, other in zip(*results, strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_images():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hybrid_lab.ops.arrays import slicing
     from hybrid_lab.ops.arrays.index import Pick, PickGrad, TakeGrad
-    from hybrid_lab.ops.arrays.movement import Permutation
+    from hybrid_lab.ops.arrays.movement import Permutation, Roll
     from hybrid_lab.ops.arrays.reduce import Norm, Reduction, SumLike
     from hybrid_lab.ops.elementwise.activation import HardSigmoid, LeakyReLU
     from hybrid_lab.ops.elementwise.piecewise import Clip, ClipGrad
@@ -359,6 +359,14 @@ def _dot_rhs_grad(torch: ModuleType, node: Node, op: DotRhsGrad) -> Kernel:
         return (torch.mm(dy.t(), factor) if turn_b else torch.mm(factor.t(), dy)).reshape(shape)
 
     return kernel
+
+
+@rule("_np_roll")
+def _roll(torch: ModuleType, node: Node, op: Roll) -> Kernel:
+    moves = op.steps(len(shape_of(node, 0)))
+    if op.axis is None:
+        return lambda x: torch.roll(x, sum(op.shift))
+    return lambda x: torch.roll(x, [shift for shift, _ in moves], [axis for _, axis in moves])
 
 
 @rule("batch_dot", "_linalg_gemm2")

@@ -9,6 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
+from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, OnnxGraph, Place, Tensor
 from hybrid_lab.ops.framework.types import Array
 
@@ -69,6 +70,56 @@ class SwapAxis(Permutation, name="SwapAxis", aliases=("swapaxes", "SwapAxes")):
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F.SwapAxis(dy, dim1=self.dim1, dim2=self.dim2)
+
+
+class Roll(Operator, name="_np_roll"):
+    """data with its elements moved by `shift` along `axis`, those at the end to the beginning; several steps, one after
+    the other, where there are several. axis : None moves the elements in their order
+    """
+
+    mxnet = None
+    shift: Shape
+    axis: Shape | None = None
+    onnx = emit_lowering
+    samples = [
+        sample((2, 3), shift=(1,)), sample((3, 4), shift=(-1,), axis=(1,)), sample((3, 4), shift=(1, 2), axis=(0, -1)),
+        sample((5,), shift=(7,), axis=(0,)), sample((3, 4), shift=(5,), axis=(0, 1)),
+    ]  # fmt: skip
+
+    def check(self) -> None:
+        if self.axis is not None and len(self.shift) != len(self.axis) and 1 not in (len(self.shift), len(self.axis)):
+            raise AttributeSpecError(f"roll: shift={self.shift} and axis={self.axis} differ in length")
+
+    def steps(self, rank: int) -> list[tuple[int, int]]:
+        """The moves, each by a number of elements along an axis. Raises ShapeError."""
+        axes = (0,) if self.axis is None else tuple(axis_of("roll", axis, rank) for axis in self.axis)
+        count = max(len(self.shift), len(axes))
+        shifts = self.shift * (count if len(self.shift) == 1 else 1)
+        return list(zip(shifts, axes * (count if len(axes) == 1 else 1), strict=True))
+
+    def infer_shape(self, data: Shape) -> Shape:
+        self.steps(len(data))
+        return data
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        moves = self.steps(data.ndim)
+        if self.axis is None:
+            return into(np.roll(data, sum(self.shift)), out)
+        return into(np.roll(data, [shift for shift, _ in moves], [axis for _, axis in moves]), out)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return F._np_roll(dy, shift=tuple(-each for each in self.shift), axis=self.axis)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        moves = self.steps(len(data.shape))
+        result = F.Reshape(data, shape=(-1,)) if self.axis is None else F.identity(data)
+        for shift, axis in moves:
+            size = prod(data.shape) if self.axis is None else data.shape[axis]
+            cut = size - shift % size if size else 0
+            if cut not in (0, size):
+                end = F.slice_axis(result, axis=axis, begin=cut, end=None)
+                result = F.Concat(end, F.slice_axis(result, axis=axis, begin=0, end=cut), dim=axis)
+        return F.reshape_like(result, data) if self.axis is None else result
 
 
 class _Broadcasting(Operator):

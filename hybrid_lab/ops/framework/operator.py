@@ -80,6 +80,10 @@ class Operator:
 
     asks_bfloat16: bool = False
     """Whether an attribute of this instance is the dtype bfloat16."""
+    by_shapes: ClassVar[bool] = False
+    """Whether `lower` takes the operator's place as soon as the shapes of a graph are known, before any other pass. Its
+    gradient is that of `lower`.
+    """
     refuses_gradient: ClassVar[bool] = False
     """Whether an operator without `grad` has a derivative other than zero: differentiating it is an AutogradError."""
     own_gradient: bool = False
