@@ -422,7 +422,8 @@ def multivariate_normal(
     factor = R._linalg_potrf(cov)
     means, factors = shape_of("multivariate_normal", mean), shape_of("multivariate_normal", cov)
     batch = np.broadcast_shapes(means[:-1], factors[:-2])
-    numbers = normal(0.0, 1.0, (*(() if size is None else sizes_of(size)), *batch, means[-1]))
+    shape = (*(() if size is None else sizes_of(size)), *batch, means[-1])
+    numbers = normal(0.0, 1.0, shape, dtype=dtype_of(cov))
     turned = R.sum(R.broadcast_mul(factor, R.expand_dims(numbers, axis=-2)), axis=-1)
     return _plus(turned, mean)
 

@@ -297,6 +297,16 @@ def test_symbols_without_shapes(function, values):
         numpy.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_multivariate_normal_has_the_dtype_of_its_parameters(dtype):
+    block = Calls(lambda m, mean, cov: m.random.multivariate_normal(mean, cov, (4,)))
+    for hybridized in (False, True):
+        block.hybridize(hybridized)
+        made = block(np.array([[0.0, 10.0]] * 3, dtype=dtype), np.array([[1.0, 0.0], [0.0, 0.25]], dtype=dtype))
+        assert made.dtype == dtype and made.shape == (4, 3, 2)
+        assert abs(float(made[..., 1].mean()) - 10) < 1
+
+
 def test_images():
     image = np.array(numpy.random.RandomState(0).randint(0, 256, (8, 6, 3)), dtype="uint8")
     plain = image.as_nd_ndarray()
