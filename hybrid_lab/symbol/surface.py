@@ -48,7 +48,17 @@ def find_function(name: str) -> Callable[..., Any] | None:
 
 
 def _namespace(title: str, *prefixes: str) -> OperatorNamespace:
-    return OperatorNamespace(title, *prefixes, find=find_function, unknown=unknown)
+    """A namespace whose functions name nodes as users write them: `sym.contrib.box_nms` makes box_nms0. The functions
+    of random are written in Python in MXNet, and call operators such as _random_uniform.
+    """
+
+    def find_in_namespace(name: str) -> Callable[..., Any] | None:
+        record = find(name)
+        prefix = next((each for each in prefixes if len(each) > 1 and name.startswith(each)), "")
+        hint = f"_{name.lstrip('_')}" if title == "sym.random" else name[len(prefix) :]
+        return None if record is None else symbol_function(record, name, hint.lower())
+
+    return OperatorNamespace(title, *prefixes, find=find_in_namespace, unknown=unknown)
 
 
 random = _namespace("sym.random", "random_", "_random_", "_sample_", "_")
@@ -61,7 +71,7 @@ _internal = _namespace("sym._internal", "", "_")
 
 def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:
     """Compose an operator; a Symbol belongs to no context."""
-    return dispatch(op, list(inputs), out, name)
+    return dispatch(op, list(inputs), out, name, hint=f"_{op.name.lstrip('_')}")
 
 
 _distributions: Distributions[Symbol] = Distributions(_call)

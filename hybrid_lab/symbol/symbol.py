@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from math import prod
 from typing import Any
 
@@ -478,15 +478,15 @@ def constant(array: np.ndarray, name: str | None = None) -> Symbol:
     return make_symbol(value.node)
 
 
-def dispatch(op: Operator, inputs: list[object], out: object, name: str | None) -> Symbol:
-    """How the functions of `sym` call: see ops.surface."""
+def dispatch(op: Operator, inputs: list[object], out: object, name: str | None, *, hint: str) -> Symbol:
+    """How the functions of `sym` call: see ops.surface. hint : the beginning of a name, where none is given"""
     if out is not None:
         raise AttributeSpecError(f"{op.name}: out= needs arrays; a Symbol has no memory to write to")
-    return compose(op, inputs, name, hint=_HINTS.get(op.name))
+    return compose(op, inputs, name, hint=hint)
 
 
-#: Names that users write where the record's own name differs.
-_HINTS = {"SliceChannel": "split", "Reshape": "reshape", "BlockGrad": "blockgrad", "Cast": "cast", "Concat": "concat"}
+#: Functions that MXNet writes in Python: the beginning of the names of their nodes.
+_HINTS = {"maximum": "_maximum", "minimum": "_minimum", "hypot": "_hypot"}
 
 _methods: dict[str, object] = {}
 
@@ -504,11 +504,14 @@ def symbol_method(name: str) -> Any:
     return method
 
 
-def symbol_function(record: type[Operator], name: str) -> Callable[..., Any]:
+def symbol_function(record: type[Operator], name: str, hint: str | None = None) -> Callable[..., Any]:
     """The function `sym.<name>` of a record. Further keywords such as `lr_mult=2` and `__layout__="NC"`, and those in a
     dict `attr`, become attributes of the node and of the variables that are made for inputs left out.
+
+    hint : the beginning of the node's name where none is given; by default the name of the function, as in MXNet:
+        `sym.flip` makes flip0, though the record is called reverse
     """
-    plain = make_function(record, dispatch, name)
+    plain = make_function(record, partial(dispatch, hint=hint or _HINTS.get(name, name.lower())), name)
 
     @wraps(plain)
     def function(*args: Any, **keywords: Any) -> Any:

@@ -79,3 +79,32 @@ def test_a_pickled_symbol_is_the_same_graph():
     assert loaded.list_outputs() == out.list_outputs()
     values = mx.sym.array(np.array([np.nan, 1.0], "float32")) + mx.sym.var("x")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(values)).eval(x=mx.nd.ones(2))[0].asnumpy(), [np.nan, 2])
+
+
+def test_nodes_are_named_after_the_function_that_was_called():
+    """As MXNet 1.9.1 names them, without the numbers: also where a record has another name than the function."""
+    sym = mx.sym
+    x, y = sym.var("x"), sym.var("y")
+    names = {
+        "flip": sym.flip(x, axis=0),
+        "reverse": sym.reverse(x, axis=0),
+        "stop_gradient": sym.stop_gradient(x),
+        "slicechannel": sym.SliceChannel(x, num_outputs=2),
+        "split": x.split(num_outputs=2),
+        "elemwise_add": sym.elemwise_add(x, y),
+        "elementwisesum": sym.ElementWiseSum(x, y),
+        "swapaxes": x.swapaxes(dim1=0, dim2=1),
+        "sum_axis": sym.sum_axis(x),
+        "_maximum": sym.maximum(x, y),
+        "box_nms": sym.contrib.box_nms(x),
+        "multiboxprior": sym.contrib.MultiBoxPrior(x),
+        "syrk": sym.linalg.syrk(x),
+        "normalize": sym.image.normalize(x),
+        "_random_uniform": sym.random.uniform(shape=(2,)),
+        "uniform": sym.uniform(shape=(2,)),
+    }
+    for name, symbol in names.items():
+        assert symbol.name.rstrip("0123456789") == name
+    offsets = sym.var("offsets")
+    layer = sym.contrib.DeformableConvolution(x, offsets, kernel=(1, 1), num_filter=1)
+    assert layer.list_arguments()[2].startswith("deformableconvolution")

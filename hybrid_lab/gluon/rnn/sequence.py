@@ -53,7 +53,7 @@ def steps_of(length: int, inputs: Any, layout: str) -> list[Any]:
             raise ShapeError(f"unroll: length={length}, but the inputs have {inputs.shape[axis]} steps")
         if length == 1:
             return [functions_of(inputs).squeeze(inputs, axis=axis)]
-        parts = functions_of(inputs).SliceChannel(inputs, num_outputs=length, axis=axis, squeeze_axis=True)
+        parts = functions_of(inputs).split(inputs, num_outputs=length, axis=axis, squeeze_axis=True)
         return [parts[index] for index in range(length)]
     steps = [inputs[index] for index in range(len(inputs))]
     if len(steps) != length:
