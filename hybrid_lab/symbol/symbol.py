@@ -329,8 +329,8 @@ def var(
     role: str = "data",
     **keywords: str,
 ) -> Symbol:
-    """A variable. `shape` may hold None for unknown sizes, and 0 (with NumPy's shapes -1); it is a hint for inference
-    and for MXNet's files.
+    """A variable. `shape`, sizes or one size, may hold None for unknown sizes, and 0 (with NumPy's shapes -1); it is a
+    hint for inference and for MXNet's files.
 
     stype : "default", "row_sparse" or "csr", a hint for MXNet's files; arrays are dense
     keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
@@ -338,6 +338,7 @@ def var(
     attrs = scoped(attr)
     known, unknown = None, -1 if is_np_shape() else 0
     if shape is not None:
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
         known = shape = tuple(None if size == unknown else size for size in shape)
         attrs["__shape__"] = str(tuple(unknown if size is None else size for size in shape))
     if lr_mult is not None:

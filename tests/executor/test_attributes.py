@@ -81,6 +81,12 @@ def test_a_pickled_symbol_is_the_same_graph():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(values)).eval(x=mx.nd.ones(2))[0].asnumpy(), [np.nan, 2])
 
 
+def test_the_shape_of_a_variable_may_be_one_size():
+    variable = mx.sym.var("bias", shape=3)
+    assert variable.attr("__shape__") == "(3,)"
+    assert variable.infer_shape()[1] == [(3,)]
+
+
 def test_nodes_are_named_after_the_function_that_was_called():
     """As MXNet 1.9.1 names them, without the numbers: also where a record has another name than the function."""
     sym = mx.sym
