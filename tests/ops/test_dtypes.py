@@ -66,3 +66,24 @@ def check_gradients(case: Case, dtype: str) -> None:
         for item, gradient in zip(inputs, run_gradient(case.op, F, inputs, outputs, douts), strict=True):
             if gradient is not None:
                 assert (gradient.shape, gradient.dtype) == (item.shape, item.dtype)
+
+
+@each_sample(
+    lambda case: (
+        (case.record.differentiable and case.sample.gradient and case.sample.dtype == "float32")
+        and (case.record.typed_like == 0 and case.record.shape_only)
+    )
+)
+def test_gradients_where_mixed_precision_converts_only_what_is_read(case: Case):
+    """Inputs of which the shape alone is read keep their dtype there."""
+    inputs = [
+        item.astype("float16") if getattr(item, "dtype", "") == "float32" and case.op.reads_values(index) else item
+        for index, item in enumerate(case.inputs())
+    ]
+    try:
+        inferred(case, inputs)
+    except DTypeError:
+        return
+    outputs = run_kernel(case.op, inputs, rng=RNG)
+    found = run_gradient(case.op, F, inputs, outputs, [np.ones_like(y) for y in outputs])
+    assert [None if dx is None else dx.dtype for dx in found[:1]] in ([None], [np.float16])

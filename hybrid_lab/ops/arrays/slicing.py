@@ -365,7 +365,8 @@ class ConcatPart(Operator, name="_concat_part"):
 
     def grad(self, F: Functions, dy: Tensor, *rest: Tensor) -> Gradients:
         *data, _, ddy = rest
-        parts = [ddy if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
+        zeros = [F._cast_like(F.zeros_like(item), ddy) for item in data]  # mixed precision converts dy alone
+        parts = [ddy if index == self.index else zeros[index] for index in range(len(data))]
         return (F.Concat(*parts, dim=self.dim), *(None for _ in data))
 
     def onnx(self, g: OnnxGraph, dy: str, *data: str) -> str:

@@ -470,7 +470,8 @@ class UpSamplingGrad(_Repeating, name="_up_sampling_grad"):
 
     def grad(self, F: Functions, dy: Tensor, *rest: Tensor) -> Gradients:
         *data, _, d = rest
-        parts = [d if index == self.index else F.zeros_like(item) for index, item in enumerate(data)]
+        zeros = [F._cast_like(F.zeros_like(item), d) for item in data]  # mixed precision converts dy alone
+        parts = [d if index == self.index else zeros[index] for index in range(len(data))]
         attributes = {"scale": self.scale, "sample_type": "nearest", "multi_input_mode": self.multi_input_mode}
         return (F.UpSampling(*parts, **attributes), *(None for _ in data))
 
