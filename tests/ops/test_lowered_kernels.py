@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from hybrid_lab import ops
+from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.framework.lowering import draw_lowering, run_lowering
 from hybrid_lab.ops.framework.run import infer, run_kernel
+from hybrid_lab.ops.linalg.linalg_solve import Solver
 
 RNG = (3, 4)
 LOWERED = [
@@ -34,6 +36,10 @@ def test_results_are_what_is_inferred_and_lie_in_memory_of_their_own(record, num
         for item in sample.arrays(record.name)
     ]
     copies = [np.copy(item) for item in inputs]
+    if dtype == "float16" and issubclass(record, Solver):
+        with pytest.raises(DTypeError, match="float32 or float64 is needed"):
+            _infer(op, inputs)
+        return
     shapes, dtypes = _infer(op, inputs)
     results = run_kernel(op, inputs, rng=RNG)
     for result, shape, kind in zip(results, shapes, dtypes, strict=True):
