@@ -26,8 +26,6 @@ PUBLIC = ["autograd.py", "initializer.py", "lr_scheduler.py", "random.py", "viz.
 ]
 
 NO_EFFECT = {
-    # There is one process, in which the gradients of several contexts are summed as they are.
-    "Trainer.__init__": {"compression_params", "update_on_kvstore"},
     # Arrays are dense, and so are gradients: a lazy update of the rows that a batch has touched is one of all rows.
     "Parameter.__init__": {"_stype", "_grad_stype"},
     "Embedding.__init__": {"sparse_grad"},
@@ -56,6 +54,8 @@ NO_EFFECT = {
     **{name: {"ctx", "name"} for name in ("zeros", "ones")},
     # The streams of random numbers are those of all devices.
     "RandomState.seed": {"ctx"},
+    # A Symbol's is refused whatever it is given.
+    "boolean_mask": {"axis", "index"},
     # The draws lie where the classes lie that it is given.
     "rand_zipfian": {"ctx"},
     # For subclasses, which override the method.
