@@ -33,7 +33,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "reductions": ("sum", "max", "min", "prod", "_size_ratio"),
     "movement": (
         "identity", "BlockGrad", "Reshape", "reshape_like", "_block_like", "expand_dims", "_channel_like", "transpose",
-        "broadcast_like", "_restore_axes", "slice_axis", "Concat", "_contrib_arange_like",
+        "broadcast_like", "_restore_axes", "_drop_axes", "slice_axis", "Concat", "_contrib_arange_like",
     ),
     "indexing": ("pick", "take"),
     "products": ("dot", "batch_dot", "_linalg_gemm2", "FullyConnected", "Convolution"),
