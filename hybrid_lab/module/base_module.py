@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,8 +15,12 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataBatch, DataIter
+from hybrid_lab.kvstore import KVStoreBase
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import BatchEndParam, Params, read_params, save_params
+from hybrid_lab.monitor import Monitor
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.optimizer import Optimizer
 from hybrid_lab.symbol import Symbol
 
 Callback = Callable[..., object]
@@ -23,6 +28,12 @@ Callbacks = Callback | Sequence[Callback] | None
 Shapes = Sequence[Any]
 """DataDescs, or pairs of a name and a shape."""
 OptimizerParams = Mapping[str, Any] | Iterable[tuple[str, Any]]
+Metric = object
+"""What `mx.metric.create` takes: a metric, its name, a function of (label, prediction), or a list of them."""
+StoreLike = str | KVStoreBase | None
+OptimizerLike = str | Optimizer
+Logger = logging.Logger | ModuleType
+"""A logger, or the module `logging`."""
 LEARNING_RATE: OptimizerParams = (("learning_rate", 0.01),)
 
 
@@ -40,7 +51,7 @@ class BaseModule:
     for_training, inputs_need_grad : how it was bound
     """
 
-    def __init__(self, logger: Any = logging) -> None:
+    def __init__(self, logger: Logger = logging) -> None:
         self.logger = logger
         self.binded = self.for_training = self.inputs_need_grad = False
         self.params_initialized = self.optimizer_initialized = False
@@ -67,11 +78,11 @@ class BaseModule:
         self,
         train_data: Any,
         eval_data: Any = None,
-        eval_metric: Any = "acc",
+        eval_metric: Metric = "acc",
         epoch_end_callback: Callbacks = None,
         batch_end_callback: Callbacks = None,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         eval_end_callback: Callbacks = None,
         eval_batch_end_callback: Callbacks = None,
@@ -83,8 +94,8 @@ class BaseModule:
         force_init: bool = False,
         begin_epoch: int = 0,
         num_epoch: int | None = None,
-        validation_metric: Any = None,
-        monitor: Any = None,
+        validation_metric: Metric = None,
+        monitor: Monitor | None = None,
         sparse_row_id_fn: Callable[..., Any] | None = None,
     ) -> None:
         """Bind, initialize and train from `begin_epoch` to `num_epoch`, with a validation after each epoch.
@@ -132,8 +143,8 @@ class BaseModule:
         self,
         epoch: int,
         train_data: Any,
-        eval_metric: metrics.EvalMetric,
-        monitor: Any,
+        eval_metric: EvalMetric,
+        monitor: Monitor | None,
         batch_end_callback: Callbacks,
         sparse_row_id_fn: Callable[..., Any] | None,
     ) -> list[tuple[str, float]]:
@@ -161,7 +172,7 @@ class BaseModule:
             data_batch, nbatch = following, nbatch + 1
         return values
 
-    def _update_metric(self, eval_metric: metrics.EvalMetric, batch: Any) -> None:
+    def _update_metric(self, eval_metric: EvalMetric, batch: Any) -> None:
         if isinstance(batch, list):
             self.update_metric(eval_metric, [each.label for each in batch], pre_sliced=True)
         else:
@@ -181,7 +192,7 @@ class BaseModule:
     def score(
         self,
         eval_data: Any,
-        eval_metric: Any,
+        eval_metric: Metric,
         num_batch: int | None = None,
         batch_end_callback: Callbacks = None,
         score_end_callback: Callbacks = None,
@@ -332,8 +343,8 @@ class BaseModule:
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         force_init: bool = False,
     ) -> None:
@@ -364,7 +375,7 @@ class BaseModule:
         """The gradients of the data."""
         self._undefined("get_input_grads")
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the last forward to a metric."""
         self._undefined("update_metric")
 

@@ -14,12 +14,22 @@ from hybrid_lab.context import Context
 from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params, load_params
 from hybrid_lab.name import NameManager
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
-from .base_module import LEARNING_RATE, BaseModule, ModuleStateError, OptimizerParams, Shapes
+from .base_module import (
+    LEARNING_RATE,
+    BaseModule,
+    Logger,
+    ModuleStateError,
+    OptimizerLike,
+    OptimizerParams,
+    Shapes,
+    StoreLike,
+)
 from .module import Module
 
 Generated = tuple[Symbol, Sequence[str] | None, Sequence[str] | None]
@@ -37,7 +47,7 @@ class BucketingModule(BaseModule):
         self,
         sym_gen: Callable[[Any], Generated],
         default_bucket_key: Hashable | None = None,
-        logger: Any = logging,
+        logger: Logger = logging,
         context: Context | Sequence[Context] | None = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
@@ -276,8 +286,8 @@ class BucketingModule(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         force_init: bool = False,
     ) -> None:
@@ -325,7 +335,7 @@ class BucketingModule(BaseModule):
         """Set the states of the bucket in use."""
         self._curr_module.set_states(states, value)
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the last forward to a metric."""
         self._curr_module.update_metric(eval_metric, labels, pre_sliced)
 

@@ -13,9 +13,12 @@ from hybrid_lab.context import Context, cpu
 from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.executor import Executor
 from hybrid_lab.io import DataDesc
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.symbol import Symbol
+
+from .base_module import Logger
 
 Descs = Sequence[DataDesc]
 Merged = list[NDArray] | list[list[NDArray]]
@@ -46,7 +49,7 @@ class DataParallelExecutorGroup:
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
-        logger: Any = logging,
+        logger: Logger = logging,
         fixed_param_names: Sequence[str] | None = None,
         grad_req: str | Sequence[str] | Mapping[str, str] = "write",
         state_names: Sequence[str] | None = None,
@@ -296,7 +299,7 @@ class DataParallelExecutorGroup:
                     given = own[index] if isinstance(own, (list, tuple)) else self._cut(own, 0, index)
                     _copy(given, target, self.state_names[place])
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the outputs of all contexts to a metric."""
         for index, executor in enumerate(self.execs):
             own = (

@@ -16,10 +16,11 @@ from hybrid_lab.executor import Executor
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc, DataIter, NDArrayIter, ResizeIter
 from hybrid_lab.model import BatchEndParam, load_checkpoint, save_checkpoint
+from hybrid_lab.monitor import Monitor
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.symbol import Symbol
 
-from .base_module import BaseModule, as_list
+from .base_module import BaseModule, Callbacks, Logger, Metric, OptimizerLike, StoreLike, as_list
 from .bucketing_module import BucketingModule
 from .module import Module
 
@@ -49,7 +50,7 @@ class FeedForward:
         ctx: Context | Sequence[Context] | None = None,
         num_epoch: int | None = None,
         epoch_size: int | None = None,
-        optimizer: Any = "sgd",
+        optimizer: OptimizerLike = "sgd",
         initializer: Any = Uniform(0.01),  # noqa: B008 - an initializer does not change
         numpy_batch_size: int = 128,
         arg_params: Params | None = None,
@@ -81,15 +82,15 @@ class FeedForward:
         X: Any,  # noqa: N803 - MXNet's name
         y: Any = None,
         eval_data: Any = None,
-        eval_metric: Any = "acc",
-        epoch_end_callback: Any = None,
-        batch_end_callback: Any = None,
-        kvstore: Any = "local",
-        logger: Any = None,
+        eval_metric: Metric = "acc",
+        epoch_end_callback: Callbacks = None,
+        batch_end_callback: Callbacks = None,
+        kvstore: StoreLike = "local",
+        logger: Logger | None = None,
         work_load_list: Sequence[float] | None = None,
-        monitor: Any = None,
-        eval_end_callback: Any = None,
-        eval_batch_end_callback: Any = None,
+        monitor: Monitor | None = None,
+        eval_end_callback: Callbacks = None,
+        eval_batch_end_callback: Callbacks = None,
     ) -> None:
         """Train on an iterator, or on arrays X and y, which are shuffled; `Module.fit` says what the rest means.
 
@@ -123,7 +124,7 @@ class FeedForward:
         )
         self.arg_params, self.aux_params = module.get_params()
 
-    def _module(self, data: Any, logger: Any, work_load_list: Sequence[float] | None) -> BaseModule:
+    def _module(self, data: Any, logger: Logger, work_load_list: Sequence[float] | None) -> BaseModule:
         """The Module of the network, or of the networks of all buckets."""
         names = [_described(each).name for each in data.provide_data]
         labels = [_described(each).name for each in data.provide_label]
@@ -194,9 +195,9 @@ class FeedForward:
     def score(
         self,
         X: Any,  # noqa: N803 - MXNet's name
-        eval_metric: Any = "acc",
+        eval_metric: Metric = "acc",
         num_batch: int | None = None,
-        batch_end_callback: Any = None,
+        batch_end_callback: Callbacks = None,
         reset: bool = True,
     ) -> Any:
         """The value of a metric on an iterator. batch_end_callback : called with a BatchEndParam"""
@@ -243,7 +244,7 @@ class FeedForward:
         save_checkpoint(prefix, epoch, self.symbol, self.arg_params or {}, self.aux_params or {}, remove_amp_cast)
 
     @staticmethod
-    def load(prefix: str, epoch: int, ctx: Any = None, **kwargs: Any) -> FeedForward:
+    def load(prefix: str, epoch: int, ctx: Context | Sequence[Context] | None = None, **kwargs: Any) -> FeedForward:
         """The model of a checkpoint, whose training goes on at `epoch`. kwargs : as for the constructor"""
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         options = {"arg_params": arg_params, "aux_params": aux_params, "begin_epoch": epoch, **kwargs}
@@ -254,20 +255,20 @@ class FeedForward:
         symbol: Symbol | Callable[[Any], Symbol],
         X: Any,  # noqa: N803 - MXNet's name
         y: Any = None,
-        ctx: Any = None,
+        ctx: Context | Sequence[Context] | None = None,
         num_epoch: int | None = None,
         epoch_size: int | None = None,
-        optimizer: Any = "sgd",
+        optimizer: OptimizerLike = "sgd",
         initializer: Any = Uniform(0.01),  # noqa: B008 - an initializer does not change
         eval_data: Any = None,
-        eval_metric: Any = "acc",
-        epoch_end_callback: Any = None,
-        batch_end_callback: Any = None,
-        kvstore: Any = "local",
-        logger: Any = None,
+        eval_metric: Metric = "acc",
+        epoch_end_callback: Callbacks = None,
+        batch_end_callback: Callbacks = None,
+        kvstore: StoreLike = "local",
+        logger: Logger | None = None,
         work_load_list: Sequence[float] | None = None,
-        eval_end_callback: Any = None,
-        eval_batch_end_callback: Any = None,
+        eval_end_callback: Callbacks = None,
+        eval_batch_end_callback: Callbacks = None,
         **kwargs: Any,
     ) -> FeedForward:
         """A new model, trained. The arguments are those of the constructor and of `fit`."""

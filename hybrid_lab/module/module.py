@@ -16,12 +16,22 @@ from hybrid_lab.io import DataDesc
 from hybrid_lab.kvstore import KVStoreBase
 from hybrid_lab.kvstore import create as create_kvstore
 from hybrid_lab.kvstore.kvstore import read_states, write_states
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params, load_checkpoint, save_checkpoint
 from hybrid_lab.ndarray import NDArray, zeros
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.symbol import Symbol
 
-from .base_module import LEARNING_RATE, BaseModule, ModuleStateError, OptimizerParams, Shapes
+from .base_module import (
+    LEARNING_RATE,
+    BaseModule,
+    Logger,
+    ModuleStateError,
+    OptimizerLike,
+    OptimizerParams,
+    Shapes,
+    StoreLike,
+)
 from .executor_group import DataParallelExecutorGroup, descs
 
 _PARAMETER_ENDINGS = ("_weight", "_bias", "_gamma", "_beta")
@@ -47,7 +57,7 @@ class Module(BaseModule):
         symbol: Symbol,
         data_names: Sequence[str] | None = ("data",),
         label_names: Sequence[str] | None = ("softmax_label",),
-        logger: Any = logging,
+        logger: Logger = logging,
         context: Context | Sequence[Context] | None = None,
         work_load_list: Sequence[float] | None = None,
         fixed_param_names: Sequence[str] | None = None,
@@ -330,8 +340,8 @@ class Module(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         force_init: bool = False,
     ) -> None:
@@ -468,7 +478,7 @@ class Module(BaseModule):
         self._require("set_states")
         self._exec_group.set_states(states, value)
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the last forward to a metric."""
         self._exec_group.update_metric(eval_metric, labels, pre_sliced)
 
@@ -478,7 +488,7 @@ class Module(BaseModule):
         self._exec_group.install_monitor(mon)
 
 
-def _store_for(kvstore: Any, contexts: int, params: Params) -> tuple[KVStoreBase | None, bool]:
+def _store_for(kvstore: StoreLike, contexts: int, params: Params) -> tuple[KVStoreBase | None, bool]:
     """The KVStore that is needed, or None; and whether it updates the parameters."""
     if kvstore is None:
         return None, False
@@ -487,13 +497,13 @@ def _store_for(kvstore: Any, contexts: int, params: Params) -> tuple[KVStoreBase
             return None, False
         largest = max((array.size for array in params.values()), default=0)
         on_store = kvstore != "local" or largest <= 16 * 1024 * 1024
-        kvstore = create_kvstore(kvstore)
+        store: KVStoreBase = create_kvstore(kvstore)
     elif isinstance(kvstore, KVStoreBase):
-        on_store = True
+        store, on_store = kvstore, True
     else:
         raise SettingError(f"init_optimizer: kvstore is None, a name or a KVStore, not {type(kvstore).__name__}")
-    on_store = on_store and kvstore.is_capable(KVStoreBase.OPTIMIZER)
-    return kvstore, on_store and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+    on_store = on_store and store.is_capable(KVStoreBase.OPTIMIZER)
+    return store, on_store and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
 
 
 def _like(names: Sequence[str], arrays: Sequence[Sequence[NDArray]]) -> Params:

@@ -9,10 +9,11 @@ from typing import Any
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.initializer import Uniform
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params
 from hybrid_lab.ndarray import NDArray
 
-from .base_module import LEARNING_RATE, BaseModule, OptimizerParams, Shapes
+from .base_module import LEARNING_RATE, BaseModule, Logger, OptimizerLike, OptimizerParams, Shapes, StoreLike
 from .executor_group import descs
 
 
@@ -26,7 +27,7 @@ class PythonModule(BaseModule):
         data_names: Sequence[str],
         label_names: Sequence[str] | None,
         output_names: Sequence[str],
-        logger: Any = logging,
+        logger: Logger = logging,
     ) -> None:
         super().__init__(logger)
         self._data_names, self._output_names = list(data_names), list(output_names)
@@ -104,8 +105,8 @@ class PythonModule(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         force_init: bool = False,
     ) -> None:
@@ -115,7 +116,7 @@ class PythonModule(BaseModule):
     def update(self) -> None:
         """There are no parameters to update."""
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the outputs to a metric, if the Module takes labels."""
         if self._label_shapes is None:
             return
@@ -135,7 +136,7 @@ class PythonLossModule(PythonModule):
         name: str = "pyloss",
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] = ("softmax_label",),
-        logger: Any = logging,
+        logger: Logger = logging,
         grad_func: Callable[[NDArray, NDArray], Any] | None = None,
     ) -> None:
         super().__init__(data_names, label_names, [f"{name}_output"], logger)

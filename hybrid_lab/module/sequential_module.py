@@ -9,10 +9,11 @@ from typing import Any
 from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataBatch, DataDesc
+from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params
 from hybrid_lab.ndarray import NDArray
 
-from .base_module import LEARNING_RATE, BaseModule, OptimizerParams, Shapes
+from .base_module import LEARNING_RATE, BaseModule, Logger, OptimizerLike, OptimizerParams, Shapes, StoreLike
 
 
 class SequentialModule(BaseModule):
@@ -25,7 +26,7 @@ class SequentialModule(BaseModule):
     META_TAKE_LABELS = "take_labels"
     META_AUTO_WIRING = "auto_wiring"
 
-    def __init__(self, logger: Any = logging) -> None:
+    def __init__(self, logger: Logger = logging) -> None:
         super().__init__(logger)
         self._modules: list[BaseModule] = []
         self._takes_labels: list[bool] = []
@@ -149,8 +150,8 @@ class SequentialModule(BaseModule):
 
     def init_optimizer(
         self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
+        kvstore: StoreLike = "local",
+        optimizer: OptimizerLike = "sgd",
         optimizer_params: OptimizerParams = LEARNING_RATE,
         force_init: bool = False,
     ) -> None:
@@ -198,7 +199,7 @@ class SequentialModule(BaseModule):
         gradients: list[NDArray] = self._modules[0].get_input_grads(merge_multi_context)
         return gradients
 
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+    def update_metric(self, eval_metric: EvalMetric, labels: Any, pre_sliced: bool = False) -> None:
         """Add the outputs of the Modules that take labels to a metric."""
         self._require("update_metric")
         for module, takes in zip(self._modules, self._takes_labels, strict=True):
