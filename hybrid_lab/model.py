@@ -73,7 +73,9 @@ def read_params(fname: str) -> tuple[Params, Params]:
     arguments: Params = {}
     states: Params = {}
     if not isinstance(loaded, dict):
-        raise ArchiveError("the arrays have no names, so this is no checkpoint", path=fname)
+        if loaded:
+            raise ArchiveError("the arrays have no names, so this is no checkpoint", path=fname)
+        loaded = {}  # of a network without parameters
     for key, array in loaded.items():
         kind, _, name = key.partition(":")
         if kind not in ("arg", "aux") or not name or array is None:

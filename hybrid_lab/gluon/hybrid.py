@@ -365,7 +365,7 @@ class HybridBlock(Block):
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Symbol):
             raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
-        before = self.__dict__.get(name, value)
+        before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, value)
         super().__setattr__(name, value)
         if before is not value and tracing.current() is None and self._decides(name, before, value):
             self._structure_changed()

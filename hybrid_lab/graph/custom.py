@@ -13,6 +13,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.graph.composed import Composed
+from hybrid_lab.graph.node import Value
 from hybrid_lab.ops.framework.memory import all_into, into
 from hybrid_lab.ops.framework.signature import Signature
 from hybrid_lab.ops.framework.sizes import NeedsNumber, guards_of
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 CALL = np.dtype("int64")
 """The dtype of the hidden output that holds the number of a call, by which the backward finds what the call kept."""
+
+
+def is_call_number(value: Value) -> bool:
+    """Whether a value is the number of a call of the user's code, which differs from run to run."""
+    op = value.node.op
+    return isinstance(op, Custom) and value.index == op.signature.outputs - 1
 
 
 class HostCode(Protocol):

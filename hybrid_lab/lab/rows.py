@@ -21,10 +21,12 @@ from hybrid_lab.lab.tree import elements
 class Row:
     """A Block at one place of the tree, as it was at the last look.
 
-    attr : the name under which its parent holds it; before : path where the same Block stood before, or None
+    attr : the name under which its parent holds it
+    before : the path of the Block's first place, if it stands at several and this is a later one; else None
     size : number of rows from this one to the last one below it, where no Block stands at several places
-    walked : its structure version before the rows below it were found, which other threads may change meanwhile
-    structure : its structure version; parameters, types : ids and types of its own parameters; graphs : their number
+    walked : its structure version, read before the rows below it were found: another thread may change the structure
+    structure : its structure version; parameters, types : ids and types of its own parameters
+    graphs : the number of its graphs
     revision : of the model, when the Block came to this place or the row last changed
     findings : of the linter in this Block; None before they are looked for
     """
@@ -47,8 +49,8 @@ class Rows:
     """All rows of one model, parents first. A look at a model compares only the Blocks that changed since the last one.
 
     revision : grows with each look that finds a change of structure, graphs, states, output shapes or parameter types
-    whole : a page that has an earlier revision needs the whole tree
-    elements : of all parameters, shared ones once; None while a shape is unknown
+    whole : the revision of the last change that cannot be told row by row: a page with an earlier one needs the tree
+    elements : the number of elements of all parameters, shared ones once; None while a shape is unknown
     shared : ids of the parameters that several Blocks have
     """
 
@@ -91,7 +93,7 @@ class Rows:
         return bool(self.shared) or not self._is_tree
 
     def look(self, net: Block) -> None:
-        """Bring everything up to date."""
+        """Compare the model with the rows, and raise the revision if anything changed."""
         blocks_seen, arrays_seen = self._blocks_seen, self._arrays_seen
         self._blocks_seen, self._arrays_seen = access.looks_count()
         had_copies = self._has_copies
@@ -106,7 +108,7 @@ class Rows:
         if moved or retyped:
             self._count_parameters()
         if retyped or (moved and (had_copies or self._has_copies)):
-            # Types count in the rows above too; a row of what stands at several places tells of the other places.
+            # Types count in the rows above too; the row of a shared Block or parameter names its other places.
             self.whole = self.revision
 
     def _update(self, row: Row, block: Block) -> bool:

@@ -28,7 +28,7 @@ Params = Mapping[str, NDArray]
 
 
 class FeedForward:
-    """A network with its parameters, trained by `fit` and asked by `predict` and `score`. New code uses Module.
+    """A network with its parameters: `fit` trains it, `predict` and `score` run it. New code uses Module.
 
         model = mx.model.FeedForward(symbol, num_epoch=5, learning_rate=0.1)
         model.fit(X, y)
@@ -39,8 +39,8 @@ class FeedForward:
     num_epoch, begin_epoch : train from epoch `begin_epoch` up to this one
     epoch_size : batches in an epoch; None means those of the iterator
     optimizer : a name, with its options among `kwargs`, or an Optimizer
-    numpy_batch_size : of iterators that are made for arrays
-    arg_params, aux_params : values to start from, or of a trained network; the initializer makes those missing
+    numpy_batch_size : the batch size where X is an array
+    arg_params, aux_params : values to start from; the initializer makes the missing ones
     allow_extra_params : drop parameters that the Symbol does not have
     """
 
@@ -161,7 +161,7 @@ class FeedForward:
         if label.ndim == 2 and label.shape[1] == 1:
             label = label.reshape((-1,))
         if label.ndim != 1 or label.shape[0] != data.shape[0]:
-            raise SettingError(f"y has the shape {label.shape}; it has one number for each of the {data.shape[0]} rows")
+            raise SettingError(f"y has the shape {label.shape}; it needs one number for each of {data.shape[0]} rows")
         size = min(data.shape[0], self.numpy_batch_size)
         if training:
             return NDArrayIter(data, label, size, shuffle=True, last_batch_handle="roll_over")
@@ -178,7 +178,7 @@ class FeedForward:
     ) -> Any:
         """The outputs for all rows as NumPy arrays: one, or a list of several.
 
-        num_batch : how many batches to look at; return_data : return (outputs, data, labels)
+        num_batch : predict only so many batches; return_data : return (outputs, data, labels)
         """
         data = self._iterator(X, None, training=False)
         outputs: list[list[np.ndarray]] = []
@@ -241,6 +241,8 @@ class FeedForward:
         epoch = self.num_epoch if epoch is None else epoch
         if epoch is None:
             raise SettingError("save: the model has no num_epoch; give the number of the epoch")
+        if self.symbol is None or self.arg_params is None:
+            raise SettingError("save: the model has no parameters yet; call fit, or give arg_params")
         save_checkpoint(prefix, epoch, self.symbol, self.arg_params or {}, self.aux_params or {}, remove_amp_cast)
 
     @staticmethod

@@ -234,7 +234,8 @@ def _invoke_fully(
     if recorded:
         # Read before the outputs are written: `y += x` replaces the link of y.
         links = tuple([tape.link(item) for item in inputs])
-        if op.differentiable:
+        recorded = any(links)  # a history that an earlier backward() used up is none
+        if recorded and op.differentiable:
             entry = EagerEntry(op, inputs, links, rng)
     update_aux = bool(op.signature.aux) and (state.training or op.signature.aux_always)
     need = None

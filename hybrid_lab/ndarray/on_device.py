@@ -56,7 +56,8 @@ def invoke_on_device(op: Operator, inputs: Sequence[object], out: object, rng: t
     recorded = tape.state.recording and any(getattr(item, "tape_link", None) is not None for item in inputs)
     if recorded:
         links = tuple([tape.link(item) for item in inputs])
-        if op.differentiable:
+        recorded = any(links)  # a history that an earlier backward() used up is none
+        if recorded and op.differentiable:
             entry = DeviceEntry(op, inputs, links, rng)
             entry.device = device
     update_aux = bool(op.signature.aux) and (tape.state.training or op.signature.aux_always)

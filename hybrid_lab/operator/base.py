@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -9,7 +11,10 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
 
 Shapes: TypeAlias = Sequence[Sequence[int]]
+_logger = logging.getLogger("hybrid_lab")
 _registered: dict[str, type[CustomOpProp]] = {}
+in_graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The `CustomCode` of nodes of graphs; each has an `op_type`."""
 
 
 class CustomOp:
@@ -64,11 +69,11 @@ class CustomOpProp:
         return ["output"]
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the states, which are given behind the inputs."""
+        """Names of the states, which are given after the inputs."""
         return []
 
     def infer_shape(self, in_shape: list[list[int]]) -> tuple[Shapes, ...]:
-        """Shapes of inputs, outputs and states, of the inputs' shapes. Here: all outputs are like the first input."""
+        """Shapes of inputs, outputs and states. Here: outputs are like the first input, and there are no states."""
         return in_shape, [in_shape[0]] * len(self.list_outputs()), []
 
     def infer_type(self, in_type: list[Any]) -> tuple[Sequence[Any], ...]:
@@ -82,12 +87,21 @@ class CustomOpProp:
 
 
 def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
-    """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` calls its operator from now on."""
+    """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` calls its operator from now on.
+
+    Graphs that were made before keep the class that was registered then, which a warning says; `net.hybridize()` lets
+    them be made again.
+    """
 
     def add(prop: type[CustomOpProp]) -> type[CustomOpProp]:
         if not (isinstance(prop, type) and issubclass(prop, CustomOpProp)):
             raise TypeError(f"register({reg_name!r}) takes a subclass of CustomOpProp, not {prop!r}")
-        _registered[reg_name] = prop
+        before, _registered[reg_name] = _registered.get(reg_name, prop), prop
+        if before is not prop and any(code.op_type == reg_name for code in list(in_graphs)):
+            _logger.warning(
+                f"{reg_name!r} is registered again: graphs that were made before keep the earlier code; call "
+                "net.hybridize() to make them again"
+            )
         return prop
 
     return add

@@ -14,12 +14,12 @@ from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.context import cpu
 from hybrid_lab.ndarray.numpy_mode import is_np_array
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.operator.base import CustomOp, make_prop
+from hybrid_lab.operator.base import CustomOp, in_graphs, make_prop
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 
 _MOST_KEPT = 4096
-"""Forwards whose operator waits for a backward."""
+"""The most operators that are kept for a backward; the oldest is dropped."""
 
 
 class CustomCode:
@@ -35,6 +35,7 @@ class CustomCode:
         self.inputs, self.outputs = tuple(self._prop.list_arguments()), tuple(self._prop.list_outputs())
         self.states = tuple(self._prop.list_auxiliary_states())
         self.needs_heads = bool(self._prop.need_top_grad_)
+        in_graphs.add(self)
 
     def infer_shape(self, shapes: Sequence[PartialShape]) -> tuple[list[Shape], list[Shape], list[Shape]]:
         """Shapes of inputs, outputs and states. Unknown shapes are [] and unknown sizes 0, as in MXNet."""
@@ -48,13 +49,14 @@ class CustomCode:
         return [*map(dtype_of, inputs)], [*map(dtype_of, outputs)], [*map(dtype_of, states)]
 
     def _answer(self, rule: str, asked: list[Any], kind: type[ShapeError | DTypeError]) -> Sequence[Sequence[Any]]:
-        """What a rule of the CustomOpProp says of inputs, outputs and states. Its own error becomes `kind`."""
+        """What a rule of the CustomOpProp says of inputs, outputs and states. Its exception is raised as `kind`."""
         try:
             answer = getattr(self._prop, rule)(asked)
         except Exception as error:
             raise kind(f"{self.op_type}: {rule}({asked}) failed: {type(error).__name__}: {error}") from error
-        lists = [*answer, []] if len(answer) == 2 else list(answer)
         counts = [len(self.inputs), len(self.outputs), len(self.states)]
+        lists = list(answer) if isinstance(answer, (tuple, list)) else []
+        lists += [[]] if len(lists) == 2 else []
         if [len(each) for each in lists] != counts:
             raise kind(
                 f"{self.op_type}: {rule} must return three lists, for inputs, outputs and states, of the lengths "
@@ -107,7 +109,7 @@ class CustomCode:
 class _Kept:
     """The operators of forwards that may be followed by a backward, by the number of the call.
 
-    An operator may keep anything for its backward. It is forgotten at the first forward behind its backward.
+    An operator may keep anything for its backward. It is dropped by the first forward after its backward.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,9 @@ class _History:
         self.value = self._linked(link, "")
 
     def _linked(self, link: tape.Link, role: str) -> Value:
-        """What a link stands for: an array with a gradient is a variable, one without history a new variable."""
+        """What a link stands for: an array with a gradient is one variable wherever it is read; an array without
+        history is a new variable at each read.
+        """
         if type(link) is tape.Output:
             return self._outputs[link.node][link.index]
         if type(link) is not tape.Leaf:
@@ -129,7 +131,7 @@ def _steps_behind(link: tape.Link) -> list[tape.Node]:
 
 
 def _neutral(op: Operator) -> Operator:
-    """The operator without the mode of its call, where hidden attributes alone say the mode."""
+    """The operator as it is before it is bound to a mode, where only hidden attributes hold the mode."""
     if isinstance(op, SoftmaxWith):
         record = get(op.kind)
         return record.bind(**{name: value for name, value in op.attributes.items() if name in record.fields})

@@ -289,3 +289,50 @@ def test_a_backward_that_writes_to_a_state_is_refused():
     executor.forward(is_train=True)
     with pytest.raises(AutogradError, match="the backward of writes_for_test wrote to a state"):
         executor.backward([nd.ones((2,)), nd.ones((2,))])
+
+
+class _Scaled(mx.operator.CustomOp):
+    """data times a number."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * self.factor)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * self.factor)
+
+
+def _register_scaled(factor):
+    class Prop(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, in_shapes, in_dtypes):
+            return _Scaled(factor)
+
+    mx.operator.register("times_for_test")(Prop)
+
+
+class _UsesScaled(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.Custom(x, op_type="times_for_test")
+
+
+def test_an_operator_that_is_registered_again_warns_of_graphs_with_the_earlier_code(caplog):
+    _register_scaled(2)
+    net, x = _UsesScaled(), nd.array([1.0, 3.0])
+    net.hybridize()
+    net(x)
+    caplog.clear()
+    _register_scaled(5)
+    assert "'times_for_test' is registered again" in caplog.text
+    net.hybridize()
+    np.testing.assert_array_equal(net(x).asnumpy(), [5, 15])
+
+
+def test_compare_finds_nothing_in_a_recorded_graph_with_a_custom_operator():
+    _register_scaled(2)
+    net, x = _UsesScaled(), nd.array([1.0, 3.0])
+    x.attach_grad()
+    net.hybridize()
+    net(x)
+    assert "NOT EQUAL" not in str(mx.compare(net, x))

@@ -621,3 +621,20 @@ def test_a_numpy_array_may_replace_all_numbers_while_recording():
         x[:] = np.zeros((2, 2))
     with pytest.raises(AutogradError, match="has been written to since"):
         y.backward()
+
+
+@pytest.mark.parametrize("call", [lambda h: h * 3, nd.relu, lambda h: h.sum(), nd.Dropout, lambda h: h.copy(), nd.sign])
+def test_a_result_whose_history_was_used_up_is_a_constant(call):
+    x = nd.array([1.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        h = x * 2
+        z = h.sum()
+    z.backward()
+    with autograd.record():
+        y = call(h)
+        total = (y + x).sum()
+    with pytest.raises(AutogradError, match="not in a computational graph"):
+        y.backward()
+    total.backward()
+    assert x.grad.asnumpy().tolist() == [1, 1]
