@@ -237,7 +237,9 @@ test('the numbers of a parameter are asked for by its name', async () => {
     { model: 'm1', path: '', name: 'weight', what: 'data' },
     { model: 'm1', path: '', name: 'weight', what: 'grad' }
   ]);
-  const titles = [...view.element.querySelectorAll('.hl-numbers h5 bdi')].map(each => each.textContent);
+  const titles = [...view.element.querySelectorAll('.hl-numbers .hl-title bdi')].map(
+    each => each.textContent
+  );
   assert.deepEqual(titles, ['data', 'grad']);
 });
 

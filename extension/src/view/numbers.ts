@@ -12,7 +12,12 @@ export function numbersOf(reply: ValuesReply): HTMLElement {
   return h(
     'section',
     { class: 'hl-numbers', 'aria-label': `Numbers of ${reply.title}` },
-    h('p', { class: 'hl-title' }, h('bdi', {}, reply.title), h('span', { class: 'hl-row-class' }, reply.type)),
+    h(
+      'p',
+      { class: 'hl-title' },
+      h('bdi', {}, reply.title),
+      h('span', { class: 'hl-row-class' }, reply.type)
+    ),
     h(
       'div',
       { class: 'hl-numbers-parts' },
