@@ -1,4 +1,4 @@
-"""What the callback of `Executor.set_monitor_callback` gets: outputs of operators, their inputs, and gradients."""
+"""Calls a monitor callback of an Executor with the outputs of operators, with their inputs, and with gradients."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class HostCode(Protocol):
 class Custom(Composed):
     """A call of the code in `code`. train : the mode of the call; None in a neutral graph
 
-    inputs : those of the code, then its states
-    returns : the outputs of the code; hidden are the new states and the number of the call
+    inputs : the inputs of the code, then its states
+    returns : the outputs of the code; the hidden outputs are its new states and the number of the call
 
     It counts as random: it runs in every call, as often as the graph has it, and its random numbers have a stream of
     their own.
@@ -154,7 +154,7 @@ class Custom(Composed):
         return [*outputs, *states, CALL]
 
     def complete_types(self, dtypes: Sequence[np.dtype | None]) -> Sequence[np.dtype | None]:
-        """What the code says of inputs whose dtypes are not known, given that of the first for theirs."""
+        """Ask the code for the dtypes of inputs and states; the dtype of the first input stands for unknown ones."""
         first, count = dtypes[0], len(self.code.inputs)
         if first is None:
             return dtypes

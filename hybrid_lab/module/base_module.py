@@ -29,7 +29,7 @@ Shapes = Sequence[Any]
 """DataDescs, or pairs of a name and a shape."""
 OptimizerParams = Mapping[str, Any] | Iterable[tuple[str, Any]]
 Metric = object
-"""What `mx.metric.create` takes: a metric, its name, a function of (label, prediction), or a list of them."""
+"""A metric, the name of one, a function of (label, prediction), or a list of these: see `mx.metric.create`."""
 StoreLike = str | KVStoreBase | None
 OptimizerLike = str | Optimizer
 Logger = logging.Logger | ModuleType

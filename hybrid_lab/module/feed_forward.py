@@ -37,7 +37,7 @@ class FeedForward:
     symbol : the network; or a function of a bucket's key that returns it, for an iterator of buckets
     ctx : one context or several; predictions use the first
     num_epoch, begin_epoch : train from epoch `begin_epoch` up to this one
-    epoch_size : batches in an epoch; None means those of the iterator
+    epoch_size : the number of batches in an epoch; None: as many as the iterator has
     optimizer : a name, with its options among `kwargs`, or an Optimizer
     numpy_batch_size : the batch size where X is an array
     arg_params, aux_params : values to start from; the initializer makes the missing ones
@@ -273,7 +273,7 @@ class FeedForward:
         eval_batch_end_callback: Callbacks = None,
         **kwargs: Any,
     ) -> FeedForward:
-        """A new model, trained. The arguments are those of the constructor and of `fit`."""
+        """Make a model and train it. Takes the arguments of the constructor and of `fit`."""
         model = FeedForward(symbol, ctx, num_epoch, epoch_size, optimizer, initializer, **kwargs)
         model.fit(
             X,

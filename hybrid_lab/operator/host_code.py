@@ -23,7 +23,7 @@ _MOST_KEPT = 4096
 
 
 class CustomCode:
-    """What `graph.custom.HostCode` asks for, of the CustomOpProp that is registered as `op_type`.
+    """Implements `graph.custom.HostCode` with the CustomOpProp that is registered as `op_type`.
 
     keywords : the arguments of the CustomOpProp
     Raises HybridLabError where nothing is registered under this name.
@@ -49,7 +49,7 @@ class CustomCode:
         return [*map(dtype_of, inputs)], [*map(dtype_of, outputs)], [*map(dtype_of, states)]
 
     def _answer(self, rule: str, asked: list[Any], kind: type[ShapeError | DTypeError]) -> Sequence[Sequence[Any]]:
-        """What a rule of the CustomOpProp says of inputs, outputs and states. Its exception is raised as `kind`."""
+        """Call a rule of the CustomOpProp: lists for inputs, outputs and states. Raises `kind` if the rule raises."""
         try:
             answer = getattr(self._prop, rule)(asked)
         except Exception as error:

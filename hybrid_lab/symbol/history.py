@@ -26,7 +26,7 @@ class RecordedGraph(Protocol):
 
     @property
     def recorded_graph(self) -> Graph:
-        """The graph; its inputs are those of the step."""
+        """The graph; it has an input for each input of the recorded step."""
         ...
 
 
@@ -52,8 +52,8 @@ class _History:
         self.value = self._linked(link, "")
 
     def _linked(self, link: tape.Link, role: str) -> Value:
-        """What a link stands for: an array with a gradient is one variable wherever it is read; an array without
-        history is a new variable at each read.
+        """The value for a link: one variable for all reads of an array with a gradient, a new variable for each read of
+        an array without history.
         """
         if type(link) is tape.Output:
             return self._outputs[link.node][link.index]

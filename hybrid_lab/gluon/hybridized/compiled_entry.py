@@ -60,7 +60,7 @@ class CompiledEntry(tape.Entry):
 
     @property
     def recorded_graph(self) -> Graph:
-        """The graph of the call, whose inputs are those of the step."""
+        """The graph that the call ran; it has an input for each input of the recorded step."""
         return self.program.neutral.graph
 
     @property
