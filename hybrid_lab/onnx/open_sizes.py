@@ -5,13 +5,16 @@ input (batch and time, in either layout). The network is inferred and written wi
 
     a comparison that must hold, such as "5 channels, as the weights have"      the size is fixed
     two sizes that must be equal, as the batches of two inputs                  they are one open size
+    an equality of products, of a reshape to numbers (equalities.py)            as few of its sizes as will do are fixed
     a rule that needs the number, such as the indices of a diagonal             the size is fixed
+
+Where one of several sizes may stay open, it is one that was asked for; else the first axis of an input.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +23,8 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.ops.framework.sizes import Binding, Guards, NeedsNumber, Size, SymbolicSize
+
+from .equalities import needed
 
 LEADING = 2
 """So many leading sizes of an input are tried out."""
@@ -85,12 +90,13 @@ class OpenSizes:
                     continue
                 result = write(graph)
             except NeedsNumber as need:
-                for number in need.symbols:
-                    self._fix(number, str(need))
-                self._drop(need.symbols)
+                # A formula of several symbols, such as (s0*s1) // 64, may become a plain one: s0, if s1 is 64.
+                wanted = [number for number in self._order() if number in need.symbols]
+                later = [number for number in wanted if not self._is_first(number)]
+                self._fix(dict.fromkeys(later or wanted, str(need)))
                 continue
-            except HybridLabError:
-                if not self._relax():
+            except HybridLabError as error:
+                if not self._relax(error):
                     raise
                 continue
             if self._settle(guards):
@@ -123,45 +129,78 @@ class OpenSizes:
                 shapes[number][axis] = size
         return [tuple(shape) for shape in shapes]
 
-    def _relax(self) -> bool:
-        """After an error: without batches of 1 that stand for any, then without the sizes that are only tried out."""
+    def _relax(self, error: HybridLabError) -> bool:
+        """After an error: without batches of 1 that stand for any, then without the sizes that are only tried out,
+        first axes last.
+        """
         if self._batch_of_one_opens:
             self._batch_of_one_opens = False
             return True
-        tried = [group for group in self._groups if self._asked.isdisjoint(group)]
-        self._groups = [group for group in self._groups if group not in tried]
+        tried = [number for number, group in enumerate(self._groups) if self._asked.isdisjoint(group)]
+        later = [number for number in tried if not self._is_first(number)]
+        reason = f"with an open size there is an error: {str(error).partition(chr(10))[0]}"
+        self._fix(dict.fromkeys(later or tried, reason))
         return bool(tried)
 
     def _settle(self, guards: Guards) -> bool:
         """Fix and join what the guards say must be so; whether anything changed."""
-        fixed: set[int] = set()
-        for (relation, polynomial), holds in guards.recorded.items():
-            if relation != "==" or not holds:
-                continue
-            symbols = sorted(guards.symbols_of(SymbolicSize(guards, polynomial, 0)))
-            equal = _equal_pair(symbols, guards)
-            if equal is not None:
-                one, two = equal
-                self._groups[one] += self._groups[two]
-                self._groups[one].sort()
-                del self._groups[two]
-                return True
-            fixed.update(symbols)
-        for number in fixed:
-            self._fix(number, "the network holds for this size alone")
-        self._drop(fixed)
-        return bool(fixed)
+        need = needed(guards, self._order())
+        if need.one:
+            first, *others = sorted(need.one)
+            self._groups[first] = sorted(place for number in need.one for place in self._groups[number])
+            self._groups = [group for number, group in enumerate(self._groups) if number not in others]
+            return True
+        self._fix({number: self._reason(number, instead) for number, instead in need.numbers.items()})
+        return bool(need.numbers)
 
-    def _fix(self, number: int, reason: str) -> None:
+    def _order(self) -> list[int]:
+        """The open sizes, those first that should stay open if there is a choice."""
+
+        def rank(number: int) -> tuple[bool, int, int]:
+            group = self._groups[number]
+            return self._asked.isdisjoint(group), min(axis for _, axis in group), number
+
+        return sorted(range(len(self._groups)), key=rank)
+
+    def _is_first(self, number: int) -> bool:
+        """Whether an open size is the first axis of an input."""
+        return any(axis == 0 for _, axis in self._groups[number])
+
+    def _reason(self, number: int, instead: Sequence[int]) -> str:
+        """Why a size is fixed, and how the user gets it open. instead : the sizes that are open in its place"""
+        if not instead:
+            return "the network holds for this size alone"
+        others = " and ".join(self._called_by(min(self._groups[each])) for each in instead)
+        asked = [
+            [self._name(number) if (index, axis) in self._groups[number] else size for axis, size in enumerate(sizes)]
+            for index, sizes in enumerate(item.sizes for item in self.inputs)
+        ]
+        shown = repr(tuple(asked[0]) if len(asked) == 1 else list(map(tuple, asked)))
+        this = self._called_by(min(self._groups[number]))
+        return f"this leaves {others} open; inputs={shown} leaves {this} open instead"
+
+    def _name(self, number: int) -> str:
+        """The name of an open size, in `inputs=`."""
         group = self._groups[number]
-        if (0, 0) in group or not self._asked.isdisjoint(group):
-            place = min(group)
-            item = self.inputs[place[0]]
-            name = self._named.get(place) or f"axis {place[1]} of {item.name}"
-            self.notes.append(f"{name} is fixed at {item.sizes[place[1]]}: {reason}")
+        given = next((self._named[place] for place in group if place in self._named), None)
+        index, axis = min(group)
+        return given or ("batch" if axis == 0 else f"{self.inputs[index].name}_{axis}")
 
-    def _drop(self, numbers: Any) -> None:
-        self._groups = [group for index, group in enumerate(self._groups) if index not in numbers]
+    def _called_by(self, place: Place) -> str:
+        """What messages call a size."""
+        return self._named.get(place) or f"axis {place[1]} of {self.inputs[place[0]].name}"
+
+    def _fix(self, reasons: Mapping[int, str]) -> None:
+        """Give open sizes their numbers; notes it of the first input's first axis, and of sizes that were asked for.
+
+        reasons : why, by number of the open size
+        """
+        for number, reason in sorted(reasons.items()):
+            group = self._groups[number]
+            if (0, 0) in group or not self._asked.isdisjoint(group):
+                index, axis = place = min(group)
+                self.notes.append(f"{self._called_by(place)} is fixed at {self.inputs[index].sizes[axis]}: {reason}")
+        self._groups = [group for number, group in enumerate(self._groups) if number not in reasons]
 
     def _probe(self, infer: Infer, graph: Graph, guards: Guards) -> None:
         """Note the sizes for which the network is another one: most often 1, which `squeeze` drops."""
@@ -169,8 +208,7 @@ class OpenSizes:
         for number, group in enumerate(self._groups):
             for size in (1, 2 * hints[number] + 1):
                 if self._differs(infer, graph, guards, [*hints[:number], size, *hints[number + 1 :]]):
-                    item = self.inputs[group[0][0]]
-                    name = self._named.get(group[0]) or f"axis {group[0][1]} of {item.name}"
+                    name = self._called_by(group[0])
                     self.notes.append(f"{name}: for the size {size} the network is another one than the file's")
 
     def _differs(self, infer: Infer, graph: Graph, guards: Guards, values: Sequence[int]) -> bool:
@@ -218,13 +256,3 @@ def dimension_text(size: Size, names: Sequence[str]) -> int | str:
     if not isinstance(size, SymbolicSize):
         return int(size)
     return re.sub(r"\bs(\d+)\b", lambda found: names[int(found[1])], repr(size))
-
-
-def _equal_pair(symbols: Sequence[int], guards: Guards) -> tuple[int, int] | None:
-    """Two symbols that may be one size: they have the same value in this call."""
-    values = guards.hints.values
-    for index, one in enumerate(symbols):
-        for two in symbols[index + 1 :]:
-            if values[one] == values[two]:
-                return one, two
-    return None

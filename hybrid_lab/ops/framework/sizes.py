@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import numpy as np
@@ -132,13 +132,29 @@ class Guards:
 
     def symbols_of(self, size: object) -> frozenset[int]:
         """The numbers of the symbols that a size is made of."""
-        if type(size) is not SymbolicSize:
-            return frozenset()
+        return self.symbols_in(size.terms) if type(size) is SymbolicSize else frozenset()
+
+    def symbols_in(self, polynomial: Polynomial) -> frozenset[int]:
+        """The numbers of the symbols that a polynomial is made of."""
         found: set[int] = set()
-        for factor in {factor for product, _ in size.terms for factor in product}:
+        for factor in {factor for product, _ in polynomial for factor in product}:
             item = self.factors[factor]
             found |= {item} if isinstance(item, int) else self.symbols_of(item[0]) | self.symbols_of(item[1])
         return frozenset(found)
+
+    def is_identity(self, polynomial: Polynomial, numbers: Collection[int], same: Sequence[int] = ()) -> bool:
+        """Whether a polynomial is 0 at all sizes, where some symbols have the numbers of their hints.
+
+        numbers : these symbols; same : symbols that are one size
+        """
+        others = Guards()
+        values: list[Any] = [
+            hint if symbol in numbers else others.symbol(hint) for symbol, hint in enumerate(self.hints.values)
+        ]
+        for symbol in same:
+            values[symbol] = values[same[0]]
+        total: Size = Binding(self, values).size(SymbolicSize(self, polynomial, 0))
+        return type(total) is not SymbolicSize and total == 0
 
 
 class SymbolicSize:
