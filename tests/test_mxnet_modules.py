@@ -137,6 +137,9 @@ def test_views_in_place_of_copies():
     assert [view.shape for view in views] == [copy.shape for copy in copies] == [(2, 3), (2, 3), (1, 2, 1, 3)]
     assert all((view.reshape((-1,))[:3] == -1).asnumpy().all() for view in views)
     assert all(copy.reshape((-1,))[:3].asnumpy().tolist() == [0, 1, 2] for copy in copies)
+    symbol = mx.sym.var("x", shape=(2, 1, 3))
+    made = symbol.flatten(inplace=True), symbol.squeeze(axis=1, inplace=True), symbol.expand_dims(0, inplace=True)
+    assert [each.infer_shape()[1][0] for each in made] == [copy.shape for copy in copies]
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2, 2)])

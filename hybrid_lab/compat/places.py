@@ -42,7 +42,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ndarray.ndarray": ("ndarray",),
     "ndarray.op": ("ndarray:op",),
     "ndarray.utils": ("ndarray",),
-    "optimizer.contrib": ("optimizer",),
     "optimizer.optimizer": ("optimizer",),
     "rnn.rnn": ("rnn",),
     "rnn.rnn_cell": ("rnn",),

@@ -13,21 +13,14 @@ _LIMITS = "see Limits in the README"
 #: Module, as users write it -> names of MXNet that are not here -> what to use instead, or "".
 _ABSENT: dict[str, dict[str, str]] = {
     "mx": {
-        "onnx": "",
         "rtc": "use autograd.Function for an operator of your own",
     },
     "contrib": {
-        "ndarray": "use mx.nd.contrib",
-        "onnx": "",
+        "onnx": "use mx.onnx",
         "quantization": "",
-        "symbol": "use mx.sym.contrib",
         "tensorboard": "",
-        "text": "",
     },
     "contrib.amp": {"convert_bucketing_module": "use amp.convert_hybrid_block"},
-    "gluon.contrib": {"estimator": "write the loop with autograd.record() and gluon.Trainer"},
-    "nd.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
-    "sym.contrib": dict.fromkeys(("MultiBoxTarget", "MultiBoxDetection", "fft", "ifft"), ""),
 }
 
 

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray import array as nd_array
 
 from .array_iter import NDArrayIter
 
@@ -42,7 +43,20 @@ def read_idx(path: str | PathLike[str]) -> np.ndarray:
 
 
 class _FileIter(NDArrayIter):
-    """Base of the iterators over files, whose batches have one array of data and one of labels."""
+    """Base of the iterators over files, whose batches have one array of data and one of labels, in the given dtypes."""
+
+    def __init__(
+        self,
+        data: np.ndarray,
+        label: np.ndarray,
+        batch_size: int,
+        shuffle: bool,
+        last_batch_handle: str,
+        data_name: str,
+        label_name: str,
+    ) -> None:
+        values, labels = nd_array(data, dtype=data.dtype), nd_array(label, dtype=label.dtype)
+        super().__init__(values, labels, batch_size, shuffle, last_batch_handle, data_name, label_name)
 
     def getdata(self) -> NDArray:
         """The data of the current batch."""

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random, sparse
+from hybrid_lab.ndarray import (
+    composed,
+    control_flow,
+    creation,
+    functions,
+    indexing,
+    ndarray,
+    random,
+    sparse,
+    update_lists,
+)
 from hybrid_lab.ndarray.composed import Custom, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
@@ -40,6 +50,10 @@ contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, contro
 contrib.boolean_mask = composed.boolean_mask
 contrib.SyncBatchNorm = composed.sync_batch_norm
 contrib.rand_zipfian = composed.rand_zipfian
+contrib.multi_adamw_update = update_lists.multi_adamw_update
+contrib.multi_mp_adamw_update = update_lists.multi_mp_adamw_update
+contrib.multi_lamb_update = update_lists.multi_lamb_update
+contrib.multi_mp_lamb_update = update_lists.multi_mp_lamb_update
 linalg = OperatorNamespace("nd.linalg", "_linalg_", "linalg_")
 image = OperatorNamespace("nd.image", "_image_", "image_")
 op = OperatorNamespace("nd.op", "")

@@ -35,7 +35,7 @@ def histogram(a: Any, bins: Any = 10, range: tuple[float, float] | None = None) 
     if isinstance(bins, NDArray):
         return invoke(get("_histogram").bind(), (a, bins))
     if range is None:
-        refuse_numbers("histogram", (a,))
+        refuse_numbers("nd.histogram", (a,))
         if not a.size:
             raise ShapeError("histogram: an empty array has no range; pass range=(low, high)")
         range = (float(a.min().asscalar()), float(a.max().asscalar()))
@@ -115,7 +115,7 @@ def boolean_mask(data: object, index: object, axis: int = 0) -> Any:
     """The entries of `data` along `axis` where `index`, a vector, is not 0. Eager: how many there are depends on
     numbers, so that a graph refuses it.
     """
-    refuse_numbers("contrib.boolean_mask", (data, index))
+    refuse_numbers("nd.contrib.boolean_mask", (data, index))
     if not isinstance(data, NDArray) or not isinstance(index, NDArray):
         raise DTypeError("boolean_mask: data and index must be NDArrays")
     if index.shape != (data.shape[axis_of("boolean_mask", axis, data.ndim)],):

@@ -116,10 +116,15 @@ def insert(arr: ArrayLike, obj: Place, values: ArrayLike, axis: int | None = Non
 
 @FUNCTIONS.add
 def diag(v: ArrayLike, k: int = 0) -> Tensor:
-    """The diagonal of a matrix, or a matrix with a vector as its diagonal."""
+    """The diagonal of a matrix, empty where it has no diagonal k, or a matrix with a vector as its diagonal."""
     v = as_tensor(v)
-    if known_rank("diag", v) not in (1, 2):
+    rank = known_rank("diag", v)
+    if rank not in (1, 2):
         raise ValueError("Input must be 1-d or 2-d.")
+    if rank == 2 and k:
+        rows, columns = shape_of("diag", v)
+        if not -rows < k < columns:  # the operator refuses it, as MXNet's does
+            return diagonal(v, k)
     return R.diag(v, k=k)
 
 

@@ -1,5 +1,5 @@
 """Functions of `mx.np` that read the numbers of arrays and run in NumPy: results whose shape depends on the numbers,
-and rarely used functions. They have no gradient, and graphs refuse them.
+and rarely used functions. They have no gradient, and are not in graphs: hybridized Blocks that call one run eagerly.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ def to_host(item: Any) -> Any:
     if isinstance(item, dict):
         return {key: to_host(part) for key, part in item.items()}
     return item
+
+
+def numbers_of(function: str, *arguments: Any) -> tuple[Any, ...]:
+    """`to_host` of arguments of `np.<function>`. Raises HybridizeError HL133 where one is part of a graph."""
+    nd_calls.refuse_numbers(f"np.{function}", arrays_in(arguments))
+    return tuple(map(to_host, arguments))
 
 
 def to_arrays(item: Any, narrow: bool = True) -> Any:
@@ -109,7 +115,16 @@ def on_host(name: str, function: Callable[..., object]) -> Function:
         return run_on_host(name, function, args, keywords)
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"`numpy.{name}` on the numbers of arrays, without a gradient; graphs refuse it."
+    run.__doc__ = f"`numpy.{name}` on the numbers of arrays, without a gradient and not in graphs."
+    return run
+
+
+def _with_interpolation(function: Callable[..., object]) -> Callable[..., object]:
+    """A function of quantiles that takes `interpolation`, as MXNet and older NumPy call `method`."""
+
+    def run(*args: object, interpolation: str | None = None, **keywords: object) -> object:
+        return function(*args, **keywords if interpolation is None else {**keywords, "method": interpolation})
+
     return run
 
 
@@ -121,13 +136,15 @@ for _name in READING:
 
 if "in1d" not in FUNCTIONS:
     FUNCTIONS["in1d"] = on_host("in1d", lambda ar1, ar2, **options: np.isin(ar1, ar2, **options).reshape(-1))
+for _name in ("quantile", "percentile", "nanquantile", "nanpercentile"):
+    FUNCTIONS[_name] = on_host(_name, _with_interpolation(getattr(np, _name)))
 FUNCTIONS["trapz"] = on_host("trapz", np.trapezoid)
 FUNCTIONS["msort"] = on_host("msort", lambda a: np.sort(a, axis=0))
 
 
 @FUNCTIONS.add
 def nonzero(a: ArrayLike) -> tuple[Tensor, ...]:
-    """The places of the elements that are not 0: one array of int64 for each axis. Graphs refuse it."""
+    """The places of the elements that are not 0: one array of int64 for each axis; not in graphs."""
     made = run_on_host("nonzero", np.nonzero, (as_tensor(a),), {})
     return tuple(made)
 

@@ -14,7 +14,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.random_state import state as _state
-from hybrid_lab.numpy.host import to_arrays, to_host
+from hybrid_lab.numpy.host import numbers_of, to_arrays, to_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
 from hybrid_lab.numpy.operators import (
     R,
@@ -355,23 +355,27 @@ def binomial(
     n: ArrayLike, p: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None
 ) -> Tensor:
     """How many of n trials of probability p succeed, int64."""
-    made = np.asarray(_generator().binomial(to_host(n), np.asarray(to_host(p), np.float64), size))
+    trials, chances = numbers_of("random.binomial", n, p)
+    made = np.asarray(_generator().binomial(trials, np.asarray(chances, np.float64), size))
     return from_values(made, dtype or np.int64, ctx)
 
 
 def negative_binomial(n: ArrayLike, p: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Failures before n successes of probability p, int64."""
-    return from_values(np.asarray(_generator().negative_binomial(to_host(n), to_host(p), size)), np.int64, ctx)
+    successes, chances = numbers_of("random.negative_binomial", n, p)
+    return from_values(np.asarray(_generator().negative_binomial(successes, chances, size)), np.int64, ctx)
 
 
 def geometric(p: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Trials of probability p up to the first success, int64."""
-    return from_values(np.asarray(_generator().geometric(to_host(p), size)), np.int64, ctx)
+    (chances,) = numbers_of("random.geometric", p)
+    return from_values(np.asarray(_generator().geometric(chances, size)), np.int64, ctx)
 
 
 def multinomial(n: int, pvals: ArrayLike, size: ShapeLike | None = None, **options: object) -> Tensor:
     """How often each outcome comes in n trials, int64. Raises ValueError for probabilities above 1 in sum."""
-    chances = np.asarray(to_host(pvals), np.float64)
+    (numbers,) = numbers_of("random.multinomial", pvals)
+    chances = np.asarray(numbers, np.float64)
     if chances.size == 0:
         return from_values(np.empty((*(() if size is None else sizes_of(size)), 0)), np.int64, None)
     total = chances[..., :-1].sum(axis=-1)
@@ -390,20 +394,23 @@ def choice(
     out: Out = None,
 ) -> Tensor:
     """Elements of a vector, or of the numbers below a, drawn at random. p : their probabilities"""
-    chances = None if p is None else np.asarray(to_host(p), np.float64)
+    elements, given = numbers_of("random.choice", a, p)
+    chances = None if given is None else np.asarray(given, np.float64)
     chances = None if chances is None else chances / chances.sum()
-    made = np.asarray(_generator().choice(to_host(a), size, replace, chances))
+    made = np.asarray(_generator().choice(elements, size, replace, chances))
     return write(out, from_values(made, np.int64 if isinstance(a, int) else made.dtype, ctx))
 
 
 def permutation(x: ArrayLike) -> Tensor:
     """The rows of an array, or the numbers below x, in random order."""
-    return from_values(_generator().permutation(to_host(x)), np.int64 if isinstance(x, int) else None, None)
+    (rows,) = numbers_of("random.permutation", x)
+    return from_values(_generator().permutation(rows), np.int64 if isinstance(x, int) else None, None)
 
 
 def shuffle(x: NDArray) -> None:
     """Bring the rows of an array into random order, in place."""
-    x[...] = to_arrays(_generator().permutation(x._data), narrow=False)
+    (numbers,) = numbers_of("random.shuffle", x)
+    x[...] = to_arrays(_generator().permutation(numbers), narrow=False)
 
 
 def multivariate_normal(

@@ -2,6 +2,7 @@
 
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 
+from . import contrib
 from .adam import Adam, Adamax, AdamW
 from .adaptive import FTML, AdaDelta, AdaGrad, Ftrl, RMSProp
 from .large_batch import LAMB, LARS, LBSGD
@@ -34,6 +35,7 @@ __all__ = [
     "Test",
     "Updater",
     "ccSGD",
+    "contrib",
     "create",
     "get_updater",
     "register",

@@ -43,16 +43,21 @@ def refuse_function(name: str, inputs: Sequence[object]) -> None:
 
 
 def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
-    """Of a function that reads the numbers of a tensor. Raises HybridizeError HL133."""
+    """Of a function that reads the numbers of a tensor, such as `np.unique` or `contrib.boolean_mask`.
+
+    Raises HybridizeError HL133; hybridized Blocks that call the function run eagerly.
+    """
     first = next((item for item in inputs if isinstance(item, Symbol)), None)
     if first is not None:
-        raise tracing.refuse(
+        error = tracing.refuse(
             "HL133",
             tensor=first,
-            call=f"nd.{name}",
-            message=f"nd.{name} reads numbers that do not exist while a graph is made.",
+            call=name,
+            message=f"{name} reads numbers that do not exist while a graph is made.",
             rewrite="F.where(mask, x, F.zeros_like(x))      or      call it in a plain Block",
         )
+        error.runs_eagerly = True
+        raise error
 
 
 def _composed(function: Callable[..., object]) -> Callable[..., Any]:

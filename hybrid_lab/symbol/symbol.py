@@ -290,6 +290,24 @@ class Symbol(GraphQuestions, Refusals):
             shape = tuple(shape[0])
         return compose(get("Reshape").bind(shape=tuple(shape), **attributes), [self], None, hint="reshape")
 
+    def flatten(self, inplace: bool = False, **attributes: Any) -> Symbol:
+        """As nd: a matrix of the first dimension and the product of all others. inplace : for arrays only, no effect"""
+        return self._called("flatten", **attributes)
+
+    def expand_dims(self, axis: int, inplace: bool = False, **attributes: Any) -> Symbol:
+        """As nd: with a further axis of size 1. inplace : for arrays only, no effect"""
+        return self._called("expand_dims", axis=axis, **attributes)
+
+    def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False, **attributes: Any) -> Symbol:
+        """As nd: without axes of size 1, all of them or those named. inplace : for arrays only, no effect"""
+        return self._called("squeeze", axis=axis, **attributes)
+
+    def _called(self, method: str, **attributes: Any) -> Symbol:
+        function = symbol_method(method)
+        assert function is not None
+        made: Symbol = function(self, **attributes)
+        return made
+
     def split_v2(self, indices_or_sections: int | Sequence[int], axis: int = 0, squeeze_axis: bool = False) -> Symbol:
         """The Symbol cut along `axis`, one output per part; see `nd.split_v2`."""
         return compose(split_v2_operator(indices_or_sections, axis, squeeze_axis), [self], None)

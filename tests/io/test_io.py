@@ -141,6 +141,12 @@ def test_csv(tmp_path):
         CSVIter(str(tmp_path / "data.csv"), (3,))
 
 
+def test_whole_numbers_of_csv_files_keep_their_dtype(tmp_path):
+    (tmp_path / "data.csv").write_text("2147483649\n")
+    batch = next(CSVIter(str(tmp_path / "data.csv"), (1,), dtype="int64"))
+    assert batch.data[0].dtype is batch.label[0].dtype is np.int64 and batch.data[0].asnumpy().item() == 2**31 + 1
+
+
 def idx(path, values):
     head = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
     path.write_bytes(gzip.compress(head + values.tobytes()) if path.suffix == ".gz" else head + values.tobytes())

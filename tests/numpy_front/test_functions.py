@@ -324,15 +324,39 @@ def test_images():
         npx.image.to_tensr  # noqa: B018
 
 
-def test_functions_that_read_numbers_are_refused_in_a_graph():
-    class Places(gluon.HybridBlock):
-        def hybrid_forward(self, F, x):
-            return F.np.nonzero(x)[0]
+def test_blocks_with_functions_that_read_numbers_run_eagerly(caplog):
+    calls = {
+        "nonzero": lambda m, x: m.nonzero(x)[0],
+        "unique": lambda m, x: m.unique(x),
+        "quantile": lambda m, x: m.quantile(x, 0.5, interpolation="lower"),
+        "linalg.eigvals": lambda m, x: m.linalg.eigvals(m.dot(x.reshape(-1, 1), x.reshape(1, -1))),
+        "constraint_check": lambda m, x: x * npx.constraint_check(x > -1),
+        "random.choice": lambda m, x: m.random.choice(x, (2,), replace=False),
+        "random.shuffle": lambda m, x: m.random.shuffle(x + 1) or x,
+    }
+    x = np.array([3.0, 0.0, 1.0])
+    for name, call in calls.items():
+        block, made = Calls(call), []
+        for hybridized in (False, True, True):
+            block.hybridize(hybridized)
+            np.random.seed(1)
+            made.append(block(x).asnumpy())
+        numpy.testing.assert_array_equal(made[0], made[1])
+        numpy.testing.assert_array_equal(made[0], made[2])
+        said = [record.getMessage() for record in caplog.records if f"np.{name} reads numbers" in record.getMessage()]
+        assert said and all("Its calls run eagerly" in each for each in said), name
+        block.hybridize(strict=True)
+        with pytest.raises(HybridizeError, match=rf"HL133: np\.{name} reads numbers"):
+            block(x)
 
-    net = Places()
-    net.hybridize()
-    with pytest.raises(HybridizeError, match=r"np\.nonzero reads numbers"):
-        net(np.ones(3))
+
+def test_a_matrix_without_the_diagonal_has_an_empty_one():
+    x = np.arange(6).reshape(2, 3)
+    for k in range(-4, 5):
+        block = Calls(lambda m, a, k=k: m.diag(a, k))
+        for hybridized in (False, True):
+            block.hybridize(hybridized)
+            numpy.testing.assert_array_equal(block(x).asnumpy(), numpy.diag(x.asnumpy(), k))
 
 
 def test_nan_to_num_writes_to_arrays_but_not_in_a_graph():

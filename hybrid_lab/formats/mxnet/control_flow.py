@@ -73,16 +73,19 @@ class _Part:
         self.json.pop("attrs", None)
 
 
-def _unused(node: Node, what: str) -> Exception:
-    return located(
-        Unmappable(f"{node.op.name}: MXNet's files cannot store {what} that the body does not read; leave it out"), node
-    )
+class UnreadInput(Unmappable, AssertionError):
+    """An input of a loop that its body does not read; MXNet raises an AssertionError where the loop is made."""
+
+
+def _unread(node: Node, what: str) -> Exception:
+    message = f"{node.op.name}: MXNet's files cannot store {what} that the body does not read; leave it out"
+    return located(UnreadInput(message), node)
 
 
 def _write_foreach(node: Node, op: Foreach, part: _Part) -> FileNode:
     own = op.num_data + op.num_states
     if not set(range(own)) <= set(part.order):
-        raise _unused(node, "data or state")
+        raise _unread(node, "data or state")
     place = {index: position for position, index in enumerate(part.order)}
     captures = [index for index in range(own, len(node.inputs)) if index in place]
     locations = {
@@ -96,7 +99,7 @@ def _write_foreach(node: Node, op: Foreach, part: _Part) -> FileNode:
 
 def _write_while(node: Node, op: WhileLoop, condition: _Part, body: _Part) -> FileNode:
     if not set(range(op.num_states)) <= set(body.order):
-        raise _unused(node, "loop variable")
+        raise _unread(node, "loop variable")
     used = sorted({*condition.order, *body.order})
     place = {index: position for position, index in enumerate(used)}
     attributes = {

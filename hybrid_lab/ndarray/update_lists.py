@@ -1,0 +1,95 @@
+"""Functions of `nd.contrib` that update several weights: one call of the update operator for each weight.
+
+weights, grads, mean, var, weights32 : lists of as many arrays; weights32 are the float32 copies of narrower weights
+lrs, wds, etas, step_count : a number for each weight
+out : a list of arrays for the new weights
+Moments and float32 copies change in place. Returns the new weights. Raises ShapeError for lists of different lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.ndarray import functions
+from hybrid_lab.ndarray.ndarray import NDArray
+
+Arrays: TypeAlias = Sequence[NDArray]
+Numbers: TypeAlias = Sequence[float]
+
+
+def multi_adamw_update(
+    weights: Arrays, grads: Arrays, mean: Arrays, var: Arrays, rescale_grad: NDArray | float, lrs: Numbers,
+    wds: Numbers, etas: Numbers, out: Arrays | None = None, **attributes: object,
+) -> list[NDArray]:  # fmt: skip
+    """`contrib.adamw_update` of each weight; attributes as there."""
+    made = []
+    for weight, grad, m, v, lr, wd, eta, target in _each(weights, grads, mean, var, lrs, wds, etas, out=out):
+        one = _update("_adamw_update", target, weight, grad, m, v, rescale_grad, lr=lr, wd=wd, eta=eta, **attributes)
+        made.append(one)
+    return made
+
+
+def multi_mp_adamw_update(
+    weights: Arrays, grads: Arrays, mean: Arrays, var: Arrays, weights32: Arrays, rescale_grad: NDArray | float,
+    lrs: Numbers, wds: Numbers, etas: Numbers, out: Arrays | None = None, **attributes: object,
+) -> list[NDArray]:  # fmt: skip
+    """`contrib.mp_adamw_update` of each weight; attributes as there."""
+    made = []
+    rows = _each(weights, grads, mean, var, weights32, lrs, wds, etas, out=out)
+    for weight, grad, m, v, wide, lr, wd, eta, target in rows:
+        rates = {"lr": lr, "wd": wd, "eta": eta}
+        made.append(_update("_mp_adamw_update", target, weight, grad, m, v, wide, rescale_grad, **rates, **attributes))
+    return made
+
+
+def multi_lamb_update(
+    weights: Arrays, grads: Arrays, mean: Arrays, var: Arrays, step_count: Sequence[int], lrs: Numbers, wds: Numbers,
+    out: Arrays | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0, **attributes: object,
+) -> list[NDArray]:  # fmt: skip
+    """`lamb_update_phase1` and `lamb_update_phase2` of each weight; attributes as there."""
+    made = []
+    for weight, grad, m, v, t, lr, wd, target in _each(weights, grads, mean, var, step_count, lrs, wds, out=out):
+        direction = _update("lamb_update_phase1", None, weight, grad, m, v, t=t, wd=wd, **attributes)
+        norms = _norm(weight), _norm(direction)
+        bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+        made.append(_update("lamb_update_phase2", target, weight, direction, *norms, lr=lr, **bounds))
+    return made
+
+
+def multi_mp_lamb_update(
+    weights: Arrays, grads: Arrays, mean: Arrays, var: Arrays, weights32: Arrays, step_count: Sequence[int],
+    lrs: Numbers, wds: Numbers, out: Arrays | None = None, lower_bound: float = -1.0, upper_bound: float = -1.0,
+    **attributes: object,
+) -> list[NDArray]:  # fmt: skip
+    """`mp_lamb_update_phase1` and `mp_lamb_update_phase2` of each weight; attributes as there."""
+    made = []
+    rows = _each(weights, grads, mean, var, weights32, step_count, lrs, wds, out=out)
+    for weight, grad, m, v, wide, t, lr, wd, target in rows:
+        direction = _update("mp_lamb_update_phase1", None, weight, grad, m, v, wide, t=t, wd=wd, **attributes)
+        norms = _norm(wide), _norm(direction)
+        bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+        made.append(_update("mp_lamb_update_phase2", target, weight, direction, *norms, wide, lr=lr, **bounds))
+    return made
+
+
+def _each(*lists: Sequence[object], out: Arrays | None) -> Iterator[tuple[object, ...]]:
+    """For each weight its entry of all lists, and last the array for the new weight, or None."""
+    lengths = {len(items) for items in lists if items is not None}
+    if out is not None:
+        lengths.add(len(out))
+    if len(lengths) != 1:
+        raise ShapeError(f"updates of several weights need lists of the same length, not {sorted(lengths)}")
+    yield from zip(*lists, [None] * lengths.pop() if out is None else out, strict=True)
+
+
+def _update(name: str, out: object, *inputs: object, **attributes: object) -> NDArray:
+    function = functions.find_function(name)
+    assert function is not None
+    made: NDArray = function(*inputs, out=out, **attributes)
+    return made
+
+
+def _norm(array: object) -> NDArray:
+    return _update("norm", None, array)
