@@ -55,6 +55,8 @@ _MXNET_FLAGS = ("backend", "backward_bulk_size", "clear", "forward_bulk_size", "
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
+_ABSENT = object()
+"""Stands for an attribute that there is not."""
 
 
 class HybridBlock(Block):
@@ -365,14 +367,26 @@ class HybridBlock(Block):
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Symbol):
             raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
-        before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, value)
+        before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, _ABSENT)
         super().__setattr__(name, value)
         if before is not value and tracing.current() is None and self._decides(name, before, value):
             self._structure_changed()
 
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        if tracing.current() is None and self._decides(name, None, _ABSENT):
+            self._structure_changed()
+
     def _decides(self, name: str, before: object, value: object) -> bool:
-        """Whether giving the attribute another value may change what a graph of this block computes."""
+        """Whether another value of the attribute may change what a graph of this block computes.
+
+        before, value : _ABSENT where there is none
+        """
         if "_graphs" not in self.__dict__ or name in OWN:
+            return False
+        if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
+            return False
+        if hasattr(before, "__set__"):  # a property; what its setter assigns is seen
             return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read:

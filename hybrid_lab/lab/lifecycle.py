@@ -41,8 +41,8 @@ def drop_stale(values: bool = True) -> list[str]:
         if now is not source:
             (recoded if now.code != source.code else suspects).extend(caches)
         elif values:
-            # An assignment to an attribute that the code reads drops the graph by itself. A change inside a list or an
-            # object does not, nor does a new or deleted attribute: the Block then has more or fewer than at the trace.
+            # Assigning or deleting an attribute that the code reads drops the graph by itself. A change
+            # inside a list or an object does not, nor does one in `vars(net)`: the Block may then have more or fewer.
             suspects += [item for item in caches if item.holds_values or len(vars(item.block)) != item.attributes]
     recoded = [cache for cache in recoded if access.graphs(cache.block) is cache]
     changed: list[tuple[HybridBlock, list[str]]] = []

@@ -355,8 +355,8 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
     link = heads[0].tape_link if len(heads) == 1 else None
     if head_grads is None and not retain_graph and type(link) is Output and _alone(link.node):
         return
-    before = state.recording, state.training
-    state.recording, state.training = False, train_mode
+    before = state.recording, state.training, state.retaining
+    state.recording, state.training, state.retaining = False, train_mode, retain_graph
     try:
         if type(link) is Output and link.node.entry is not None and Output not in map(type, link.node.links):
             dout = _ones_for(heads[0]) if head_grads is None else _head_gradients(heads, head_grads, False)[0]
@@ -365,7 +365,7 @@ def backward(heads: Sequence[NDArray], head_grads: Sequence[Any] | None, retain_
             collected, leaves = run_backward(heads, head_grads, None, retain_graph, False, in_place=head_grads is None)
             arrived = {leaf: collected.get(leaf) for leaf in leaves}
     finally:
-        state.recording, state.training = before
+        state.recording, state.training, state.retaining = before
     for leaf, gradient in arrived.items():
         leaf.receive(gradient)
 
@@ -438,8 +438,12 @@ def grad(
                 "computational graph; call attach_grad() on it before autograd.record()"
             )
         targets.append(variable.tape_link)
-    with Mode(create_graph, train_mode):
-        collected, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
+    before, state.retaining = state.retaining, retain_graph
+    try:
+        with Mode(create_graph, train_mode):
+            collected, leaves = run_backward(heads, head_grads, targets, retain_graph, create_graph)
+    finally:
+        state.retaining = before
     results = []
     for number, (variable, target) in enumerate(zip(variables, targets, strict=True)):
         gradient = collected.get(target)

@@ -30,6 +30,7 @@ _ndarray = np.ndarray
 class _State(threading.local):
     """Per thread: whether calls are recorded and run in training mode.
 
+    retaining : in a backward pass, whether another one over the same history may follow (retain_graph=True)
     trace : the trace in progress of a 2.x-style forward (set by symbol/), or None
     observe : called as observe("is_training") or observe("is_recording") when user code asks for the mode, or None
     scope : makes the context manager of autograd.pause() and its like in code that is traced, or None: see Trace.mode
@@ -37,6 +38,7 @@ class _State(threading.local):
 
     recording: bool = False
     training: bool = False
+    retaining: bool = False
     trace: Any = None
     observe: Callable[[str], None] | None = None
     scope: Callable[[str, bool | None, bool | None], AbstractContextManager[None]] | None = None

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.provided import Provided
 
 Shapes: TypeAlias = Sequence[Sequence[int]]
-_logger = logging.getLogger("hybrid_lab")
 _registered: dict[str, type[CustomOpProp]] = {}
-in_graphs: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The `CustomCode` of nodes of graphs; each has an `op_type`."""
+drop_custom_graphs: Provided[[str], None] = Provided("drop_custom_graphs")
 
 
 class CustomOp:
@@ -89,19 +86,16 @@ class CustomOpProp:
 def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
     """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` calls its operator from now on.
 
-    Graphs that were made before keep the class that was registered then, which a warning says; `net.hybridize()` lets
-    them be made again.
+    The graphs of hybridized Blocks that call an earlier class of this name are dropped; the next call traces the new
+    one. Symbols that were made before keep the earlier class, as in MXNet, and so do graphs from files, with a warning.
     """
 
     def add(prop: type[CustomOpProp]) -> type[CustomOpProp]:
         if not (isinstance(prop, type) and issubclass(prop, CustomOpProp)):
             raise TypeError(f"register({reg_name!r}) takes a subclass of CustomOpProp, not {prop!r}")
         before, _registered[reg_name] = _registered.get(reg_name, prop), prop
-        if before is not prop and any(code.op_type == reg_name for code in list(in_graphs)):
-            _logger.warning(
-                f"{reg_name!r} is registered again: graphs that were made before keep the earlier code; call "
-                "net.hybridize() to make them again"
-            )
+        if before is not prop:
+            drop_custom_graphs(reg_name)
         return prop
 
     return add

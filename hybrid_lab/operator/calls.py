@@ -10,11 +10,11 @@ import numpy as np
 from hybrid_lab import autograd
 from hybrid_lab import ndarray as nd
 from hybrid_lab.attribute import AttrScope
-from hybrid_lab.diagnostics import DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics import DTypeError, HybridLabError
 from hybrid_lab.graph.custom import Custom
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.operator.base import CustomOpProp, make_prop
 from hybrid_lab.operator.host_code import CustomCode
 from hybrid_lab.ops.framework.surface import MISSING
 from hybrid_lab.symbol import Symbol
@@ -30,14 +30,12 @@ def custom(*data: Any, op_type: str, name: str | None = None, **kwargs: Any) -> 
     if any(isinstance(each, Symbol) for each in (*data, *kwargs.values())):
         return custom_symbol(*data, op_type=op_type, name=name, **kwargs)
     named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
-    prop = make_prop(op_type, {key: str(value) for key, value in kwargs.items() if key not in named})
-    names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    code = CustomCode(op_type, {key: str(value) for key, value in kwargs.items() if key not in named})
+    names = [*code.inputs, *code.states]
     arrays = _in_order(op_type, names, data, named)
     if any(each is MISSING for each in arrays):
         raise _wrong_count(op_type, names, len(data) + len(named))
-    count = len(prop.list_arguments())
-    call = _Call(prop, arrays[:count], arrays[count:])
-    result: NDArray | tuple[NDArray, ...] = call(*arrays[:count])
+    result: NDArray | tuple[NDArray, ...] = _Call(code, arrays)(*arrays[: len(code.inputs)])
     return result
 
 
@@ -84,23 +82,20 @@ def _wrong_count(op_type: str, names: Sequence[str], count: int) -> HybridLabErr
 class _Call(autograd.Function):
     """One call of an operator on arrays, with its gradient."""
 
-    def __init__(self, prop: CustomOpProp, inputs: Sequence[NDArray], aux: Sequence[NDArray]) -> None:
+    def __init__(self, code: CustomCode, arrays: Sequence[NDArray]) -> None:
         super().__init__()
-        shapes = prop.infer_shape([list(each.shape) for each in inputs])
-        dtypes = prop.infer_type([np.dtype(each.dtype).type for each in inputs])
-        if [tuple(each) for each in shapes[0]] != [each.shape for each in inputs]:
-            raise ShapeError(
-                f"{type(prop).__name__} takes inputs of the shapes {[tuple(each) for each in shapes[0]]}, "
-                f"not {[each.shape for each in inputs]}"
-            )
-        self._outputs = list(zip(shapes[1], dtypes[1], strict=True))
-        self._aux, self._with_heads = list(aux), prop.need_top_grad_
-        self._operator = prop.create_operator(inputs[0].context, shapes[0], dtypes[0])
+        node, count = Custom(code), len(code.inputs)  # it checks the types as in a graph
+        shapes, dtypes = [each.shape for each in arrays], [np.dtype(each.dtype) for each in arrays]
+        types = zip(node.infer_shape(*shapes), node.infer_type(*dtypes), strict=True)
+        self._outputs = list(types)[: len(code.outputs)]
+        self._aux, self._with_heads = list(arrays[count:]), code.needs_heads
+        self._context = arrays[0].context if arrays else current_context()
+        self._operator = code.create(self._context, shapes[:count], dtypes[:count])
         self._kept: tuple[list[NDArray], list[NDArray]] = [], []
 
     def forward(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
         """The outputs."""
-        outputs = [nd.zeros(tuple(shape), ctx=inputs[0].context, dtype=dtype) for shape, dtype in self._outputs]
+        outputs = [nd.zeros(tuple(shape), ctx=self._context, dtype=dtype) for shape, dtype in self._outputs]
         with random_state.substream():  # as in a graph, where the node has one draw
             self._operator.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
         self._kept = list(inputs), outputs

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics import AutogradError, DTypeError, ShapeError
+from hybrid_lab.diagnostics import AutogradError, DTypeError, HybridLabError, ShapeError
 from hybrid_lab.ndarray import NDArray, tape
 from hybrid_lab.ndarray import zeros as nd_zeros
-from hybrid_lab.ndarray.context import cpu
+from hybrid_lab.ndarray.context import Context, cpu
 from hybrid_lab.ndarray.numpy_mode import is_np_array
 from hybrid_lab.ndarray.random_state import state as random_state
-from hybrid_lab.operator.base import CustomOp, in_graphs, make_prop
+from hybrid_lab.operator.base import CustomOp, make_prop
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _MOST_KEPT = 4096
 """The most operators that are kept for a backward; the oldest is dropped."""
@@ -32,21 +36,42 @@ class CustomCode:
     def __init__(self, op_type: str, keywords: Mapping[str, str]) -> None:
         self.op_type, self.keywords = op_type, dict(keywords)
         self._prop = make_prop(op_type, keywords)
-        self.inputs, self.outputs = tuple(self._prop.list_arguments()), tuple(self._prop.list_outputs())
-        self.states = tuple(self._prop.list_auxiliary_states())
+        self.inputs, self.outputs = self._names("list_arguments"), self._names("list_outputs")
+        self.states = self._names("list_auxiliary_states")
+        if not self.outputs:
+            raise HybridLabError(f"{op_type}: list_outputs must name at least one output")
         self.needs_heads = bool(self._prop.need_top_grad_)
-        in_graphs.add(self)
+
+    def _names(self, rule: str) -> tuple[str, ...]:
+        names = getattr(self._prop, rule)()
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise HybridLabError(f"{self.op_type}: {rule} must return a list of names, not {names!r}")
+        return tuple(names)
 
     def infer_shape(self, shapes: Sequence[PartialShape]) -> tuple[list[Shape], list[Shape], list[Shape]]:
         """Shapes of inputs, outputs and states. Unknown shapes are [] and unknown sizes 0, as in MXNet."""
         asked = [[] if shape is None else [size or 0 for size in shape] for shape in shapes]
         inputs, outputs, states = self._answer("infer_shape", asked, ShapeError)
-        return [*map(tuple, inputs)], [*map(tuple, outputs)], [*map(tuple, states)]
+        return [*map(self._shape, inputs)], [*map(self._shape, outputs)], [*map(self._shape, states)]
 
     def infer_type(self, dtypes: Sequence[np.dtype]) -> tuple[list[np.dtype], list[np.dtype], list[np.dtype]]:
         """Dtypes of inputs, outputs and states."""
         inputs, outputs, states = self._answer("infer_type", [dtype.type for dtype in dtypes], DTypeError)
-        return [*map(dtype_of, inputs)], [*map(dtype_of, outputs)], [*map(dtype_of, states)]
+        return [*map(self._dtype, inputs)], [*map(self._dtype, outputs)], [*map(self._dtype, states)]
+
+    def _shape(self, answer: object) -> Shape:
+        try:
+            return tuple([operator.index(size) for size in answer])  # type: ignore[attr-defined]
+        except TypeError:
+            raise ShapeError(
+                f"{self.op_type}: infer_shape must return each shape as a list of whole numbers, not {answer!r}"
+            ) from None
+
+    def _dtype(self, answer: DTypeLike) -> np.dtype:
+        try:
+            return dtype_of(answer)
+        except TypeError:
+            raise DTypeError(f"{self.op_type}: infer_type returned {answer!r}, which is not a dtype") from None
 
     def _answer(self, rule: str, asked: list[Any], kind: type[ShapeError | DTypeError]) -> Sequence[Sequence[Any]]:
         """Call a rule of the CustomOpProp: lists for inputs, outputs and states. Raises `kind` if the rule raises."""
@@ -57,12 +82,19 @@ class CustomCode:
         counts = [len(self.inputs), len(self.outputs), len(self.states)]
         lists = list(answer) if isinstance(answer, (tuple, list)) else []
         lists += [[]] if len(lists) == 2 else []
-        if [len(each) for each in lists] != counts:
+        if [len(each) if isinstance(each, (tuple, list)) else None for each in lists] != counts:
             raise kind(
                 f"{self.op_type}: {rule} must return three lists, for inputs, outputs and states, of the lengths "
                 f"{counts}; it returned {answer!r}"
             )
         return lists
+
+    def create(self, context: Context, shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> CustomOp:
+        """The operator for inputs of these types. Raises HybridLabError if the CustomOpProp makes no CustomOp."""
+        made = self._prop.create_operator(context, [*map(list, shapes)], [dtype.type for dtype in dtypes])
+        if not isinstance(made, CustomOp):
+            raise HybridLabError(f"{self.op_type}: create_operator must return a CustomOp, not {made!r}")
+        return made
 
     def forward(
         self, train: bool, inputs: Sequence[Array], states: Sequence[Array], draw: tuple[int, int], keep: bool
@@ -75,10 +107,10 @@ class CustomCode:
             _seen(nd_zeros(shape, ctx=cpu(), dtype=dtype))
             for shape, dtype in zip(output_shapes, output_types, strict=True)
         ]
-        operator = self._prop.create_operator(cpu(), [*map(list, shapes)], [dtype.type for dtype in dtypes])
+        custom = self.create(cpu(), shapes, dtypes)
         with tape.Mode(False, train), random_state.substream(draw):
-            operator.forward(train, ["write"] * len(outputs), data, outputs, aux)
-        call = _kept.add(operator) if keep else 0
+            custom.forward(train, ["write"] * len(outputs), data, outputs, aux)
+        call = _kept.add(custom) if keep else 0
         return [each.asnumpy() for each in outputs], [each.asnumpy() for each in aux], call
 
     def backward(
@@ -90,17 +122,17 @@ class CustomCode:
         states: Sequence[Array],
     ) -> list[Array]:
         """The gradients of the inputs. Raises AutogradError for a call that is not kept, and for changed states."""
-        operator = _kept.take(call)
-        if operator is None:
+        custom = _kept.take(call, again=tape.state.retaining)
+        if custom is None:
             raise AutogradError(
-                f"the gradient of {self.op_type} needs what its forward kept, which is gone: a graph keeps it for one "
-                f"backward, and for {_MOST_KEPT} forwards"
+                f"the gradient of {self.op_type} needs what its forward kept, which is gone: a graph keeps it for "
+                f"{_MOST_KEPT} forwards"
             )
         gradients = [_seen(nd_zeros(each.shape, ctx=cpu(), dtype=each.dtype)) for each in inputs]
         aux = _arrays(states)
         with tape.Mode(False, None):
             given = _arrays(heads), _arrays(inputs), _arrays(outputs)
-            operator.backward(["write"] * len(inputs), *given, gradients, aux)
+            custom.backward(["write"] * len(inputs), *given, gradients, aux)
         if any(not np.array_equal(new.asnumpy(), old) for new, old in zip(aux, states, strict=True)):
             raise AutogradError(f"the backward of {self.op_type} wrote to a state, which it cannot do in a graph")
         return [each.asnumpy() for each in gradients]
@@ -109,7 +141,7 @@ class CustomCode:
 class _Kept:
     """The operators of forwards that may be followed by a backward, by the number of the call.
 
-    An operator may keep anything for its backward. It is dropped by the first forward after its backward.
+    An operator may keep anything for its backward. It is dropped by the first forward after its last backward.
     """
 
     def __init__(self) -> None:
@@ -129,9 +161,11 @@ class _Kept:
             self._operators[self._last] = operator
             return self._last
 
-    def take(self, call: int) -> CustomOp | None:
+    def take(self, call: int, again: bool) -> CustomOp | None:
+        """The operator of a call. again : whether another backward may follow, after retain_graph=True"""
         with self._lock:
-            self._used.add(call)
+            if not again:
+                self._used.add(call)
             return self._operators.get(call)
 
 

@@ -9,7 +9,14 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import gluon, nd
-from hybrid_lab.diagnostics import ArchiveError, AutogradError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics import (
+    ArchiveError,
+    AutogradError,
+    DTypeError,
+    HybridLabError,
+    LoadMismatchError,
+    ShapeError,
+)
 from hybrid_lab.gluon import nn
 
 
@@ -317,16 +324,146 @@ class _UsesScaled(gluon.HybridBlock):
         return F.Custom(x, op_type="times_for_test")
 
 
-def test_an_operator_that_is_registered_again_warns_of_graphs_with_the_earlier_code(caplog):
+class _AroundScaled(gluon.HybridBlock):
+    """The operator in a Block below, and in a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = _UsesScaled()
+
+    def hybrid_forward(self, F, x):
+        looped = F.contrib.while_loop(
+            lambda i, s: i < 2, lambda i, s: (s, (i + 1, F.Custom(s, op_type="times_for_test"))), (F.zeros((1,)), x), 2
+        )[1][1]
+        return self.inner(x) + looped
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"), [(_UsesScaled, [2, 6], [5, 15]), (_AroundScaled, [6, 18], [30, 90])]
+)
+def test_an_operator_that_is_registered_again_is_what_hybridized_blocks_call(kind, before, after, caplog):
     _register_scaled(2)
-    net, x = _UsesScaled(), nd.array([1.0, 3.0])
-    net.hybridize()
-    net(x)
-    caplog.clear()
+    net, x = kind(), nd.array([1.0, 3.0])
+    other = gluon.nn.Activation("relu")
+    for each in (net, other):
+        each.hybridize()
+        each(x)
+    assert net(x).asnumpy().tolist() == before
     _register_scaled(5)
-    assert "'times_for_test' is registered again" in caplog.text
+    assert net(x).asnumpy().tolist() == after
+    assert other._graphs.variants, "graphs without the operator stay"
+    assert not caplog.records or caplog.records[-1].levelname == "INFO"
+
+
+def test_symbols_and_graphs_from_files_keep_the_class_of_their_operator(tmp_path, caplog):
+    """The first as in MXNet."""
+    _register_scaled(2)
+    executor = mx.sym.Custom(mx.sym.var("x"), op_type="times_for_test").bind(mx.cpu(), {"x": nd.ones((2,))})
+    net = _UsesScaled()
     net.hybridize()
-    np.testing.assert_array_equal(net(x).asnumpy(), [5, 15])
+    net(nd.ones((2,)))
+    net.save(tmp_path / "net.hlab")
+    loaded = gluon.load(tmp_path / "net.hlab")
+    _register_scaled(5)
+    assert "its graph is from a file and keeps the earlier code of 'times_for_test'" in caplog.text
+    assert executor.forward()[0].asnumpy().tolist() == loaded(nd.ones((2,))).asnumpy().tolist() == [2, 2]
+    with pytest.raises(LoadMismatchError, match="do not reproduce the outputs of its own examples"):
+        gluon.load(tmp_path / "net.hlab")
+
+
+class _Square(mx.operator.CustomOp):
+    """Keeps its input for the backward."""
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.kept = in_data[0] * 1
+        self.assign(out_data[0], req[0], in_data[0] * in_data[0])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], 2 * self.kept * out_grad[0])
+
+
+@mx.operator.register("square_for_test")
+class _SquareProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Square()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_retained_history_has_a_second_backward_after_another_forward(hybrid):
+    """As in MXNet."""
+
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.Custom(x, op_type="square_for_test")
+
+    net = Net()
+    if hybrid:
+        net.hybridize()
+    first, second = nd.array([1.0, 2.0]), nd.array([5.0, 6.0])
+    gradients = []
+    for x in (first, second):
+        x.attach_grad()
+    with mx.autograd.record():
+        y = net(first)
+    y.backward(retain_graph=True)
+    gradients += first.grad.asnumpy().tolist()
+    with mx.autograd.record():
+        z = net(second)
+    z.backward()
+    gradients += second.grad.asnumpy().tolist()
+    (again,) = mx.autograd.grad(y, [first], retain_graph=True)
+    gradients += again.asnumpy().tolist()
+    with mx.autograd.record():
+        z = net(second)
+    y.backward(10 * nd.ones((2,)))
+    gradients += first.grad.asnumpy().tolist()
+    assert gradients == [2, 4, 10, 12, 2, 4, 20, 40]
+
+
+def _fails(*args):
+    raise KeyError("mine")
+
+
+WRONG = {
+    "infer_shape: None": ("infer_shape", lambda self, s: None, ShapeError, "must return three lists"),
+    "infer_shape: too few": ("infer_shape", lambda self, s: (s, [], []), ShapeError, r"lengths \[1, 1, 0\]"),
+    "infer_shape: too many": ("infer_shape", lambda self, s: (s, s * 2, []), ShapeError, r"lengths \[1, 1, 0\]"),
+    "infer_shape: one list": ("infer_shape", lambda self, s: (s,), ShapeError, "must return three lists"),
+    "infer_shape: a shape": ("infer_shape", lambda self, s: (s[0], s[0], 0), ShapeError, "must return three lists"),
+    "infer_shape: text": ("infer_shape", lambda self, s: (s, ["ab"], []), ShapeError, "whole numbers, not 'ab'"),
+    "infer_shape: a number": ("infer_shape", lambda self, s: (s, [3], []), ShapeError, "list of whole numbers, not 3"),
+    "infer_shape: of inputs": (
+        "infer_shape", lambda self, s: ([(9,)], s, []), ShapeError, r"data has shape \(2,\); infer_shape says \(9,\)"
+    ),
+    "infer_shape: an error": ("infer_shape", _fails, ShapeError, r"infer_shape\(\[\[2\]\]\) failed: KeyError"),
+    "infer_type: None": ("infer_type", lambda self, t: None, DTypeError, "must return three lists"),
+    "infer_type: no dtype": ("infer_type", lambda self, t: (t, ["x"], []), DTypeError, "returned 'x', which is not a"),
+    "infer_type: of inputs": (
+        "infer_type", lambda self, t: ([np.float64], t, []), DTypeError, "data is float32; infer_type says float64"
+    ),
+    "infer_type: an error": ("infer_type", _fails, DTypeError, "failed: KeyError"),
+    "create_operator": ("create_operator", lambda *args: None, HybridLabError, "must return a CustomOp, not None"),
+    "list_outputs": ("list_outputs", lambda self: [], HybridLabError, "must name at least one output"),
+    "list_arguments": ("list_arguments", lambda self: "data", HybridLabError, "a list of names, not 'data'"),
+    "list_auxiliary_states": ("list_auxiliary_states", lambda self: None, HybridLabError, "list of names, not None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize(("rule", "answer", "kind", "text"), WRONG.values(), ids=WRONG)
+def test_a_wrong_description_is_the_same_error_eagerly_and_in_a_graph(rule, answer, kind, text, hybrid):
+    body = {"create_operator": lambda *args: _Square(), rule: answer}
+    mx.operator.register("wrong_for_test")(type("Prop", (mx.operator.CustomOpProp,), body))
+
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.Custom(x, op_type="wrong_for_test")
+
+    net = Net()
+    if hybrid:
+        net.hybridize()
+    with pytest.raises(kind, match=f"wrong_for_test: .*{text}"):
+        net(nd.ones((2,)))
 
 
 def test_compare_finds_nothing_in_a_recorded_graph_with_a_custom_operator():

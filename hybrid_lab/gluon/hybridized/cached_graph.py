@@ -253,6 +253,7 @@ class GraphCache:
             self.clear()
             self.pinned = {(item.in_spec, item.observation): item for item in graphs}
             self._pinned_tree = [weakref.ref(block) for block in _below(self.block)]
+            traced.add(self)
             looks.changed(self.block)
 
     def changed(self, now: ClassSource, reads: Reads) -> list[str]:
