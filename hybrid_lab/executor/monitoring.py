@@ -31,7 +31,8 @@ class Monitoring:
     def look(self, node: Node, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
         """Report an operator that has run, and prepare to report its gradients."""
         if self._all:
-            for item, name, array in zip(node.inputs, node.op.signature.inputs, inputs, strict=False):
+            names = node.op.signature.inputs or [f"arg{number}" for number in range(len(node.inputs))]
+            for item, name, array in zip(node.inputs, names, inputs, strict=False):
                 if isinstance(item, Value) and isinstance(array, NDArray):
                     if item.is_input:
                         self._callback(item.node.name, array.detach())

@@ -13,6 +13,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.ops.framework.shapes import axis_of
+from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.provided import Provided
 
 refuse_numbers: Provided[[str, Sequence[object]], None] = Provided("refuse_numbers")
@@ -72,9 +73,20 @@ def sync_batch_norm(
     """BatchNorm whose statistics several devices would share. One process computes here, so that it is BatchNorm.
 
     key, ndev : accepted and ignored; attributes : of BatchNorm
+    output_mean_var : also return the mean and the variance (BatchNorm gives 1 / sqrt(var + eps) in its place)
     """
     out, name = attributes.pop("out", None), attributes.pop("name", None)
-    return invoke(get("BatchNorm").bind(**attributes), (data, gamma, beta, moving_mean, moving_var), out, name)
+    inputs, op = (data, gamma, beta, moving_mean, moving_var), BatchNorm.bind(**attributes)
+    assert isinstance(op, BatchNorm)
+    if not op.output_mean_var:
+        return invoke(op, inputs, out, name)
+    normalized, mean, rate = invoke(op, inputs, None, name)
+    results = [normalized, mean, 1.0 / (rate * rate) - op.eps]
+    if out is None:
+        return results
+    for target, result in zip(out, results, strict=True):
+        target[:] = result
+    return out
 
 
 def rand_zipfian(true_classes: Any, num_sampled: int, range_max: int, ctx: object = None) -> tuple[Any, Any, Any]:

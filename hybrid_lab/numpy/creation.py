@@ -88,7 +88,19 @@ def _like(name: str, record: str) -> Function:
 
 
 FUNCTIONS["zeros_like"], FUNCTIONS["ones_like"] = _like("zeros_like", "zeros_like"), _like("ones_like", "ones_like")
-FUNCTIONS["empty_like"] = _like("empty_like", "zeros_like")
+
+
+@FUNCTIONS.add
+def empty_like(
+    prototype: ArrayLike, dtype: DType = None, order: str = "C", subok: bool = False, shape: ShapeLike | None = None
+) -> Tensor:
+    """Zeros in the shape and dtype of an array, or in other ones. subok : without effect; no array has a subclass"""
+    check_order("empty_like", order)
+    prototype = as_tensor(prototype)
+    if shape is not None:
+        return full(shape, 0, dtype_of(prototype) if dtype is None else dtype)
+    made = R.zeros_like(prototype)
+    return made if dtype is None else cast(made, dtype)
 
 
 @FUNCTIONS.add

@@ -18,9 +18,10 @@ from hybrid_lab.ndarray.functions import OperatorNamespace
 from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.operator import Operator, find, get
+from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import Symbol, compose, constant, dispatch, symbol_function
+from hybrid_lab.symbol.symbol import Group, Symbol, compose, constant, dispatch, symbol_function
 
 
 def unknown(where: str, name: str, known: Iterable[str]) -> AttributeError:
@@ -105,7 +106,11 @@ def sync_batch_norm(data: Symbol, *inputs: Symbol, key: str = "", ndev: int = 1,
     batch_norm = find_function("BatchNorm")
     assert batch_norm is not None
     made: Symbol = batch_norm(data, *inputs, **attributes)
-    return made
+    op = made.outputs[0].node.op
+    if not isinstance(op, BatchNorm) or not op.output_mean_var:
+        return made
+    normalized, mean, rate = made
+    return Group([normalized, mean, 1.0 / (rate * rate) - op.eps])
 
 
 def boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> Symbol:

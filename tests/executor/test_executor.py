@@ -324,6 +324,7 @@ def test_the_monitor_sees_gradients_and_inputs_under_the_names_of_mxnet():
     executor.set_monitor_callback(lambda name, array: names.append(name), monitor_all=True)
     executor.forward()
     assert names[:7] == ["data", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias", "fc_output"]
+    assert {"cc_arg0", "cc_arg1"} <= set(names)
     executor.set_monitor_callback(None)
     executor.forward(is_train=True)
     executor.backward()

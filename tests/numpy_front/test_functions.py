@@ -456,3 +456,32 @@ def test_an_axis_to_split_along_must_exist(split):
         split(np.array(1.0), [1])
     with pytest.raises(ShapeError, match="does not exist"):
         np.array_split(np.ones(3), 2, axis=1)
+
+
+@pytest.mark.parametrize("order", [2, -2, "nuc"])
+@pytest.mark.parametrize("axis", [(0, 2), (2, 0), (-1, -2)])
+def test_norms_of_matrices_by_singular_values(order, axis):
+    values = numpy.random.RandomState(0).rand(2, 3, 4)
+    for keepdims in (False, True):
+        block = Calls(lambda m, a, keepdims=keepdims: m.linalg.norm(a, order, axis, keepdims))
+        wanted, made = numpy.linalg.norm(values, order, axis, keepdims), []
+        for hybridized in (False, True):
+            block.hybridize(hybridized)
+            x = np.array(values)
+            x.attach_grad()
+            with autograd.record():
+                y = block(x)
+            y.backward()
+            numpy.testing.assert_allclose(y.asnumpy(), wanted, rtol=1e-5)
+            made.append(x.grad.asnumpy())
+        numpy.testing.assert_allclose(made[0], made[1], rtol=1e-4, atol=1e-5)
+    if order == "nuc":  # its gradient is u v: in that direction the norm grows by 1 for each singular value
+        moved = numpy.linalg.norm(values + 1e-3 * made[0], order, axis)
+        count = min(values.shape[each] for each in axis)
+        numpy.testing.assert_allclose(moved - wanted.reshape(moved.shape), 1e-3 * count, rtol=0.02)
+
+
+def test_empty_like_takes_the_arguments_of_numpy():
+    x = np.ones((2, 3), dtype="float16")
+    assert np.empty_like(x, "int32", "C", False).dtype == "int32"
+    assert np.empty_like(x, shape=(4,)).shape == (4,) and np.empty_like(x, shape=4).dtype == "float16"
