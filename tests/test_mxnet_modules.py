@@ -125,8 +125,39 @@ def test_operators_and_their_arguments():
         ["data", "act_type"],
         ["NDArray-or-Symbol", "{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"],
     )
+    slope = dict(zip(*mx.operator.get_operator_arguments("LeakyReLU")[1:], strict=True))
+    assert slope["act_type"] == "{'elu', 'gelu', 'leaky', 'prelu', 'rrelu', 'selu'},optional, default='leaky'"
+    assert slope["slope"] == "float, optional, default=0.25"
+    convolution = dict(zip(*mx.operator.get_operator_arguments("Convolution")[1:], strict=True))
+    assert convolution["kernel"] == "Shape(tuple), required"
+    assert convolution["stride"] == "Shape(tuple), optional, default=[]"
+    assert convolution["no_bias"] == "boolean, optional, default=0"
+    assert mx.operator.get_operator_arguments("sum").types[1] == "Shape or None, optional, default=None"
+    assert mx.operator.get_operator_arguments("topk").types[1:3] == [
+        "int or None, optional, default='-1'",
+        "int, optional, default='1'",
+    ]
+    assert mx.operator.get_operator_arguments("add_n").types == ["NDArray-or-Symbol[]"]
+    for name in mx.operator.get_all_registered_operators():
+        assert len(mx.operator.get_operator_arguments(name).names) == mx.operator.get_operator_arguments(name).narg
     with pytest.raises(HybridLabError, match="no operator 'Nothing'"):
         mx.operator.get_operator_arguments("Nothing")
+
+
+def test_arguments_of_operators_in_python():
+    """MXNet has the first answer only."""
+
+    @mx.operator.register("arguments_for_test")
+    class _(mx.operator.CustomOpProp):
+        def __init__(self, factor, mode="plain"):
+            super().__init__()
+
+    assert mx.operator.get_operator_arguments("Custom") == (2, ["data", "op_type"], ["NDArray-or-Symbol[]", "string"])
+    assert mx.operator.get_operator_arguments("arguments_for_test") == (
+        3,
+        ["data", "factor", "mode"],
+        ["NDArray-or-Symbol[]", "string, required", "string, optional, default='plain'"],
+    )
 
 
 def test_views_in_place_of_copies():

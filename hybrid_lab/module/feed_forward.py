@@ -15,6 +15,7 @@ from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.executor import Executor
 from hybrid_lab.initializer import Uniform
 from hybrid_lab.io import DataDesc, DataIter, NDArrayIter, ResizeIter
+from hybrid_lab.logger import logger as package_logger
 from hybrid_lab.model import BatchEndParam, load_checkpoint, save_checkpoint
 from hybrid_lab.monitor import Monitor
 from hybrid_lab.ndarray import NDArray
@@ -103,6 +104,11 @@ class FeedForward:
         module = self._module(data, logger or logging, work_load_list)
         symbol = self.symbol
         assert symbol is not None
+        arg_params = _known(self.arg_params, symbol.list_arguments())
+        aux_params = _known(self.aux_params, symbol.list_auxiliary_states())
+        dropped = [*_others(self.arg_params, arg_params), *_others(self.aux_params, aux_params)]
+        if dropped and not self.allow_extra_params:
+            package_logger.warning(f"fit: the Symbol has no {', '.join(dropped)}; these parameters are dropped")
         module.fit(
             data,
             None if eval_data is None else self._validation(eval_data),
@@ -115,8 +121,8 @@ class FeedForward:
             eval_end_callback,
             eval_batch_end_callback,
             self.initializer,
-            _known(self.arg_params, symbol.list_arguments()),
-            _known(self.aux_params, symbol.list_auxiliary_states()),
+            arg_params,
+            aux_params,
             allow_missing=True,
             begin_epoch=self.begin_epoch,
             num_epoch=self.num_epoch,
@@ -200,9 +206,14 @@ class FeedForward:
         batch_end_callback: Callbacks = None,
         reset: bool = True,
     ) -> Any:
-        """The value of a metric on an iterator. batch_end_callback : called with a BatchEndParam"""
+        """The value of a metric on an iterator. For an array it is, as in MXNet, that for labels of 0, with a warning.
+
+        batch_end_callback : called with a BatchEndParam
+        """
         metric = metrics.create(eval_metric)
         data = self._iterator(X, None, training=False)
+        if data is not X:
+            package_logger.warning("score: an array has no labels, so the metric compares with zeros; give an iterator")
         for number, (batch, results) in enumerate(self._batches(data, num_batch, reset)):
             metric.update(batch.label, results)
             for callback in as_list(batch_end_callback):
@@ -308,6 +319,11 @@ def _from_one(callback: Callable[[BatchEndParam], object]) -> Callable[[BatchEnd
 def _known(params: Params | None, names: Sequence[str]) -> dict[str, NDArray] | None:
     """The parameters with these names."""
     return None if params is None else {name: array for name, array in params.items() if name in names}
+
+
+def _others(params: Params | None, known: Params | None) -> list[str]:
+    """Names of the parameters that are not among the known ones."""
+    return [name for name in params or {} if name not in (known or {})]
 
 
 def _described(given: Any) -> DataDesc:

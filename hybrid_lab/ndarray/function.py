@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AutogradError, DTypeError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.provided import Provided
 
 refuse_function: Provided[[str, Sequence[object]], None] = Provided("refuse_function")
@@ -32,6 +33,8 @@ class Function:
     y = Sigmoid()(x)
     ```
     """
+
+    _graph_operator: Operator | None = None
 
     def __init__(self) -> None:
         self._used = False
@@ -73,10 +76,14 @@ class Function:
 
 
 class FunctionEntry(tape.Entry):
-    """A call of a user's Function."""
+    """A call of a user's Function.
+
+    operator : what computes the same in a graph, if there is such an operator
+    """
 
     def __init__(self, function: Function, inputs: Sequence[Any], outputs: Sequence[NDArray]):
-        self.name = type(function).__name__
+        self.operator = function._graph_operator
+        self.name = type(function).__name__ if self.operator is None else repr(self.operator)
         self._function: Function | None = function
         self._context = outputs[0].context
         self._inputs = [(item.shape, item.host_view.dtype) if isinstance(item, NDArray) else None for item in inputs]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.graph.custom import Custom
 from hybrid_lab.graph.lower import is_composite
 from hybrid_lab.graph.node import Constant, Node, Value
 from hybrid_lab.ops.framework.dtypes import dtype_of, name_of
@@ -127,6 +128,8 @@ class FileEmitter(OnnxEmitter):
             results = control_flow.emit(self, node, operands)
         elif node.op.name == "_contrib_box_nms":
             results = box_nms.emit(self, node, operands)
+        elif isinstance(node.op, Custom):
+            raise Unmappable(f"{node.op.code.op_type!r} is an operator in Python, which has no ONNX form")
         elif node.op.random:
             results = samplers.emit(self, node, operands)
         else:

@@ -143,7 +143,8 @@ class Writer:
         except NeedsNumber as need:
             raise NeedsNumber(need.symbols, f"the ONNX form of {node.op.name}") from None
         except Unmappable as error:
-            raise located(Unmappable(f"{node.op.name}: {self._reason(node, error)}"), node) from None
+            reason = self._reason(node, error).removeprefix(f"{node.op.name}: ")
+            raise located(Unmappable(f"{node.op.name}: {reason}"), node) from None
 
     def _reason(self, node: Node, error: Unmappable) -> str:
         """Why the node has no form in this opset, and the lowest opset that has one."""

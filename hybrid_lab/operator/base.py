@@ -101,15 +101,15 @@ def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]
     return add
 
 
-def registered() -> list[str]:
-    """The names under which operators are registered."""
-    return sorted(_registered)
+def registered() -> Mapping[str, type[CustomOpProp]]:
+    """The registered operators by name."""
+    return _registered
 
 
 def make_prop(op_type: str, keywords: Mapping[str, str]) -> CustomOpProp:
     """The description that is registered as `op_type`, made with these arguments. Raises HybridLabError."""
     if op_type not in _registered:
-        known = ", ".join(registered()) or "none"
+        known = ", ".join(sorted(_registered)) or "none"
         raise HybridLabError(f"no operator is registered as {op_type!r}; registered: {known}")
     make: Callable[..., CustomOpProp] = _registered[op_type]
     return make(**keywords)

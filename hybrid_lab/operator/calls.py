@@ -84,20 +84,21 @@ class _Call(autograd.Function):
 
     def __init__(self, code: CustomCode, arrays: Sequence[NDArray]) -> None:
         super().__init__()
-        node, count = Custom(code), len(code.inputs)  # it checks the types as in a graph
+        self._graph_operator = node = Custom(code)  # it checks the types as in a graph
+        count = len(code.inputs)
         shapes, dtypes = [each.shape for each in arrays], [np.dtype(each.dtype) for each in arrays]
         types = zip(node.infer_shape(*shapes), node.infer_type(*dtypes), strict=True)
         self._outputs = list(types)[: len(code.outputs)]
         self._aux, self._with_heads = list(arrays[count:]), code.needs_heads
         self._context = arrays[0].context if arrays else current_context()
-        self._operator = code.create(self._context, shapes[:count], dtypes[:count])
+        self._custom = code.create(self._context, shapes[:count], dtypes[:count])
         self._kept: tuple[list[NDArray], list[NDArray]] = [], []
 
     def forward(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
         """The outputs."""
         outputs = [nd.zeros(tuple(shape), ctx=self._context, dtype=dtype) for shape, dtype in self._outputs]
         with random_state.substream():  # as in a graph, where the node has one draw
-            self._operator.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
+            self._custom.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
         self._kept = list(inputs), outputs
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -106,5 +107,5 @@ class _Call(autograd.Function):
         inputs, outputs = self._kept
         gradients = [nd.zeros_like(each) for each in inputs]
         given = list(heads) if self._with_heads else []
-        self._operator.backward(["write"] * len(inputs), given, inputs, outputs, gradients, self._aux)
+        self._custom.backward(["write"] * len(inputs), given, inputs, outputs, gradients, self._aux)
         return gradients[0] if len(gradients) == 1 else tuple(gradients)

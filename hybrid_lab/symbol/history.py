@@ -11,6 +11,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.node import Node, Value, input_node
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.backward import Identity
+from hybrid_lab.ndarray.function import FunctionEntry
 from hybrid_lab.ndarray.indexing import IndexEntry
 from hybrid_lab.ndarray.invoke import EagerEntry, ZeroEntry
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -32,6 +33,8 @@ class RecordedGraph(Protocol):
 
 def symbol_of(array: NDArray) -> Symbol:
     """See `autograd.get_symbol`."""
+    if not isinstance(array, NDArray):
+        raise AutogradError(f"get_symbol needs an NDArray, not {type(array).__name__}")
     link = array.tape_link
     if link is None or (type(link) is tape.Output and link.node.entry is None):
         raise AutogradError(
@@ -76,6 +79,10 @@ class _History:
             return (self._indexed(self._linked(node.links[0], "data"), entry.key, len(entry.shape)),)
         if isinstance(entry, RecordedGraph):
             return self._graph(entry.recorded_graph, node)
+        if isinstance(entry, FunctionEntry) and entry.operator is not None:
+            operands = [self._linked(link, "data") for link in node.links]
+            states = entry.operator.signature.aux
+            return self._made(entry.operator, [*operands, *(self._linked(None, "aux") for _ in states)])
         if isinstance(entry, Identity):
             return self._made(get("identity").bind(), [self._linked(node.links[0], "data")])
         assert entry is not None

@@ -30,7 +30,7 @@ def test_the_save_line_counts_all_hybrid_blocks_and_names_those_never_called(tmp
     caplog.clear()
     net.save(tmp_path / "m")
     saved, rest = (record.message for record in caplog.records)
-    assert "saved 2 graphs and 4 parameters (2 of 3 HybridBlocks have graphs) to" in saved
+    assert "saved 2 graphs and 3 parameters (2 of 3 HybridBlocks have graphs, 1 parameter without values) to" in saved
     assert rest.endswith("saved without graphs, because they were never called: unused")
     net.unused(mx.nd.ones((1, 2)))
     caplog.clear()

@@ -167,3 +167,19 @@ def test_wrong_calls_say_so():
             call()
     with pytest.raises(AttributeError, match="did you mean FeedForward"):
         getattr(mx.model, "FeedForwards")  # noqa: B009
+
+
+def test_what_mxnet_ignores_in_silence_is_a_warning(caplog):
+    """The results are those of MXNet: labels of zeros, and parameters without the unknown one."""
+    data, label, start = _problem()
+    options = {"num_epoch": 1, "numpy_batch_size": 10, "aux_params": {"lost": nd.ones((1,))}}
+    model = mx.model.FeedForward(_network(), arg_params={**start, "more": nd.ones((1,))}, **options)
+    model.fit(data, label)
+    assert "fit: the Symbol has no more, lost; these parameters are dropped" in caplog.text
+    assert set(model.arg_params) == set(start)
+    caplog.clear()
+    zeros = mx.io.NDArrayIter(data, np.zeros(20, np.float32), 10)
+    expected = model.score(zeros)
+    assert not caplog.text
+    assert model.score(data) == expected
+    assert "score: an array has no labels, so the metric compares with zeros" in caplog.text

@@ -97,7 +97,41 @@ class _Double(autograd.Function):
         return dy * 2
 
 
+class _Scaled(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * 3)
+        aux[0][:] += 1
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * 3)
+
+
+@mx.operator.register("scaled_for_history")
+class _ScaledProp(mx.operator.CustomOpProp):
+    def list_auxiliary_states(self):
+        return ["calls"]
+
+    def infer_shape(self, in_shape):
+        return in_shape, in_shape, [[1]]
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Scaled()
+
+
+def test_an_operator_in_python_is_a_node():
+    x, calls = _array(3), nd.zeros((1,))
+    with autograd.record():
+        y = nd.Custom(x, calls, op_type="scaled_for_history") + 1
+    symbol = autograd.get_symbol(y)
+    assert [node["op"] for node in _nodes(symbol)] == ["null", "null", "Custom", "_plus_scalar"]
+    executor = symbol.bind(mx.cpu(), [x], aux_states=[calls])
+    np.testing.assert_allclose(executor.forward()[0].asnumpy(), y.asnumpy(), rtol=1e-6)
+    assert calls.asscalar() == 2
+
+
 def test_what_has_no_symbol_says_so():
+    with pytest.raises(AutogradError, match="get_symbol needs an NDArray, not int"):
+        autograd.get_symbol(3)
     x = _array(3)
     with autograd.record():
         by_hand = _Double()(x) + 1

@@ -427,7 +427,35 @@ def test_samplers_draw_from_the_same_range(draw, low, high, tmp_path):
 def test_a_distribution_that_onnx_lacks_is_refused(tmp_path):
     net = hybrid(lambda self, F, x: F.random.gamma(2, 3, shape=(5,)) + F.sum(x))
     call(net, [floats(2)])
-    with pytest.raises(Unmappable, match="random_gamma: ONNX has no operator for these random numbers"):
+    with pytest.raises(Unmappable, match="^random_gamma: ONNX has no operator for these random numbers"):
+        mx.onnx.export(net, tmp_path / "net.onnx")
+
+
+@mx.operator.register("python_for_export")
+class _PythonProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        class Copies(mx.operator.CustomOp):
+            def forward(self, is_train, req, in_data, out_data, aux):
+                self.assign(out_data[0], req[0], in_data[0])
+
+        return Copies()
+
+
+@pytest.mark.parametrize(("function", "text"), [
+    (lambda self, F, x: F.linalg.gelqf(x), "^_linalg_gelqf: it has no ONNX form"),
+    (
+        lambda self, F, x: F.Custom(x, op_type="python_for_export"),
+        "^Custom: 'python_for_export' is an operator in Python, which has no ONNX form",
+    ),
+    (
+        lambda self, F, x: F.contrib.cond(F.sum(x) > 0, lambda: F.Custom(x, op_type="python_for_export"), lambda: x),
+        "^_cond: .*'python_for_export' is an operator in Python",
+    ),
+])  # fmt: skip
+def test_an_operator_without_a_form_is_named_once(function, text, tmp_path):
+    net = hybrid(function)
+    call(net, [floats(2, 3)])
+    with pytest.raises(Unmappable, match=text):
         mx.onnx.export(net, tmp_path / "net.onnx")
 
 

@@ -230,14 +230,19 @@ class _Contents:
 
     @property
     def summary(self) -> str:
-        """How many graphs of how many HybridBlocks, and of how many parameters."""
-        hybrid = [isinstance(block, HybridBlock) for block in self.tree.live_blocks]
+        """How many graphs of how many HybridBlocks, and how many parameters with values."""
+        hybrid = sum(isinstance(block, HybridBlock) for block in self.tree.live_blocks)
         with_graphs = sum(bool(record.graphs) for record in self.tree.blocks)
-        graphs, blocks = count(len(self.graphs), "graph"), count(sum(hybrid), "HybridBlock")
-        parameters = count(len(self.tree.live_parameters), "parameter")
-        if with_graphs == sum(hybrid):
-            return f"{graphs} of {blocks} and {parameters}"
-        return f"{graphs} and {parameters} ({with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs)"
+        without_values = len(self.tree.live_parameters) - len(self.weights)
+        graphs, blocks = count(len(self.graphs), "graph"), count(hybrid, "HybridBlock")
+        parameters = count(len(self.weights), "parameter")
+        notes = []
+        if with_graphs != hybrid:
+            notes.append(f"{with_graphs} of {blocks} {'has' if with_graphs == 1 else 'have'} graphs")
+        if without_values:
+            notes.append(f"{count(without_values, 'parameter')} without values")
+        saved = f"{graphs} of {blocks} and {parameters}" if with_graphs == hybrid else f"{graphs} and {parameters}"
+        return f"{saved} ({', '.join(notes)})" if notes else saved
 
     @property
     def never_called(self) -> list[str]:

@@ -148,13 +148,13 @@ class OnnxEmitter:
         Raises Unmappable with the operator's name where there is no mapping.
         """
         if op.onnx is None:
-            raise Unmappable(f"{op.name} has no ONNX form")
+            raise Unmappable(f"{op.name}: it has no ONNX form")
         if (
             isinstance(op, Unary)
             and not op.integers
             and any(isinstance(item, str) and self.dtype(item).kind != "f" for item in inputs)
         ):
-            raise Unmappable(f"{op.name} of integers")
+            raise Unmappable(f"{op.name}: it has no ONNX form for integers")
         before, self._scope = self._scope, f"{scope}/" if scope else self._scope
         count = len(self.nodes)
         try:
