@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError
-from hybrid_lab.diagnostics.hybridize_error import hybridize_error
-from hybrid_lab.symbol import tracing
 
 from ..nn.conv import window
 from ..nn.registry import layer
@@ -50,7 +48,8 @@ class VariationalDropoutCell(ModifierCell):
     """Dropout whose masks are the same at all steps of a sequence (arXiv 1512.05287).
 
     drop_inputs, drop_states, drop_outputs : probabilities of a zero; of the states only the first is dropped
-    The masks are kept between calls until `reset()`; in a graph they are known within `unroll` only.
+    The masks are kept between calls until `reset()`; in a graph they are known within `unroll` only. A hybridized cell
+    that is called or unrolled on arrays runs eagerly, its base cell as a graph.
     """
 
     def __init__(
@@ -81,14 +80,7 @@ class VariationalDropoutCell(ModifierCell):
         return x * self._masks[what]
 
     def hybrid_forward(self, F: Functions, x: Tensor, states: list[Tensor]) -> Step:
-        if tracing.current() is not None and not self._unrolling:
-            raise hybridize_error(
-                "HL171",
-                None,
-                block=self.name,
-                message="The masks belong to all steps of a sequence; a graph of one step cannot keep them.",
-                rewrite="cell.unroll(length, inputs) inside hybrid_forward",
-            )
+        self._check_earlier_steps("Variational dropout needs the masks of the first step")
         states = [self._dropped(F, "states", self.drop_states, states[0]), *states[1:]]
         output, states = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, x), states)
         return self._dropped(F, "outputs", self.drop_outputs, output), states

@@ -13,6 +13,7 @@ from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
+from hybrid_lab.symbol import tracing
 
 from ..block import Block
 from ..hybrid import HybridBlock
@@ -44,7 +45,7 @@ class RecurrentCell(Block):
     """
 
     _modified = False
-    _unrolling = 0
+    _unrolled_in: tuple[object, ...] = ()
     _steps_made = -1
     _states_made = -1
 
@@ -147,12 +148,13 @@ class RecurrentCell(Block):
 
     @contextmanager
     def _unrolled(self) -> Iterator[None]:
-        """Inside, steps follow one another, so that a cell may use values of earlier steps."""
-        object.__setattr__(self, "_unrolling", self._unrolling + 1)
+        """Inside, steps follow one another, on arrays or in one graph: a cell may use values of earlier steps."""
+        before = self._unrolled_in
+        object.__setattr__(self, "_unrolled_in", (tracing.current(),))
         try:
             yield
         finally:
-            object.__setattr__(self, "_unrolling", self._unrolling - 1)
+            object.__setattr__(self, "_unrolled_in", before)
 
     @staticmethod
     def _finished(

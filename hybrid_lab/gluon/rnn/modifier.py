@@ -97,6 +97,22 @@ class ModifierCell(HybridRecurrentCell):
         finally:
             object.__setattr__(self.base_cell, "_modified", True)
 
+    def _check_earlier_steps(self, need: str) -> None:
+        """Raise HybridizeError HL173 where a graph of one step is made: it cannot keep values for the next one. The
+        cell then runs eagerly, its base cell as a graph.
+        """
+        trace = tracing.current()
+        if trace is not None and self._unrolled_in != (trace,):
+            error = hybridize_error(
+                "HL173",
+                None,
+                block=self.name,
+                message=f"{need}, which a graph of one step lacks.",
+                rewrite="cell.unroll(length, inputs) inside hybrid_forward",
+            )
+            error.runs_eagerly = True
+            raise error
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_cell!r})"
 
@@ -105,7 +121,8 @@ class ZoneoutCell(ModifierCell):
     """In training, elements of output and states keep their value of the step before, with the given probabilities
     (arXiv 1606.01305).
 
-    The output of the step before is kept between calls until `reset()`; in a graph it is known within `unroll` only.
+    The output of the step before is kept between calls until `reset()`; in a graph it is known within `unroll` only. A
+    hybridized cell that is called or unrolled on arrays runs eagerly, its base cell as a graph.
     """
 
     def __init__(self, base_cell: RecurrentCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
@@ -130,14 +147,7 @@ class ZoneoutCell(ModifierCell):
             rate = self._zoneout_states
             after = [_mixed(F, rate, new, old) for new, old in zip(after, states, strict=True)]
         if self._zoneout_outputs:
-            if tracing.current() is not None and not self._unrolling:
-                raise hybridize_error(
-                    "HL171",
-                    None,
-                    block=self.name,
-                    message="zoneout_outputs needs the output of the previous step, which a one-step graph lacks.",
-                    rewrite="cell.unroll(length, inputs) inside hybrid_forward",
-                )
+            self._check_earlier_steps("zoneout_outputs needs the output of the previous step")
             before = F.zeros_like(output) if self._previous is None else self._previous
             output = _mixed(F, self._zoneout_outputs, output, before)
             object.__setattr__(self, "_previous", output)
