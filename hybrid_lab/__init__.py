@@ -154,6 +154,10 @@ _provided.register({
     "save_cached_graphs": ("hybrid_lab.formats.archive", "save_cached_graphs"),
     "symbol_of_history": ("hybrid_lab.symbol.history", "symbol_of"),
     "simple_bind_symbol": ("hybrid_lab.executor.binding", "simple_bind"),
+    "invoke_sparse": ("hybrid_lab.ndarray.sparse.invoke", "invoke_sparse"),
+    "sparse_array": ("hybrid_lab.ndarray.sparse.creation", "array"),
+    "sparse_zeros": ("hybrid_lab.ndarray.sparse.arrays", "zeros_of"),
+    "to_sparse": ("hybrid_lab.ndarray.sparse.arrays", "to_sparse"),
 })  # fmt: skip
 
 

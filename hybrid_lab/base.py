@@ -6,12 +6,13 @@ import os
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import MXNetError
+from hybrid_lab.diagnostics.errors import MXNetError, NotSupportedForSparseNDArray
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
 
 __all__ = [
     "MXNetError",
     "NotImplementedForSymbol",
+    "NotSupportedForSparseNDArray",
     "data_dir",
     "integer_types",
     "mx_real_t",

@@ -57,8 +57,7 @@ halves the weights for signed data.
 """
 #: Module, or start of a module's name -> why names are absent in it.
 REASONS = {
-    "ndarray.sparse": "arrays are dense",
-    "symbol.sparse": "arrays are dense",
+    "symbol.sparse": "graphs are dense",
     "contrib.onnx": "`mx.onnx` has `export` and `imports` with other arguments",
     "numpy_extension.image": "use `gluon.data.vision.transforms` and `mx.image`",
     "contrib.quantization": "there are no int8 networks",
@@ -72,9 +71,6 @@ REASONS_OF_NAMES = {
     "tvmop": "operators of TVM",
     "kvstore_server": "there is no distributed training",
     "contrib": "",
-    "cast_storage": "arrays are dense",
-    "row_sparse_array": "arrays are dense",
-    "csr_matrix": "arrays are dense",
     "load_lib": "libraries with MXNet's C interface",
     "library": "libraries with MXNet's C interface",
 }

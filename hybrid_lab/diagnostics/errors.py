@@ -103,6 +103,10 @@ class InputError(HybridLabError, ValueError):
     """A Block was called with something that it cannot compute with, such as None in place of its only array."""
 
 
+class NotSupportedForSparseNDArray(ShapeError, TypeError, NotImplementedError):
+    """A method that sparse arrays do not have, because it needs dense memory."""
+
+
 class UninitializedError(HybridLabError, RuntimeError):
     """A parameter was used before `initialize()`."""
 

@@ -14,7 +14,8 @@ from hybrid_lab.diagnostics import ArchiveError
 from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.formats import strict_json
 from hybrid_lab.formats.kinds import check_path, is_safetensors
-from hybrid_lab.formats.mxnet.params import Arrays, read_params, write_params
+from hybrid_lab.formats.mxnet.params import Arrays, Entry, Stored, read_params, read_stored, write_params
+from hybrid_lab.formats.mxnet.sparse_parts import SparseParts
 from hybrid_lab.formats.safetensors import SafetensorsFile, write_safetensors
 from hybrid_lab.formats.source import Source
 
@@ -32,16 +33,30 @@ def read_arrays(source: str | PathLike[str] | bytes) -> Arrays:
 
     Returns a dict of name -> array, or a list for a `.params` file without names. Raises ArchiveError.
     """
+    found = _safetensors(source)
+    return read_params(found) if isinstance(found, Source) else found
+
+
+def read_stored_arrays(source: str | PathLike[str] | bytes) -> Stored:
+    """As `read_arrays`, with the sparse arrays of a `.params` file as SparseParts."""
+    found = _safetensors(source)
+    if isinstance(found, Source):
+        return read_stored(found)
+    return {**found}
+
+
+def _safetensors(source: str | PathLike[str] | bytes) -> Source | dict[str, np.ndarray | None]:
+    """The arrays of safetensors files; the content itself of any other file."""
     if not isinstance(source, bytes) and fspath(source).endswith(INDEX):
         return _read_parts(fspath(source))
     data = Source(source) if isinstance(source, bytes) else Source.open(source)
     if not is_safetensors(data):
-        return read_params(data)
+        return data
     tensors = SafetensorsFile(data)
     return {name: tensors[name] for name in tensors}
 
 
-def _read_parts(path: str) -> Arrays:
+def _read_parts(path: str) -> dict[str, np.ndarray | None]:
     """The arrays that an index lists, from the safetensors files in its folder. Raises ArchiveError, FileError."""
     with reading(path):
         content = Path(path).read_bytes() if os.path.getsize(path) <= _INDEX_LIMIT else None
@@ -65,7 +80,9 @@ def _read_parts(path: str) -> Arrays:
 
 
 def write_arrays(
-    path: str | PathLike[str], arrays: Mapping[str, np.ndarray] | Sequence[np.ndarray], np_shape: bool = False
+    path: str | PathLike[str],
+    arrays: Mapping[str, Entry] | Mapping[str, np.ndarray] | Sequence[Entry] | Sequence[np.ndarray],
+    np_shape: bool = False,
 ) -> None:
     """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
 
@@ -84,4 +101,10 @@ def write_arrays(
     unnamed = [name for name in arrays if not isinstance(name, str)]
     if unnamed:
         raise ArchiveError(f"names of arrays are strings, not {unnamed[0]!r}", path=fspath(path))
-    write_safetensors(path, arrays)
+    sparse = [name for name, array in arrays.items() if isinstance(array, SparseParts)]
+    if sparse:
+        raise ArchiveError(
+            f"safetensors files hold dense arrays, and {sparse[0]!r} is sparse; save x.tostype('default')",
+            path=fspath(path),
+        )
+    write_safetensors(path, {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)})

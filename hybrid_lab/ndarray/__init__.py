@@ -5,21 +5,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
-from hybrid_lab.ndarray import (
-    composed,
-    control_flow,
-    creation,
-    functions,
-    indexing,
-    ndarray,
-    random,
-    sparse,
-    update_lists,
-)
-from hybrid_lab.ndarray.composed import Custom, histogram, reset_arrays, split_v2
+from hybrid_lab.ndarray import composed, control_flow, creation, functions, indexing, ndarray, random, update_lists
+from hybrid_lab.ndarray.composed import Custom, cast_storage, histogram, reset_arrays, split_v2
 from hybrid_lab.ndarray.context import Context, cpu, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import (
     arange,
@@ -65,6 +56,7 @@ __all__ = [
     "NDArray",
     "arange",
     "array",
+    "cast_storage",
     "concatenate",
     "contrib",
     "cpu",
@@ -111,6 +103,8 @@ numpy_room: _Provided[[str, bool], Any] = _Provided("numpy_room")
 def __getattr__(name: str) -> Any:
     if name in ("np", "npx"):
         return numpy_room(name, False)
+    if name == "sparse":
+        return importlib.import_module("hybrid_lab.ndarray.sparse")
     function = functions.find_function(name)
     if function is None:
         raise _unknown_name("nd", name, __dir__())

@@ -13,6 +13,7 @@ from hybrid_lab.ndarray import ndarray as ndarray
 from hybrid_lab.ndarray import random as random
 from hybrid_lab.ndarray import sparse as sparse
 from hybrid_lab.ndarray.composed import Custom as Custom
+from hybrid_lab.ndarray.composed import cast_storage as cast_storage
 from hybrid_lab.ndarray.composed import histogram as histogram
 from hybrid_lab.ndarray.composed import reset_arrays as reset_arrays
 from hybrid_lab.ndarray.composed import split_v2 as split_v2
@@ -431,7 +432,7 @@ def log_softmax(data: NDArray, axis: int = -1, temperature: float | None = None,
     """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
 def softmax_cross_entropy(data: NDArray, label: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The sum over rows of -log softmax(data)[label]."""
-def dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+def dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, forward_stype: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: NDArray, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n)."""

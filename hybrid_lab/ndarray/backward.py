@@ -203,7 +203,7 @@ def _head_gradients(heads: Sequence[NDArray], head_grads: Sequence[object] | Non
             ones = _ones(head.host_view.shape, head.host_view.dtype) if recorded else _ones_for(head)
             gradients.append(type(head).from_host(ones, head.ctx) if recorded else ones)
             continue
-        if not isinstance(gradient, type(head)):
+        if not isinstance(gradient, NDArray) or gradient.is_np < head.is_np:
             raise AutogradError(f"a head gradient must be an NDArray or None, not {type(gradient).__name__}")
         if gradient.shape != head.shape:
             raise ShapeError(f"the head gradient has shape {gradient.shape}, its head {head.shape}; they must be equal")
@@ -323,7 +323,7 @@ def _untouched(links: Sequence[Link], arrived: dict[Any, Any]) -> list[Leaf | No
     borrowed = [item for slots in arrived.values() for item in slots if item is not None]
 
     def free(link: Leaf) -> bool:
-        return not any(overlaps(link.grad, item) for item in borrowed)
+        return not link.grad.buffer.stored and not any(overlaps(link.grad, item) for item in borrowed)
 
     return [
         link

@@ -23,6 +23,7 @@ class Buffer:
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
     lives_on_device : eager operators compute on the device, not on the host
+    stored : it holds the parts of a sparse array; `host` is then a dense copy that cannot be written to
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Buffer:
     )
 
     lives_on_device = False
+    stored = False
 
     host: np.ndarray
     device: Any

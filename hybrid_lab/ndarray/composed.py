@@ -52,6 +52,14 @@ def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
         array[:] = 0
 
 
+def cast_storage(data: Any, stype: str, out: NDArray | None = None, name: str | None = None) -> Any:
+    """A copy of an array in another storage type, as `data.tostype(stype)`. Of a Symbol it is a copy."""
+    if not isinstance(data, NDArray):
+        return invoke(get("cast_storage").bind(stype=stype), (data,), out, name)
+    copy = data.tostype(stype)
+    return copy if out is None else copy.copyto(out)
+
+
 custom_operator: Provided[..., Any] = Provided("custom_operator")
 
 

@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
 from hybrid_lab.engines.memory import numpy_dtype
 from hybrid_lab.ndarray.context import Context, current_context, device_of, gpu, require, resolve
 from hybrid_lab.ndarray.invoke import invoke
-from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.ndarray.ndarray import NDArray, check_dtype, sparse_zeros
 from hybrid_lab.ndarray.tape import state
 from hybrid_lab.ops.framework.dtypes import BFLOAT16
 from hybrid_lab.ops.framework.operator import get
@@ -28,6 +28,9 @@ GPUS = (2, 10)
 
 compose_creation: Provided[[str, dict[str, Any]], Any] = Provided("compose_creation")
 """Called with the name and the arguments of a function that makes an array in traced code of the 2.x style."""
+
+sparse_array: Provided[[Any, Context | None, Any], NDArray] = Provided("sparse_array")
+"""`nd.sparse.array`: a copy of a sparse array, or of a sparse matrix of SciPy."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,11 +51,14 @@ def _traceable(function: Callable[P, R]) -> Callable[P, R]:
 
 @_traceable
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """A new array with the values of a list, a NumPy array, an NDArray or a number.
+    """A new array with the values of a list, a NumPy array, an NDArray or a number. A sparse array, or a sparse matrix
+    of SciPy, gives a sparse array.
 
     dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
     Raises DTypeError for anything but numbers.
     """
+    if hasattr(source_array, "tocsr") or (isinstance(source_array, NDArray) and source_array.buffer.stored):
+        return sparse_array(source_array, ctx, dtype)
     ctx = resolve(ctx)
     if isinstance(source_array, NDArray):
         dtype = source_array.dtype if dtype is None else check_dtype(dtype)
@@ -69,9 +75,9 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     return NDArray.from_host(np.array(values, wanted, order="C"), ctx)
 
 
-def _dense(stype: str | None) -> None:
-    if stype not in (None, "default"):
-        raise DTypeError(f"arrays are dense here; the storage type {stype!r} is not supported")
+def _sparse_zeros(stype: str, shape: Shape, ctx: Context | None, dtype: DTypeLike | None) -> NDArray:
+    made: NDArray = sparse_zeros(stype, _shape(shape), np.float32 if dtype is None else dtype, resolve(ctx))
+    return made
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
@@ -105,8 +111,9 @@ def zeros(
     out: NDArray | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Zeros. dtype : default float32."""
-    _dense(stype)
+    """Zeros. dtype : default float32; stype : 'default', or a sparse storage type."""
+    if stype not in (None, "default"):
+        return _sparse_zeros(stype, shape, ctx, dtype)
     if out is not None:
         return _fill(shape, 0, ctx, dtype, out)
     return NDArray.from_host(np.zeros(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
@@ -140,8 +147,9 @@ def full(
 def empty(
     shape: Shape, ctx: Context | None = None, dtype: DTypeLike | None = None, stype: str | None = None
 ) -> NDArray:
-    """An array with arbitrary values, to be written."""
-    _dense(stype)
+    """An array with arbitrary values, to be written. stype : 'default', or a sparse storage type, which gives zeros."""
+    if stype not in (None, "default"):
+        return _sparse_zeros(stype, shape, ctx, dtype)
     return NDArray.from_host(np.empty(_shape(shape), check_dtype(dtype or np.float32)), resolve(ctx))
 
 

@@ -27,6 +27,9 @@ from hybrid_lab.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
 
+invoke_sparse: Provided[..., Any] = Provided("invoke_sparse")
+"""Called where an array is sparse."""
+
 compose_call: Provided[[Operator, Sequence[Any], str | None], Any] = Provided("compose_call")
 """Called where an input is a traced value (`_is_symbol`), or where a 2.x-style trace (`tape.state.trace`) meets an
 operator without inputs."""
@@ -114,7 +117,10 @@ def _other_class(items: Sequence[object]) -> type[NDArray] | None:
 def _invoke_as_plain(
     op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
 ) -> Any:
-    """The call where an array is of a subclass, `mx.np.ndarray`: the results are of that class, too."""
+    """The call where an array is of a subclass: `mx.np.ndarray`, whose results are of that class too, or sparse."""
+    targets = out if isinstance(out, (list, tuple)) else (out,)
+    if any(isinstance(item, NDArray) and item.buffer.stored for item in (*inputs, *targets)):
+        return invoke_sparse(op, inputs, out, name, rng, cast)
     kind = _other_class(inputs)
     plain = [item.as_nd_ndarray() if isinstance(item, NDArray) else item for item in inputs]
     if out is None:
@@ -123,7 +129,6 @@ def _invoke_as_plain(
             if kind is not None and isinstance(result, NDArray):
                 result.__class__ = kind
         return results
-    targets = out if isinstance(out, (list, tuple)) else (out,)
     views = [target.as_nd_ndarray() if isinstance(target, NDArray) else target for target in targets]
     invoke(op, plain, views if targets is out else views[0], name, rng, cast)
     for target, view in zip(targets, views, strict=True):

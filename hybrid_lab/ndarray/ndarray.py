@@ -24,6 +24,8 @@ from hybrid_lab.provided import Provided
 py_slice = slice
 """Python's slice, under the name that MXNet's module of NDArray gives it."""
 array_html: Provided[[Any], str | None] = Provided("array_html")
+to_sparse: Provided[[Any, str], Any] = Provided("to_sparse")
+sparse_zeros: Provided[[str, tuple[int, ...], DTypeLike, Context], Any] = Provided("sparse_zeros")
 numpy_class: Provided[[], Any] = Provided("numpy_class")
 """The class of `mx.np` arrays."""
 
@@ -191,7 +193,7 @@ class NDArray(Overloads):
 
     @property
     def stype(self) -> str:
-        """Storage type; always 'default' (dense)."""
+        """Storage type: 'default' (dense); sparse arrays are of other classes, see `nd.sparse`."""
         return "default"
 
     @property
@@ -389,10 +391,13 @@ class NDArray(Overloads):
         return other
 
     def tostype(self, stype: str) -> NDArray:
-        """A copy in another storage type. Only 'default' (dense) exists; anything else raises AttributeSpecError."""
-        if stype != "default":
-            raise AttributeSpecError(f"arrays are dense here; the storage type {stype!r} is not supported")
-        return self.copy()
+        """A copy in another storage type, 'default' (dense), 'row_sparse' or 'csr'; recorded. See `nd.sparse`.
+
+        Raises ShapeError for csr of an array without two dimensions.
+        """
+        if stype == "default":
+            return self.copy()
+        return to_sparse(self, stype)
 
     def wait_to_read(self) -> None:
         """Wait for a GPU to compute these numbers; calls on the host are synchronous."""
@@ -475,15 +480,16 @@ class NDArray(Overloads):
         """Give the array a gradient (zeros at first) that backward() fills, and cut it off from its history.
 
         grad_req : "write", "add" (gradients accumulate) or "null" (no gradient)
+        stype : the storage type of the gradient, 'default' or 'row_sparse'
         """
         check_choice("grad_req", grad_req, tape.GRAD_REQS, AttributeSpecError)
-        if stype not in (None, "default"):
-            raise AttributeSpecError(f"gradients are dense here; the storage type {stype!r} is not supported")
         if grad_req == "null":
             self.tape_link = None
-        else:
-            gradient = self.alike(NDArray.from_host(np.zeros(self.shape, self.host_view.dtype), self.context))
+        elif stype in (None, "default"):
+            gradient = self.alike(NDArray.from_host(np.zeros(self.shape, self.dtype), self.context))
             self.tape_link = tape.Leaf(gradient, grad_req)
+        else:
+            self.tape_link = tape.Leaf(sparse_zeros(stype, self.shape, self.dtype, self.context), grad_req)
         if self.buffer.watched:
             changes.happened()
 

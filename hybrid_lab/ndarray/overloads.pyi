@@ -226,6 +226,8 @@ class Overloads:
         """data with its dimensions of 1 repeated to `shape`, where 0 keeps a dimension."""
     def cast(self, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """data converted to `dtype`; to integers towards zero, wrapping around as C does."""
+    def cast_storage(self, stype: Literal['default', 'row_sparse', 'csr'], *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """A copy of data in the storage type `stype`. Graphs are dense: there it is a copy."""
     def cbrt(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """The cube root."""
     def ceil(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -278,7 +280,7 @@ class Overloads:
         """A vector as the diagonal k of a square matrix; or the diagonal k of data's axes axis1 and axis2, as last axis."""
     def divide(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs / rhs, with broadcasting. Integers divide as in C, towards zero."""
-    def dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    def dot(self, rhs: NDArray | None = ..., transpose_a: bool = False, transpose_b: bool = False, forward_stype: str | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
     def elemwise_add(self, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """lhs + rhs, with broadcasting. lhs, rhs : tensors or one of them a number, of one dtype; returns : that dtype."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
 
+if TYPE_CHECKING:
+    from hybrid_lab.formats.mxnet.params import Stored
+    from hybrid_lab.formats.mxnet.sparse_parts import SparseParts
+
 STORAGE_TYPES = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
-"""The numbers of MXNet's storage types in files. Arrays here are of the type "default"."""
+"""The numbers of MXNet's storage types in files."""
 
 Loaded = dict[str, NDArray | None] | list[NDArray | None]
 
@@ -34,30 +39,45 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
     # The form in which MXNet's NumPy mode reads shapes such as () and (0, 3).
     np_shape = any(item.is_np and 0 in (item.ndim, item.size) for item in arrays)
     if isinstance(data, Mapping):
-        write_arrays(fname, {name: item._data for name, item in data.items()}, np_shape)
+        write_arrays(fname, {name: _entry(item) for name, item in data.items()}, np_shape)
     else:
-        write_arrays(fname, [item._data for item in arrays], np_shape)
+        write_arrays(fname, [_entry(item) for item in arrays], np_shape)
+
+
+def _entry(array: NDArray) -> np.ndarray | SparseParts:
+    """What a file holds of an array."""
+    if not array.buffer.stored:
+        return array._data
+    from hybrid_lab.ndarray.sparse.storage import parts_of
+
+    return parts_of(array)
 
 
 def load(fname: str | PathLike[str]) -> Loaded:
     """The arrays that `save` (or MXNet) wrote: a list, or a dict where they have names. A safetensors file, under any
-    file name, gives a dict. Raises ArchiveError.
+    file name, gives a dict. Sparse arrays of a `.params` file are sparse again. Raises ArchiveError.
     """
-    from hybrid_lab.formats.arrays import read_arrays
+    from hybrid_lab.formats.arrays import read_stored_arrays
 
-    return _wrapped(read_arrays(fname))
+    return _wrapped(read_stored_arrays(fname))
 
 
 def load_frombuffer(buf: bytes) -> Loaded:
     """As `load`, from the bytes of a file."""
-    from hybrid_lab.formats.arrays import read_arrays
+    from hybrid_lab.formats.arrays import read_stored_arrays
 
-    return _wrapped(read_arrays(bytes(buf)))
+    return _wrapped(read_stored_arrays(bytes(buf)))
 
 
-def _wrapped(arrays: Mapping[str, np.ndarray | None] | Sequence[np.ndarray | None]) -> Loaded:
-    def wrap(values: np.ndarray | None) -> NDArray | None:
-        return None if values is None else NDArray.wrap(np.ascontiguousarray(values).reshape(values.shape))
+def _wrapped(arrays: Stored) -> Loaded:
+    def wrap(values: np.ndarray | SparseParts | None) -> NDArray | None:
+        if values is None:
+            return None
+        if isinstance(values, np.ndarray):
+            return NDArray.wrap(np.ascontiguousarray(values).reshape(values.shape))
+        from hybrid_lab.ndarray.sparse.storage import array_of
+
+        return array_of(values)
 
     if isinstance(arrays, Mapping):
         return {name: wrap(values) for name, values in arrays.items()}

@@ -60,7 +60,11 @@ class Leaf:
 
     def receive(self, gradient: np.ndarray | None) -> None:
         """Write the gradient into `grad`, or add it; None stands for zeros."""
-        target, buffer = self.grad.host_view, self.grad.buffer
+        buffer = self.grad.buffer
+        if buffer.stored:
+            self._receive_sparse(gradient)
+            return
+        target = self.grad.host_view
         if gradient is target:  # backward computed it in place
             buffer.written()
             self.fresh = True
@@ -76,6 +80,16 @@ class Leaf:
         elif gradient is not None:
             np.add(target, gradient, out=target)
         buffer.written()
+        self.fresh = True
+
+    def _receive_sparse(self, gradient: Any) -> None:
+        """`receive`, where `grad` is a sparse array: it stores what is not 0."""
+        grad = self.grad
+        if gradient is not None:
+            values = gradient.cpu().numpy() if is_tensor(gradient) else gradient
+            grad.assign(grad.host_view + values if self.req == "add" else values)
+        elif self.req != "add":
+            grad.fill(0)
         self.fresh = True
 
     def _receive_on_device(self, gradient: Any) -> None:

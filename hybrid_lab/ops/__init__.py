@@ -13,6 +13,7 @@ from hybrid_lab.ops.arrays import (
     sequence,
     slicing,
     spectral,
+    storage,
 )
 from hybrid_lab.ops.elementwise import (
     activation,

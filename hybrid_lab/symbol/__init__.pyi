@@ -167,6 +167,8 @@ def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name
 def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
 split = SliceChannel
+def cast_storage(data: Symbol, stype: Literal['default', 'row_sparse', 'csr'], *, out: None = ..., name: str | None = ...) -> Symbol:
+    """A copy of data in the storage type `stype`. Graphs are dense: there it is a copy."""
 def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -417,7 +419,7 @@ def log_softmax(data: Symbol, axis: int = -1, temperature: float | None = None, 
     """The logarithm of softmax, without its rounding: y = x / t - log(sum(exp(x / t)))."""
 def softmax_cross_entropy(data: Symbol, label: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """The sum over rows of -log softmax(data)[label]."""
-def dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+def dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, forward_stype: str | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Sums products over the last axis of lhs and the first of rhs: (m, k) x (k, n) -> (m, n)."""
 def batch_dot(lhs: Symbol, rhs: Symbol | None = ..., transpose_a: bool = False, transpose_b: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """One matrix product per batch: (..., m, k) x (..., k, n) -> (..., m, n)."""

@@ -85,6 +85,12 @@ from .running import (
     retry,
     set_default_context,
 )
+from .sparse_data import (
+    create_sparse_array,
+    create_sparse_array_zd,
+    rand_sparse_ndarray,
+    shuffle_csr_column_indices,
+)
 from .training import (
     DummyIter,
     check_gluon_hybridize_consistency,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
-from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context, current_context
+from hybrid_lab.test_utils.sparse_data import rand_sparse_ndarray
 
 T = TypeVar("T")
 Shape = tuple[int, ...]
@@ -52,12 +52,14 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> NDArray:
-    """An NDArray of standard normal numbers.
+    """An NDArray of standard normal numbers; a sparse one as `rand_sparse_ndarray` makes it.
 
-    The arguments after dtype, but ctx, are for sparse arrays. Raises HybridLabError for a sparse stype.
+    The arguments after dtype, but ctx, are for sparse arrays.
     """
     if stype != "default":
-        raise HybridLabError(f"arrays are dense here: rand_ndarray(stype={stype!r}) cannot be made")
+        return rand_sparse_ndarray(
+            shape, stype, density, dtype, distribution, None, None, modifier_func, shuffle_csr_indices, ctx
+        )[0]
     array: NDArray = nd.array(random_arrays(tuple(shape)), dtype=dtype or "float32", ctx=ctx or current_context())
     return array
 

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...ops.framework.dtypes import BFLOAT16, bfloat16
 from ..atomic import atomic_write
 from ..kinds import other_kind
 from ..source import Source
+from .sparse_parts import SparseParts
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -37,6 +38,9 @@ WRITABLE = {dtype: flag for flag, dtype in TYPE_FLAGS.items() if flag <= 7}
 BFLOAT16_FLAG = 12
 
 Arrays = dict[str, np.ndarray | None] | list[np.ndarray | None]
+Entry = np.ndarray | SparseParts | None
+Stored = dict[str, Entry] | list[Entry]
+"""Arrays of which some are sparse."""
 
 
 class _Cursor:
@@ -114,7 +118,7 @@ def _flag_of(dtype: np.dtype) -> int | None:
     return BFLOAT16_FLAG if dtype.name == BFLOAT16 else WRITABLE.get(dtype.newbyteorder("<"))
 
 
-def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
+def _read_array(cursor: _Cursor, dense_limit: int | None) -> np.ndarray | SparseParts | None:
     start = cursor.offset
     magic = cursor.u32("an array's magic number")
     if magic in (V2, V3):
@@ -139,7 +143,7 @@ def _read_array(cursor: _Cursor, dense_limit: int) -> np.ndarray | None:
     return cursor.elements(shape, dtype, "array")
 
 
-def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray | None:
+def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int | None) -> np.ndarray | SparseParts | None:
     """row_sparse: values (rows, ...) and one index per row; csr: values, row pointers, column indices."""
     kind = STORAGE[storage]
     start = cursor.offset
@@ -155,57 +159,21 @@ def _read_sparse(cursor: _Cursor, storage: int, dense_limit: int) -> np.ndarray 
     for index in indices:
         if index.ndim != 1 or index.dtype.kind not in "iu":
             raise cursor.error(f"{kind} indices of shape {index.shape} and type {index.dtype}", start)
+    parts = SparseParts(shape, values, indices[-1], indices[0] if storage == CSR else None)
     size = math.prod(shape) * dtype.itemsize
-    if size > dense_limit:
+    if dense_limit is not None and size > dense_limit:
         raise cursor.error(
             f"a {kind} array of shape {shape} takes {size} bytes when dense, more than the limit of {dense_limit}; "
             "pass dense_limit= to allow it,",
             start,
         )
-    check = _row_sparse_problem if storage == ROW_SPARSE else _csr_problem
-    problem = check(shape, values, *indices)
+    problem = parts.problem()
     if problem:
         raise cursor.error(f"{kind} array of shape {shape}: {problem}", start)
-    dense = np.zeros(shape, dtype.newbyteorder("="))
-    if storage == ROW_SPARSE:
-        dense[indices[0]] = values
-    else:
-        pointers, columns = indices
-        ends = pointers.astype(np.int64)
-        rows = np.repeat(np.arange(shape[0]), ends[1:] - ends[:-1])
-        dense[rows, columns] = values
-    return dense
+    return parts.filled() if dense_limit is None else parts.dense()
 
 
-def _row_sparse_problem(shape: tuple[int, ...], values: np.ndarray, rows: np.ndarray) -> str | None:
-    if rows.size == 0 and math.prod(values.shape) == 0:
-        return None  # MXNet writes a stored shape of its own choice when nothing is stored
-    if values.shape != (rows.size, *shape[1:]):
-        return f"values of shape {values.shape} for {rows.size} rows"
-    if rows.min() < 0 or rows.max() >= shape[0]:
-        return f"row index out of range 0..{shape[0] - 1}"
-    if np.any(rows[1:] <= rows[:-1]):
-        return "row indices that do not increase"
-    return None
-
-
-def _csr_problem(shape: tuple[int, ...], values: np.ndarray, pointers: np.ndarray, columns: np.ndarray) -> str | None:
-    if len(shape) != 2:
-        return "csr must have two dimensions"
-    if pointers.size == 0 and values.size == 0 and columns.size == 0:
-        return "no row pointers"
-    if values.shape != columns.shape:
-        return f"{values.size} values for {columns.size} column indices"
-    if pointers.size != shape[0] + 1:
-        return f"{pointers.size} row pointers for {shape[0]} rows"
-    if pointers[0] != 0 or pointers[-1] != columns.size or np.any(pointers[1:] < pointers[:-1]):
-        return "row pointers that do not rise from 0 to the number of values"
-    if columns.size and (columns.min() < 0 or columns.max() >= shape[1]):
-        return f"column index out of range 0..{shape[1] - 1}"
-    return None
-
-
-def _parse(data: Source, dense_limit: int | None) -> Arrays:
+def _parse(data: Source, dense_limit: int | None, sparse: bool) -> Stored:
     cursor = _Cursor(data)
     if data.path is not None and not len(data):
         raise ArchiveError("not a readable .params file: it is empty", path=data.path)
@@ -220,12 +188,13 @@ def _parse(data: Source, dense_limit: int | None) -> Arrays:
     if count * 4 > cursor.left:
         raise cursor.error(f"{count} arrays cannot fit in {cursor.left} bytes", 16)
     limit = 2 * len(data) if dense_limit is None else dense_limit
-    arrays = []
+    arrays: list[Entry] = []
     for index in range(count):
         cursor.item = f"array {index}"
-        arrays.append(_read_array(cursor, limit))
-        if dense_limit is None and arrays[-1] is not None:
-            limit -= arrays[-1].nbytes
+        array = _read_array(cursor, None if sparse else limit)
+        arrays.append(array)
+        if dense_limit is None and isinstance(array, np.ndarray):
+            limit -= array.nbytes
     cursor.item = None
     names = _read_names(cursor, count)
     if cursor.left:
@@ -266,35 +235,65 @@ def read_params(
     row_sparse and csr become dense, as long as all arrays together stay under `dense_limit` bytes (default: twice the
     file). Raises ArchiveError naming the file, the array and the offset.
     """
+    arrays: Any = _parse(_opened(source), dense_limit, sparse=False)
+    return arrays
+
+
+def read_stored(source: str | PathLike[str] | bytes | bytearray | memoryview | Source) -> Stored:
+    """As `read_params`, with sparse arrays as SparseParts."""
+    return _parse(_opened(source), None, sparse=True)
+
+
+def _opened(source: str | PathLike[str] | bytes | bytearray | memoryview | Source) -> Source:
     if isinstance(source, (str, PathLike)):
-        source = Source.open(source)
-    elif not isinstance(source, Source):
-        source = Source(source)
-    return _parse(source, dense_limit)
+        return Source.open(source)
+    return source if isinstance(source, Source) else Source(source)
 
 
-def _chunks(arrays: Sequence[tuple[str | None, np.ndarray | None]], np_shape: bool) -> Iterator[bytes | memoryview]:
+def _chunks(arrays: Sequence[tuple[str | None, Entry]], np_shape: bool) -> Iterator[bytes | memoryview]:
     yield struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))
     for _, array in arrays:
         if array is None:
             yield struct.pack("<Iii", V2, DENSE, 0)
             continue
         shape = array.shape
+        if isinstance(array, SparseParts):
+            yield from _sparse_chunks(array)
+            continue
         flag = _flag_of(array.dtype)
         yield struct.pack(
             f"<Iii{len(shape)}qiii", V3 if np_shape else V2, DENSE, len(shape), *shape, 1, 0, flag
         )  # device: cpu(0), as MXNet writes arrays from any device
-        contiguous = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        if contiguous.size:
-            yield contiguous.reshape(-1).view(np.uint8).data
+        yield _bytes(array)
     names = [name.encode("utf-8") for name, _ in arrays if name is not None]
     yield struct.pack("<Q", len(names))
     for name in names:
         yield struct.pack("<Q", len(name)) + name
 
 
-def _unstorable(array: np.ndarray | None, np_shape: bool) -> str | None:
+def _bytes(array: np.ndarray) -> bytes | memoryview:
+    contiguous = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return contiguous.reshape(-1).view(np.uint8).data if contiguous.size else b""
+
+
+def _sparse_chunks(parts: SparseParts) -> Iterator[bytes | memoryview]:
+    data, shape = parts.data, parts.shape
+    indices = [parts.indices] if parts.indptr is None else [parts.indptr, parts.indices]
+    storage = ROW_SPARSE if parts.indptr is None else CSR
+    yield struct.pack(f"<Iii{data.ndim}q", V2, storage, data.ndim, *data.shape)
+    yield struct.pack(f"<i{len(shape)}qiii", len(shape), *shape, 1, 0, _flag_of(data.dtype))
+    for index in indices:
+        yield struct.pack("<iiq", _flag_of(index.dtype), 1, len(index))
+    for array in (data, *indices):
+        yield _bytes(array)
+
+
+def _unstorable(array: Entry, np_shape: bool) -> str | None:
     """Why an array has no form in a file; None where it has one."""
+    if isinstance(array, SparseParts):
+        if np_shape:
+            return "the np-shape form cannot store a sparse array; save it in a file of its own"
+        return _unstorable(array.data, False)
     if array is None:
         return "the np-shape form cannot store an empty entry" if np_shape else None
     if not isinstance(array, np.ndarray) or _flag_of(array.dtype) is None:
@@ -309,7 +308,7 @@ def _unstorable(array: np.ndarray | None, np_shape: bool) -> str | None:
 
 def write_params(
     path: str | PathLike[str] | BinaryIO,
-    arrays: Mapping[str, np.ndarray | None] | Sequence[np.ndarray | None],
+    arrays: Mapping[str, Entry] | Mapping[str, np.ndarray] | Sequence[Entry] | Sequence[np.ndarray],
     *,
     np_shape: bool = False,
 ) -> None:
@@ -320,7 +319,9 @@ def write_params(
     np_shape: write the np-shape form, which has scalars of shape () but loads in MXNet only under `npx.set_np()`.
     Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
     """
-    pairs = list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
+    pairs: list[tuple[str | None, Entry]] = (
+        list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
+    )
     where = fspath(path) if isinstance(path, (str, PathLike)) else None
     for index, (name, array) in enumerate(pairs):
         problem = _unstorable(array, np_shape)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import (
     Contraction,
     Operator,
@@ -73,16 +73,22 @@ class Dot(Operator, name="dot"):
     With more than two dimensions the other axes stay: (a, b, k) x (k, c, d) -> (a, b, c, d). Two vectors give shape
     (1,).
     transpose_a : sum over the first axis of lhs, its others stay in order; transpose_b : sum over the last axis of rhs
+    forward_stype : the storage type of a product of sparse arrays; of no effect on dense ones
     """
 
     precision = "low"
     transpose_a: bool = False
     transpose_b: bool = False
+    forward_stype: str | None = None
     samples = [
         sample((3, 4), (4, 5)), sample((4, 3), (4, 5), transpose_a=True), sample((3, 4), (5, 4), transpose_b=True),
         sample((4, 3), (5, 4), transpose_a=True, transpose_b=True), sample((4,), (4,)), sample((4,), (4, 3)),
         sample((2, 4), (4,)), sample((2, 3, 4), (4, 2, 2)), sample((2, 3), (3, 2), dtype="float16"),
     ]  # fmt: skip
+
+    def check(self) -> None:
+        if self.forward_stype not in (None, "default", "row_sparse", "csr"):
+            raise AttributeSpecError(f"dot: there is no storage type forward_stype={self.forward_stype!r}")
 
     def complete(self, lhs: PartialShape, rhs: PartialShape) -> PartialShapes:
         """The summed size of one operand is that of the other."""

@@ -1,0 +1,147 @@
+"""SparseBuffer: the stored parts of a sparse array, with a dense copy for code that reads dense memory."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
+from hybrid_lab.ndarray.buffer import Buffer
+from hybrid_lab.ndarray.context import CPU, Context
+
+INDEX = np.dtype(np.int64)
+"""The type of all indices, as in MXNet."""
+
+
+class SparseBuffer(Buffer):
+    """What a csr or a row_sparse array stores.
+
+    shape : of the whole array
+    data : csr: the stored values, (n,); row_sparse: the stored rows, (n, *shape[1:])
+    indices : csr: the column of each value; row_sparse: the number of each row; (n,)
+    indptr : csr: row i is data[indptr[i]:indptr[i + 1]], (rows + 1,); None for row_sparse
+
+    `host` is a dense copy that is made when it is first read and filled again after a write; it cannot be written to.
+    A write replaces the parts, so that whoever holds a part keeps what it was.
+    """
+
+    __slots__ = ("_dense", "_stale", "_view", "data", "indices", "indptr", "shape")
+
+    stored = True
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        data: np.ndarray,
+        indices: np.ndarray,
+        indptr: np.ndarray | None,
+        context: Context = CPU,
+    ) -> None:
+        self.shape, self.data, self.indices, self.indptr = shape, data, indices, indptr
+        self._dense: np.ndarray | None = None
+        self._view: np.ndarray | None = None
+        self._stale = False
+        self.device = None
+        self.device_stale = False
+        self.version = 0
+        self.exported = self.watched = False
+        self.context = context
+
+    @property
+    def host(self) -> np.ndarray:  # type: ignore[override]
+        """The dense copy, up to date."""
+        if self._dense is None or self._view is None:
+            self._dense, self._stale = np.empty(self.shape, self.data.dtype), True
+            self._view = self._dense.view()
+            self._view.flags.writeable = False
+        self.pull()
+        return self._view
+
+    @property
+    def host_stale(self) -> bool:  # type: ignore[override]
+        """Whether a dense copy was made and the parts were replaced since."""
+        return self._stale
+
+    def pull(self) -> None:
+        """Fill the dense copy, where there is one, from the parts."""
+        if self._stale and self._dense is not None:
+            self.expand(self._dense)
+            self._stale = False
+
+    def replace(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray | None) -> None:
+        """Store other parts."""
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self._stale = self._dense is not None
+        self.written()
+
+    def expand(self, target: np.ndarray) -> np.ndarray:
+        """Write the array to dense memory, which is returned. Raises ArrayIndexError, ShapeError for invalid parts."""
+        self.check(full=False)
+        target[...] = 0
+        if self.indptr is None:
+            target[self.indices] = self.data
+        else:
+            target[self.rows(), self.indices] = self.data
+        return target
+
+    def rows(self) -> np.ndarray:
+        """The row of each value of a csr array."""
+        assert self.indptr is not None
+        return np.repeat(np.arange(self.shape[0], dtype=INDEX), np.diff(self.indptr))
+
+    def check(self, full: bool = True) -> None:
+        """Raise ArrayIndexError or ShapeError where the parts are no array of the shape.
+
+        full : also that indices rise
+        """
+        count, indices, indptr = len(self.indices), self.indices, self.indptr
+        limit = self.shape[0] if indptr is None else self.shape[1]
+        if len(self.data) != count:
+            raise ShapeError(f"{len(self.data)} values are stored for {count} indices")
+        if indptr is not None:
+            if len(indptr) != self.shape[0] + 1:
+                raise ShapeError(f"indptr has {len(indptr)} numbers; {self.shape[0]} rows need {self.shape[0] + 1}")
+            if indptr[0] != 0 or indptr[-1] != count or np.any(np.diff(indptr) < 0):
+                raise ArrayIndexError(f"indptr must rise from 0 to {count}, the number of stored values")
+        if count and (indices.min() < 0 or indices.max() >= limit):
+            raise ArrayIndexError(f"indices must be from 0 to {limit - 1}")
+        if not full or count < 2:
+            return
+        rising = np.diff(indices) > 0
+        if indptr is not None:
+            starts = indptr[1:-1]
+            rising[starts[(starts > 0) & (starts < count)] - 1] = True  # from the end of a row to the start of the next
+        if not rising.all():
+            raise ArrayIndexError(f"indices must rise{'' if indptr is None else ' within each row'}")
+
+
+def compressed(shape: tuple[int, ...], values: np.ndarray, context: Context, stype: str) -> SparseBuffer:
+    """The parts of dense values: all that are not 0 for csr, all rows with such values for row_sparse."""
+    if stype == "csr":
+        if len(shape) != 2:
+            raise ShapeError(f"csr arrays have two dimensions; the array has shape {shape}")
+        rows, columns = np.nonzero(values)
+        return SparseBuffer(shape, values[rows, columns], columns.astype(INDEX), pointers(rows, shape[0]), context)
+    if not shape:
+        raise ShapeError("row_sparse arrays have at least one dimension")
+    flat = values.reshape(shape[0], prod(shape[1:]))
+    stored = np.flatnonzero((flat != 0).any(axis=1)).astype(INDEX)
+    return SparseBuffer(shape, np.ascontiguousarray(values[stored]), stored, None, context)
+
+
+def pointers(rows: np.ndarray, count: int) -> np.ndarray:
+    """indptr for values whose rows are given, in rising order."""
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(INDEX)
+
+
+def vacant(shape: tuple[int, ...], dtype: np.dtype, context: Context, stype: str) -> SparseBuffer:
+    """The parts of an array of zeros: nothing is stored."""
+    none = np.zeros(0, INDEX)
+    if stype == "csr":
+        if len(shape) != 2:
+            raise ShapeError(f"csr arrays have two dimensions, not the shape {shape}")
+        return SparseBuffer(shape, np.zeros(0, dtype), none, np.zeros(shape[0] + 1, INDEX), context)
+    if not shape:
+        raise ShapeError("row_sparse arrays have at least one dimension")
+    return SparseBuffer(shape, np.zeros((0, *shape[1:]), dtype), none, None, context)

@@ -1,0 +1,69 @@
+"""Run an operator where an input or an output is a sparse array: by its rule, or on dense copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybrid_lab.logger import logger
+from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray import tape
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, to_sparse
+from hybrid_lab.ndarray.sparse.rules import RULES
+from hybrid_lab.ops.framework.operator import Operator
+
+_warned: set[tuple[str, ...]] = set()
+
+
+def invoke_sparse(
+    op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
+) -> Any:
+    """`invoke` with sparse arrays among the inputs, or among those of `out`."""
+    if any(getattr(item, "_is_symbol", False) for item in inputs):
+        return invoking.invoke(op, _dense(inputs), out, name, rng, cast)
+    rule = RULES.get(op.name)
+    sparse = any(isinstance(item, BaseSparseNDArray) for item in inputs)
+    result = rule(op, inputs) if rule is not None and sparse else NotImplemented
+    if result is NotImplemented:
+        if sparse:
+            _warn(op, inputs)
+        if out is None or not _any_sparse(out):
+            return invoking.invoke(op, _dense(inputs), out, name, rng, cast)
+        result = invoking.invoke(op, _dense(inputs), None, name, rng, cast)
+    else:
+        invoking.note_operator(op, inputs, (result,))
+    if out is None:
+        return result
+    targets = out if isinstance(out, (list, tuple)) else (out,)
+    results = result if isinstance(result, list) else [result]
+    for target, value in zip(targets, results, strict=True):
+        write(target, value)
+    return out
+
+
+def write(target: NDArray, value: NDArray) -> None:
+    """Give `target` the values and the history of `value`, in its own storage type."""
+    if tape.state.recording:
+        tape.refuse_write(target)
+    with tape.Mode(False, None):
+        if isinstance(target, BaseSparseNDArray) and value.stype not in ("default", target.stype):
+            value = to_sparse(value.dense(), target.stype)  # type: ignore[attr-defined]
+        target[:] = value
+    target.tape_link = value.tape_link
+
+
+def _any_sparse(out: Any) -> bool:
+    return any(isinstance(item, BaseSparseNDArray) for item in (out if isinstance(out, (list, tuple)) else (out,)))
+
+
+def _dense(inputs: Sequence[Any]) -> list[Any]:
+    return [item.dense() if isinstance(item, BaseSparseNDArray) else item for item in inputs]
+
+
+def _warn(op: Operator, inputs: Sequence[Any]) -> None:
+    """Say once for each operator and storage types that dense copies are read."""
+    kinds = [item.stype if isinstance(item, NDArray) else "number" for item in inputs]
+    if (op.name, *kinds) not in _warned:
+        _warned.add((op.name, *kinds))
+        logger.warning(f"{op.name} has no form for the storage types {', '.join(kinds)}; it reads dense copies")

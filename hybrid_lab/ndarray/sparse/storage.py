@@ -1,0 +1,22 @@
+"""Sparse arrays in `.params` files."""
+
+from __future__ import annotations
+
+from hybrid_lab.formats.mxnet.sparse_parts import SparseParts
+from hybrid_lab.ndarray.context import CPU
+from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray
+from hybrid_lab.ndarray.sparse.buffer import SparseBuffer
+
+
+def parts_of(array: NDArray) -> SparseParts:
+    """What a file holds of a sparse array."""
+    assert isinstance(array, BaseSparseNDArray)
+    buffer = array.buffer
+    return SparseParts(buffer.shape, buffer.data, buffer.indices, buffer.indptr)
+
+
+def array_of(parts: SparseParts) -> NDArray:
+    """The sparse array that a file holds."""
+    made: NDArray = BaseSparseNDArray.of(SparseBuffer(parts.shape, parts.data, parts.indices, parts.indptr, CPU))
+    return made
