@@ -84,10 +84,11 @@ class _Site:
 
     def __init__(self, frame: FrameType, is_it: Question, is_tensor: Question) -> None:
         self.frame, self.is_it, self._is_tensor = frame, is_it, is_tensor
-        self.text_of_file = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-        if not self.text_of_file.strip():
+        self._lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+        text_of_file = "".join(self._lines)
+        if not text_of_file.strip():
             raise _Elsewhere
-        self.parents, self._ends = _parsed(self.text_of_file)
+        self.parents, self._ends = _parsed(text_of_file)
         # A call into Python code leaves f_lasti in the caches behind its instruction.
         *self.before, self.instruction = (i for i in dis.get_instructions(frame.f_code) if i.offset <= frame.f_lasti)
 
@@ -96,7 +97,13 @@ class _Site:
         return self.instruction.opname
 
     def source(self, node: ast.AST) -> str:
-        return ast.get_source_segment(self.text_of_file, node) or ast.unparse(node)
+        """The text of an expression. (`ast.get_source_segment` splits the whole file into lines each time.)"""
+        if not isinstance(node, ast.expr) or node.end_lineno is None or node.end_col_offset is None:
+            return ast.unparse(node)
+        lines = [line.encode() for line in self._lines[node.lineno - 1 : node.end_lineno]]  # columns count bytes
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"".join(lines).decode()
 
     def text(self, node: ast.AST) -> str:
         return one_line(node, self.source(node))
