@@ -26,8 +26,9 @@ from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES, OPSET, OnnxEmitter, O
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer
 from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
+from hybrid_lab.ops.layers.norm import BatchNorm
 
-from . import box_nms, control_flow, samplers
+from . import batch_norm, box_nms, control_flow, samplers
 from .nodes import FunctionCall
 from .opsets import TYPES, output_types, translated
 
@@ -128,6 +129,8 @@ class FileEmitter(OnnxEmitter):
             results = control_flow.emit(self, node, operands)
         elif node.op.name == "_contrib_box_nms":
             results = box_nms.emit(self, node, operands)
+        elif isinstance(node.op, BatchNorm):
+            results = batch_norm.emit(self, node.op, operands)
         elif isinstance(node.op, Custom):
             raise Unmappable(f"{node.op.code.op_type!r} is an operator in Python, which has no ONNX form")
         elif node.op.random:

@@ -27,7 +27,9 @@ from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
 from hybrid_lab.gluon.loss import SoftmaxCrossEntropyLoss
 from hybrid_lab.gluon.trainer import Trainer
+from hybrid_lab.graph.bind_mode import channels_first, lowered_by_shapes
 from hybrid_lab.graph.builder import make_node
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import infer as inferred_graph
 from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ndarray import NDArray
@@ -37,7 +39,7 @@ from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
 
-from . import initial_values, optimizers
+from . import batch_norm, initial_values, optimizers
 from .asked import asked_of
 from .emitter import FileEmitter
 from .network import Body, Network, Writer, pruned, unused
@@ -174,11 +176,7 @@ class _Writing:
             )
         values = self.network.graph.inputs
         names = [*self.inputs, *self.owners]
-        graph = inferred_graph(
-            neutral.graph,
-            dict(zip(neutral.graph.inputs, [value.shape for value in values], strict=True)),
-            dict(zip(neutral.graph.inputs, [value.dtype for value in values], strict=True)),
-        )
+        graph = _typed(neutral.graph, [(value.shape, value.dtype) for value in values])
         if not any(map(_differs, graph.operators)):
             return list(self.outputs)
         graph = graph.map(_bound_where_equal)
@@ -205,17 +203,18 @@ class _Writing:
         if op.output_mean_var:
             raise Unmappable("BatchNorm with output_mean_var in training: ONNX does not return the batch's statistics")
         data, gamma, beta, mean, var = (self.emitter.operand(item, known) for item in node.inputs)
-        if op.axis % len(node.values_in[0].shape) != 1:
-            raise Unmappable(f"BatchNorm over axis {op.axis} in training: ONNX has it for axis 1 only")
         if op.fix_gamma:
             gamma = g.const(np.ones(g.shape(beta)), g.dtype(beta))
+        first = len(g.nodes)
+        joined = batch_norm.joined(g, data, op.axis)
         y, new_mean, new_var = g.BatchNormalization(
-            data, gamma, beta, mean, var, outputs=3, epsilon=op.eps, momentum=op.momentum, training_mode=1
+            joined, gamma, beta, mean, var, outputs=3, epsilon=op.eps, momentum=op.momentum, training_mode=1
         )
+        y = batch_norm.restored(g, g.declare(y, g.shape(joined), g.dtype(data)), data)
         states = [item for item in node.inputs[3:] if isinstance(item, Value)]
         for value, name in zip([node.outputs[0], *states], [y, new_mean, new_var], strict=True):
             known[value] = g.declare(name, value.shape, value.dtype)
-        g.operators[-1] = node
+        g.operators[first:] = [node] * (len(g.nodes) - first)
         return [value for value in states if value.is_input]
 
     def _emit_dropout(self, node: Node, known: dict[Value, str]) -> None:
@@ -253,11 +252,7 @@ class _Writing:
         if own is not None:
             g.nodes[-1] = g.nodes[-1]._replace(outputs=(mean,))
             return labels, g.declare(mean, (), g.dtype(predictions[0]))
-        graph = inferred_graph(
-            neutral.graph,
-            dict(zip(neutral.graph.inputs, [shape for shape, _ in known], strict=True)),
-            dict(zip(neutral.graph.inputs, [dtype_of(dtype) for _, dtype in known], strict=True)),
-        )
+        graph = _typed(neutral.graph, [(shape, dtype_of(dtype)) for shape, dtype in known])
         if len(graph.outputs) != 1:
             raise HybridLabError(f"{loss.name} returns {count(len(graph.outputs), 'tensor')}; a loss is one tensor")
         writer = Writer(graph, [*predictions, *names], len(known), self.network.opset)
@@ -410,6 +405,15 @@ class _Writing:
 def _hints(shape: Sequence[Size]) -> tuple[int, ...]:
     """A shape in numbers, as it was in the call."""
     return tuple(size.hint if isinstance(size, SymbolicSize) else int(size) for size in shape)
+
+
+def _typed(graph: Graph, types: Sequence[tuple[Any, np.dtype]]) -> Graph:
+    """The graph for inputs of these types, with channels first, which is what ONNX has operators for."""
+    shapes, dtypes = ([pair[place] for pair in types] for place in (0, 1))
+    inferred = inferred_graph(
+        graph, dict(zip(graph.inputs, shapes, strict=True)), dict(zip(graph.inputs, dtypes, strict=True))
+    )
+    return channels_first(lowered_by_shapes(inferred))
 
 
 def _differs(node: Node) -> bool:

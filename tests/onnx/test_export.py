@@ -310,6 +310,58 @@ def test_a_squeezed_batch_of_one_stays_as_it_was_called(tmp_path):
     assert "fixed at 1" in report.notes[0]
 
 
+# -- BatchNorm over another axis than 1 ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("axis", "shapes"), [
+    (-1, [(2, 4, 5, 3), (3, 4, 5, 3), (1, 2, 5, 3)]),
+    (2, [(2, 4, 3, 5), (3, 4, 3, 5), (1, 2, 3, 5)]),
+    (2, [(2, 4, 3), (5, 1, 3)]),
+    (0, [(3, 4, 5), (3, 6, 5)]),
+    (0, [(3,)]),
+])  # fmt: skip
+def test_batch_norm_over_another_axis_is_batch_normalization_between_reshapes(axis, shapes, tmp_path):
+    net = nn.BatchNorm(axis=axis)
+    net.initialize()
+    net.hybridize()
+    net(nd.ones(shapes[0]))
+    for parameter in net.collect_params().values():
+        parameter.set_data(nd.array(floats(3) + 0.5))
+    report = mx.onnx.export(net, tmp_path / "net.onnx")
+    operators = [node.op_type for node in onnx.load(report.path).graph.node]
+    assert operators.count("BatchNormalization") == 1 and operators.count("Reshape") == 2
+    again = mx.onnx.imports(report.path)
+    for shape in shapes:
+        x = floats(*shape)
+        assert_equal(report.path, net, [x])
+        np.testing.assert_allclose(call(again, [x])[0], call(net, [x])[0], rtol=1e-5, atol=1e-6)
+
+
+def test_channels_last_with_open_sizes(tmp_path):
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, layout="NHWC", in_channels=3), nn.BatchNorm(axis=3), nn.Activation("relu"))
+    net = ready(net)
+    net(nd.ones((2, 6, 6, 3)))
+    report = mx.onnx.export(net, tmp_path / "net.onnx", inputs=("batch", "height", "width", 3))
+    again = mx.onnx.imports(report.path)
+    for shape in ((2, 6, 6, 3), (3, 9, 5, 3)):
+        x = floats(*shape)
+        assert_equal(report.path, net, [x])
+        np.testing.assert_array_equal(call(again, [x])[0], call(net, [x])[0])
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("opset", [13, OPSET, opsets.newest()])
+def test_batch_norm_of_half_precision_with_single_precision_statistics(opset, axis, tmp_path):
+    net = nn.BatchNorm(axis=axis, in_channels=3)
+    net.initialize()
+    net.hybridize()
+    x = floats(2, 3, 3).astype(np.float16)
+    call(net, [x])
+    report = mx.onnx.export(net, tmp_path / "net.onnx", opset=opset)
+    assert_equal(report.path, net, [x], 1e-2)
+
+
 # -- forms that random networks found wrong -------------------------------------------------------------------------
 
 

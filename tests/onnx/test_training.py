@@ -124,6 +124,22 @@ def test_ten_steps_after_reading_are_those_of_the_original(loss, optimizer, sett
     assert_goes_on_the_same(report.path, net, function, trainer, x, labels)
 
 
+@pytest.mark.parametrize("axis", [-1, 2])
+@pytest.mark.parametrize("scale", [True, False])
+def test_batch_norm_over_another_axis(axis, scale, tmp_path):
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(4, 3, layout="NHWC", in_channels=2), nn.BatchNorm(axis=axis, scale=scale), nn.Dense(3))
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    x, labels = nd.random.normal(shape=(6, 5, 6, 2)), [nd.array([0, 1, 2, 1, 0, 2])]
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    steps(net, loss, trainer, x, labels, 2)
+    report = exported(tmp_path / "net.onnx", net, loss, trainer)
+    onnx.checker.check_model(combined(onnx.load(report.path)), full_check=True)
+    assert_goes_on_the_same(report.path, net, loss, trainer, x, labels)
+
+
 def test_a_file_that_was_read_is_written_as_the_same_file(tmp_path):
     net, function, trainer, *_ = made("adam", plain=True)
     first = exported(tmp_path / "first.onnx", net, function, trainer)
@@ -457,11 +473,9 @@ def test_networks_whose_training_has_no_form_are_refused(tmp_path):
         def hybrid_forward(self, F, x):
             return self.out(x * 2 if autograd.is_training() else x)
 
-    channels_last = nn.HybridSequential()
-    channels_last.add(nn.Dense(4, flatten=False), nn.BatchNorm(axis=-1), nn.Dense(3))
     shared = nn.HybridSequential()
     shared.add(nn.Dropout(0.5, axes=(1,)), nn.Dense(3))
-    for net, words in ((Asks(), "asks whether it is training"), (channels_last, "axis"), (shared, "Dropout with axes")):
+    for net, words in ((Asks(), "asks whether it is training"), (shared, "Dropout with axes")):
         net.initialize()
         net.hybridize()
         x, loss = nd.ones((4, 5, 2)), gluon.loss.SoftmaxCrossEntropyLoss()

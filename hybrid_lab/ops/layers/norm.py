@@ -200,12 +200,12 @@ class BatchNorm(Operator, name="BatchNorm"):
 
     def onnx(self, g: OnnxGraph, *inputs: str) -> tuple[str, ...]:
         data, gamma, beta, mean, variance = inputs
-        shape, dtype = g.shape(data), g.dtype(data)
+        shape = g.shape(data)
         if self.in_parts(len(shape)):
             return emit_lowering(self, g, *inputs)
         gamma = g.const(np.ones(shape[1]), g.dtype(beta)) if self.fix_gamma else gamma
         y = g.BatchNormalization(data, gamma, beta, mean, variance, epsilon=self.eps, momentum=self.momentum)
-        return y, g.Identity(mean), g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, dtype))))
+        return y, g.Identity(mean), g.Reciprocal(g.Sqrt(g.Add(variance, g.const(self.eps, g.dtype(variance)))))
 
 
 class BatchNormWithReLU(BatchNorm, name="_contrib_BatchNormWithReLU"):
