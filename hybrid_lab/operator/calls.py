@@ -89,16 +89,19 @@ class _Call(autograd.Function):
         shapes, dtypes = [each.shape for each in arrays], [np.dtype(each.dtype) for each in arrays]
         types = zip(node.infer_shape(*shapes), node.infer_type(*dtypes), strict=True)
         self._outputs = list(types)[: len(code.outputs)]
-        self._aux, self._with_heads = list(arrays[count:]), code.needs_heads
+        self._states, self._aux = arrays[count:], [*map(_dense, arrays[count:])]
+        self._with_heads = code.needs_heads
         self._context = arrays[0].context if arrays else current_context()
         self._custom = code.create(self._context, shapes[:count], dtypes[:count])
         self._kept: tuple[list[NDArray], list[NDArray]] = [], []
 
     def forward(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
         """The outputs."""
+        inputs = tuple(map(_dense, inputs))
         outputs = [nd.zeros(tuple(shape), ctx=self._context, dtype=dtype) for shape, dtype in self._outputs]
         with random_state.substream():  # as in a graph, where the node has one draw
             self._custom.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
+        self._write_states()
         self._kept = list(inputs), outputs
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -108,4 +111,15 @@ class _Call(autograd.Function):
         gradients = [nd.zeros_like(each) for each in inputs]
         given = list(heads) if self._with_heads else []
         self._custom.backward(["write"] * len(inputs), given, inputs, outputs, gradients, self._aux)
+        self._write_states()
         return gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+    def _write_states(self) -> None:
+        """Give sparse states the values of the dense arrays that the code has in their place."""
+        for state, dense in zip(self._states, self._aux, strict=True):
+            if state is not dense:
+                state[:] = dense
+
+
+def _dense(array: NDArray) -> NDArray:
+    return array if array.stype == "default" else array.tostype("default").detach()

@@ -466,6 +466,22 @@ def test_a_wrong_description_is_the_same_error_eagerly_and_in_a_graph(rule, answ
         net(nd.ones((2,)))
 
 
+def test_sparse_inputs_and_states_are_dense_arrays_for_the_code():
+    x = nd.array([[0.0, 2.0], [3.0, 0.0]])
+    found = nd.Custom(x.tostype("csr"), op_type="square_for_test")
+    assert found.stype == "default" and found.asnumpy().tolist() == [[0, 4], [9, 0]]
+    calls = nd.zeros((1, 2)).tostype("csr")
+    with mx.autograd.record():
+        nd.Custom(x, x.tostype("row_sparse"), calls, op_type="wide_state_for_test")
+    assert calls.stype == "csr" and calls.asnumpy().tolist() == [[11, 11]]
+
+
+@mx.operator.register("wide_state_for_test")
+class _WideStateProp(_PairProp):
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]] * 2, [[1, 2]]
+
+
 def test_compare_finds_nothing_in_a_recorded_graph_with_a_custom_operator():
     _register_scaled(2)
     net, x = _UsesScaled(), nd.array([1.0, 3.0])
