@@ -57,7 +57,6 @@ halves the weights for signed data.
 """
 #: Module, or start of a module's name -> why names are absent in it.
 REASONS = {
-    "symbol.sparse": "graphs are dense",
     "contrib.onnx": "`mx.onnx` has `export` and `imports` with other arguments",
     "numpy_extension.image": "use `gluon.data.vision.transforms` and `mx.image`",
     "contrib.quantization": "there are no int8 networks",

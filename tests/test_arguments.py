@@ -26,12 +26,6 @@ PUBLIC = ["autograd.py", "initializer.py", "lr_scheduler.py", "random.py", "viz.
 ]
 
 NO_EFFECT = {
-    # Arrays are dense, and so are gradients: a lazy update of the rows that a batch has touched is one of all rows.
-    "Parameter.__init__": {"_stype", "_grad_stype"},
-    "Embedding.__init__": {"sparse_grad"},
-    "Adam.__init__": {"lazy_update"},
-    "SGD.__init__": {"lazy_update"},
-    "LARS.__init__": {"lazy_update"},
     # For MXNet's calls: there is one operator for each class.
     "DeformableConvolution.__init__": {"op_name"},
     # MXNet stores it and reads it nowhere.

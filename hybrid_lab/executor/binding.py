@@ -12,13 +12,14 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, BindError, HybridL
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.executor.executor import Executor
 from hybrid_lab.graph.infer import infer
+from hybrid_lab.graph.node import Value
 from hybrid_lab.graph.partial import is_complete
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.types import Shape
-from hybrid_lab.symbol.symbol import Symbol
+from hybrid_lab.symbol.symbol import STORAGE_TYPES, Symbol
 
 Arrays = Sequence[NDArray | None] | Mapping[str, NDArray]
 GradReq = str | Sequence[str] | Mapping[str, str]
@@ -59,9 +60,6 @@ def simple_bind(
 ) -> Executor:
     """See `Symbol.simple_bind`."""
     _check_context(ctx, group2ctx)
-    for name, stype in (stype_dict or {}).items():
-        if stype != "default":
-            raise BindError(f"simple_bind: {name} asks for storage {stype!r}; arrays are dense here")
     for what, value, kind in (("shared_arg_names", shared_arg_names, list), ("shared_buffer", shared_buffer, dict)):
         if value is not None and not isinstance(value, kind):
             raise BindError(f"simple_bind: {what} must be a {kind.__name__}, not {type(value).__name__}")
@@ -83,10 +81,14 @@ def simple_bind(
         listed = "".join(f"\n{name}: {shape}" for name, shape in kwargs.items())
         raise BindError(f"simple_bind: {error}\nGiven shapes:{listed}") from error
     requests = _requests(grad_req, names)
+    stypes, grad_stypes = storage_types(symbol, stype_dict or {})
     pool = _Pool(ctx, shared_exec, shared_arg_names, shared_buffer, _places(symbol, group2ctx))
-    args = [pool.argument(*item) for item in zip(names, shapes, types, strict=True)]
+    args = [pool.argument(*item, stypes.get(item[0])) for item in zip(names, shapes, types, strict=True)]
     wanted = zip(names, shapes, types, requests, strict=True)
-    grads = [None if request == "null" else pool.gradient(*item) for *item, request in wanted]
+    grads = [
+        None if request == "null" else pool.gradient(name, shape, dtype, grad_stypes.get(name))
+        for name, shape, dtype, request in wanted
+    ]
     states = [pool.state(*item) for item in zip(state_names, state_shapes, state_types, strict=True)]
     outputs = [_zeros(*item, ctx) for item in zip(output_shapes, output_types, strict=True)]
     return Executor(symbol, ctx, args, grads, requests, states, outputs, shared_exec)
@@ -106,7 +108,9 @@ class _Pool:
         self.ctx, self.executor, self.buffer, self.places = ctx, executor, buffer, places
         self.names = set(names or ())
 
-    def argument(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
+    def argument(self, name: str, shape: Shape, dtype: DTypeLike, stype: str | None) -> NDArray:
+        if stype is not None:
+            return _zeros(shape, dtype, self._ctx(name), stype)
         if self.executor is not None and name in self.names:
             return _shared(name, self.executor.arg_dict.get(name), shape, dtype, self._ctx(name))
         if self.buffer is None or name in self.names:
@@ -116,7 +120,9 @@ class _Pool:
             self.buffer[name] = held = _zeros(shape, dtype, self._ctx(name))
         return NDArray.view_of(held.buffer, held.host_view.reshape(-1)[: prod(shape)].reshape(shape))
 
-    def gradient(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
+    def gradient(self, name: str, shape: Shape, dtype: DTypeLike, stype: str | None) -> NDArray:
+        if stype is not None:
+            return _zeros(shape, dtype, self._ctx(name), stype)
         shared = self.executor.grad_dict.get(name) if self.executor is not None and name in self.names else None
         return (
             _zeros(shape, dtype, self._ctx(name))
@@ -153,8 +159,26 @@ def _shared(name: str, array: NDArray | None, shape: Shape, dtype: DTypeLike, ct
     return array
 
 
-def _zeros(shape: Shape, dtype: DTypeLike, ctx: Context) -> NDArray:
-    return creation.zeros(tuple(shape), ctx=ctx, dtype=dtype)
+def storage_types(symbol: Symbol, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The sparse storage types of arguments, and of gradients, by name.
+
+    given : the storage types that the caller asks for; the others are those of `sym.var(name, stype=...)`
+    The gradient of a weight that only embeddings with sparse_grad read is row_sparse.
+    """
+    attributes = symbol.attr_dict()
+    found = {name: STORAGE_TYPES[int(each.get("__storage_type__", 0))] for name, each in attributes.items()} | {**given}
+    readers: dict[str, set[bool]] = {}
+    for node in symbol.graph().nodes:
+        sparse = bool(node.op.attributes.get("sparse_grad"))
+        for index, value in enumerate(node.inputs):
+            if isinstance(value, Value):
+                readers.setdefault(value.node.name, set()).add(sparse and index == 1)
+    gradients = {name: "row_sparse" for name, kinds in readers.items() if kinds == {True}}
+    return {name: stype for name, stype in found.items() if stype != "default"}, gradients
+
+
+def _zeros(shape: Shape, dtype: DTypeLike, ctx: Context, stype: str | None = None) -> NDArray:
+    return creation.zeros(tuple(shape), ctx=ctx, dtype=dtype, stype=stype)
 
 
 def _outputs(symbol: Symbol, args: Sequence[NDArray], states: Sequence[NDArray], ctx: Context) -> list[NDArray]:
@@ -163,7 +187,7 @@ def _outputs(symbol: Symbol, args: Sequence[NDArray], states: Sequence[NDArray],
     known, arguments, auxiliary = graph.states, iter(args), iter(states)
     arrays = {value: next(auxiliary if value in known else arguments) for value in graph.inputs}
     shapes = {value: array.shape for value, array in arrays.items()}
-    inferred = infer(graph, shapes, {value: array.host_view.dtype for value, array in arrays.items()})
+    inferred = infer(graph, shapes, {value: np.dtype(array.dtype) for value, array in arrays.items()})
     return [_zeros(value.shape, value.dtype, ctx) for value in inferred.outputs]
 
 

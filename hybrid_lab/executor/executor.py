@@ -41,6 +41,8 @@ class Executor:
     outputs : the arrays that `forward` writes to
 
     All of them stay the same objects. The graph is compiled at the first call in each mode, as a hybridized Block is.
+    With a sparse array among them it runs operator by operator; an output of another storage type than in the call
+    before is then another object.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class Executor:
         self._zero = [
             grad
             for array, grad, request in zip(args, grads, requests, strict=True)
-            if grad is not None and request == "write" and not is_floating(array.host_view.dtype)
+            if grad is not None and request == "write" and not is_floating(np.dtype(array.dtype))
         ]
         self._programs = Programs(self.bound, self._arrays)
+        self._sparse = any(array.buffer.stored for array in (*args, *states, *grads) if array is not None)
         self._monitor: Monitoring | None = None
         self._recorded: list[NDArray] | None = None
         self._last: tuple[bool, tuple[int, int]] = (False, _NO_DRAWS)
@@ -99,9 +102,10 @@ class Executor:
         return f"<Executor of {self.symbol!r} on {self._ctx}>"
 
     def debug_str(self) -> str:
-        """The graph, and the memory that arguments, gradients and outputs take."""
+        """The graph, and the memory that dense arguments, gradients and outputs take."""
         arrays = [*self.arg_arrays, *self.aux_arrays, *self.grad_arrays, *self.outputs]
-        total = sum(array.host_view.nbytes for array in arrays if array is not None)
+        stored = [array for array in arrays if array is not None and not array.buffer.stored]
+        total = sum(array.host_view.nbytes for array in stored)
         return f"{self.bound.graph}\nTotal {total >> 20} MB allocated\n"
 
     def get_optimized_symbol(self) -> Symbol:
@@ -126,8 +130,12 @@ class Executor:
         outputs = self._run(recording)
         self._recorded = outputs if recording else None
         with tape.Mode(False, None):
-            for target, output in zip(self.outputs, outputs, strict=True):
-                output.copyto(target)
+            for index, (target, output) in enumerate(zip(self.outputs, outputs, strict=True)):
+                if output.stype == target.stype:
+                    output.copyto(target)
+                else:
+                    self.outputs[index] = output.detach()
+                    self.__dict__.pop("output_dict", None)
         return self.outputs
 
     def _assign(self, values: Mapping[str, NDArray | np.ndarray]) -> None:
@@ -147,9 +155,11 @@ class Executor:
         """The outputs of a call in the mode, and with the random numbers, of the last `forward`."""
         training, rng = self._last
         with tape.Mode(recording, training):
-            if self._monitor is None:
+            if self._monitor is None and not self._sparse:
                 return self._programs.run(training, recording, rng)
             graph, arrays = self.bound.graph, self._arrays
+            if self._monitor is None:
+                return interpret(graph, arrays, rng)
             if recording:
                 states = graph.states
                 pairs = zip(graph.inputs, arrays, strict=True)
@@ -335,7 +345,7 @@ def _tracked(array: NDArray, grad: NDArray | None, request: str) -> NDArray:
     if grad is not None and request != "null":
         if grad.shape != array.shape:
             raise ShapeError(f"bind: the gradient of an argument of shape {array.shape} has shape {grad.shape}")
-        if is_floating(array.host_view.dtype):
+        if is_floating(np.dtype(array.dtype)):
             own.tape_link = tape.Leaf(grad, request)
     return own
 

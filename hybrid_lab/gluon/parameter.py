@@ -11,17 +11,25 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import autograd, initializer
-from hybrid_lab.diagnostics import DeferredInitializationError, HybridLabError, ShapeError, UninitializedError
+from hybrid_lab.diagnostics import (
+    DeferredInitializationError,
+    HybridLabError,
+    SettingError,
+    ShapeError,
+    UninitializedError,
+)
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray, changes, tape
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray import zeros as nd_zeros
 from hybrid_lab.ndarray.context import Context, cpu, current_context, named
+from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.numpy_mode import in_mode, is_np_array
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.ndarray.tape import GRAD_REQS
 from hybrid_lab.ops.framework.dtypes import prepared
+from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import STORAGE_TYPES
@@ -58,7 +66,8 @@ class Parameter:
     init : its own initializer (a name or an Initializer); None takes the one given to `initialize()`
     allow_deferred_init : whether `initialize()` may wait for the shape
     differentiable : False fixes grad_req to 'null'
-    stype, grad_stype : accepted for MXNet's sake; arrays are dense
+    stype : accepted for MXNet's sake; the values are dense. `row_sparse_data` gives rows of them
+    grad_stype : the storage type of the gradient, 'default' or 'row_sparse'
 
     from_file : whether a file made it, and gave the name
 
@@ -268,7 +277,12 @@ class Parameter:
         if self._grad_req == "null" or self._data is None:
             self._grad = None
             return
-        self._grad = [array.alike(nd_zeros(array.shape, ctx=array.ctx, dtype=array.dtype)) for array in self._data]
+        stype = self._grad_stype
+        if stype != "default" and self._data[0].is_np:
+            raise SettingError(f"Parameter {self.name!r}: gradients of mx.np arrays are dense, not {stype}")
+        self._grad = [
+            array.alike(nd_zeros(array.shape, ctx=array.ctx, dtype=array.dtype, stype=stype)) for array in self._data
+        ]
         autograd.mark_variables(self._data, self._grad, self._grad_req)
 
     def _set_arrays(self, arrays: list[NDArray] | None) -> None:
@@ -357,6 +371,27 @@ class Parameter:
         if self._data is None:
             raise self._uninitialized()
         return self._data
+
+    def row_sparse_data(self, row_id: NDArray) -> Any:
+        """Rows of the values as a row_sparse array on the context of `row_id`; recorded.
+
+        row_id : the numbers of the rows, of any shape and in any order
+        Raises UnsuitableStorageError for a parameter whose stype is not 'row_sparse'.
+        """
+        return self._rows(self._on(self._data, row_id.ctx), row_id)
+
+    def list_row_sparse_data(self, row_id: NDArray) -> list[Any]:
+        """`row_sparse_data` for every context."""
+        return [self._rows(array, row_id) for array in self.list_data()]
+
+    def _rows(self, array: NDArray, row_id: NDArray) -> Any:
+        if self._stype != "row_sparse":
+            raise UnsuitableStorageError(
+                f"Parameter {self.name!r} has the stype {self._stype!r}; use data(). row_sparse_data() is for "
+                "parameters with stype='row_sparse'"
+            )
+        rows = row_id.as_in_context(array.ctx).reshape((-1,))
+        return invoke(get("_sparse_retain").bind(), (array.tostype("row_sparse"), rows))
 
     def set_data(self, data: object) -> None:
         """Overwrite the values on every context, in place.
@@ -468,6 +503,10 @@ class Parameter:
                 arrays = [nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in state["_data"]]
                 self._set_arrays([old.alike(array) for old, array in zip(state["_data"], arrays, strict=True)])
                 self._init_grad()
+
+
+class UnsuitableStorageError(HybridLabError, RuntimeError):
+    """Rows of a parameter that is not a row_sparse one were asked for."""
 
 
 class NoGradientError(HybridLabError, RuntimeError):

@@ -183,8 +183,7 @@ class Trainer:
             for each in gradients[1:]:
                 total += each.raw()
             for each in gradients:
-                np.copyto(each.raw(), total)
-                each.written()
+                each.assign(total)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """As `step`, without summing gradients over contexts."""

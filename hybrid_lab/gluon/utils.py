@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,9 +48,10 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
         return [data]
     step, rest = divmod(size, num_slice)
     ends = [part * step + min(part, rest) for part in range(num_slice + 1)]
-    return [
-        nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in zip(ends, ends[1:], strict=False)
-    ]
+    pairs = list(zip(ends, ends[1:], strict=False))
+    if data.stype == "csr" and batch_axis == 0:
+        return [data[start:end] for start, end in pairs]
+    return [nd.slice_axis(data, axis=batch_axis, begin=start, end=end) for start, end in pairs]
 
 
 def split_and_load(
@@ -72,11 +73,14 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
     """
     if not arrays:
         raise ValueError("there are no arrays to clip")
-    total = math.sqrt(sum(_squared_norm(array.raw()) for array in arrays))
+    total = math.sqrt(sum(_squared_norm(array) for array in arrays))
     if math.isfinite(total):
         scale = max_norm / (total + 1e-8)
         if scale < 1.0:
             for array in arrays:
+                if array.buffer.stored:
+                    array[:] = array * scale
+                    continue
                 np.multiply(array.raw(), scale, out=array.raw(), casting="unsafe")
                 array.written()
     elif check_isfinite:
@@ -84,8 +88,10 @@ def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite:
     return total if check_isfinite else nd.array([total])
 
 
-def _squared_norm(values: np.ndarray) -> float:
+def _squared_norm(array: NDArray) -> float:
     """The sum of the squares; of half precision in float32, in which it does not overflow."""
+    stored: Any = array
+    values: np.ndarray = stored.data.asnumpy() if array.buffer.stored else array.raw()
     flat = values.astype("float32") if is_narrow(values.dtype) else values
     return float(np.vdot(flat, flat))
 

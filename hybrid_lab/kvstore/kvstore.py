@@ -9,7 +9,9 @@ from typing import Any, cast
 from hybrid_lab import optimizer as optimizers
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.tape import Mode
+from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.optimizer import Optimizer, Updater
 
 from .base import Key, KVStoreBase
@@ -92,7 +94,8 @@ class KVStore(KVStoreBase):
     def pull(self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Copy the stored arrays to `out`: an array or a list of arrays for each key.
 
-        priority, ignore_sparse : accepted for MXNet's sake; arrays are dense
+        priority : accepted for MXNet's sake; calls are not reordered
+        ignore_sparse : leave sparse arrays of `out` as they are, as MXNet does
         """
         if out is None:
             raise SettingError("pull: give the arrays that take the values as out=")
@@ -100,12 +103,13 @@ class KVStore(KVStoreBase):
             stored = self._stored(each)
             with Mode(False, None):
                 for array in arrays:
-                    stored.copyto(array)
+                    if array.stype == "default" or not ignore_sparse:
+                        stored.copyto(array)
 
     def pushpull(self, key: Key | Sequence[Key], value: Any, out: Any = None, priority: int = 0) -> None:
         """`push`, then `pull` to `out`, or to `value` itself."""
         self.push(key, value, priority)
-        self.pull(key, value if out is None else out, priority)
+        self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
     def broadcast(self, key: Key | Sequence[Key], value: Any, out: Any, priority: int = 0) -> None:
         """`init`, then `pull` to `out`."""
@@ -115,8 +119,26 @@ class KVStore(KVStoreBase):
     def row_sparse_pull(
         self, key: Key | Sequence[Key], out: Any = None, priority: int = 0, row_ids: Any = None
     ) -> None:
-        """Raises KVStoreError: arrays are dense here."""
-        raise KVStoreError("row_sparse_pull: arrays are dense; use pull, which copies all rows")
+        """Copy rows of the stored arrays to `out`, row_sparse arrays, which hold no other rows then.
+
+        out : as for `pull`; row_ids : the numbers of the rows, an array for each of `out`, or one for all of a key
+        priority : accepted for MXNet's sake; calls are not reordered
+        Raises KVStoreError for an array of `out` that is not row_sparse.
+        """
+        if out is None or row_ids is None:
+            raise SettingError("row_sparse_pull: give the arrays that take the values as out=, and their row_ids=")
+        wanted = self._pairs(key, row_ids)
+        for (each, arrays), (_, rows) in zip(self._pairs(key, out), wanted, strict=True):
+            stored = self._stored(each)
+            rows = rows * len(arrays) if len(rows) == 1 else rows
+            if len(rows) != len(arrays):
+                raise KVStoreError(f"row_sparse_pull: {len(arrays)} arrays and {len(rows)} row_ids of the key {each!r}")
+            with Mode(False, None):
+                source = stored if stored.stype == "row_sparse" else stored.tostype("row_sparse")
+                for array, numbers in zip(arrays, rows, strict=True):
+                    if array.stype != "row_sparse":
+                        raise KVStoreError(f"row_sparse_pull: an array of out= is {array.stype}, not row_sparse")
+                    array[:] = invoke(get("_sparse_retain").bind(), (source, numbers.reshape((-1,))))
 
     # -- updates -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, register
@@ -16,7 +17,7 @@ class Adam(Optimizer):
     m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2;
     w = w - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon).
 
-    lazy_update : accepted for MXNet's sake; it concerns sparse gradients
+    lazy_update : a row_sparse gradient updates only the rows that it stores
     """
 
     states = ("mean", "variance")
@@ -37,6 +38,9 @@ class Adam(Optimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
         self.lazy_update = lazy_update
+
+    def updates_rows(self, weight: NDArray) -> bool:
+        return self.lazy_update
 
     def numbers(self, lr: float, wd: float, count: int) -> dict[str, float]:
         return {"lr": lr * math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count), "wd": wd}

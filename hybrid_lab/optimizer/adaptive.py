@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hybrid_lab.logger import logger
+from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, register
@@ -19,6 +20,9 @@ class AdaGrad(Optimizer):
     def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.float_stable_eps = eps
+
+    def updates_rows(self, weight: NDArray) -> bool:
+        return True
 
     def operator(self) -> Operator:
         return get("_adagrad_update").bind(epsilon=self.float_stable_eps, clip_gradient=self._limit())
@@ -116,6 +120,9 @@ class Ftrl(Optimizer):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1 = lamda1
         self.beta = beta
+
+    def updates_rows(self, weight: NDArray) -> bool:
+        return weight.stype == "row_sparse"
 
     def operator(self) -> Operator:
         return get("ftrl_update").bind(lamda1=self.lamda1, beta=self.beta, clip_gradient=self._limit())

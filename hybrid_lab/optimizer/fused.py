@@ -394,6 +394,9 @@ class FusedUpdate:
         own_states = [states[index] for index in indices]
         arrays = self._arrays
         if arrays is None or not arrays.serves(op, weights, gradients, own_states):
+            if any(array.buffer.stored for array in (*weights, *gradients)):
+                self.refusal = "a weight or a gradient is sparse"
+                return None
             arrays = _Arrays(op, weights, gradients, own_states, optimizer.multi_precision)
             self.refusal = arrays.misfit()
             if self.refusal:

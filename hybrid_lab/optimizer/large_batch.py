@@ -97,7 +97,8 @@ class LARS(_Descent):
     """SGD with the rate lr * eta * |w| / (|g| + wd * |w| + eps) (arXiv 1708.03888);
     weights named `..._bias`, `..._gamma` and `..._beta` have the rate lr.
 
-    momentum_correction : multiply the momentum by lr / (lr of the step before); lazy_update : for sparse gradients only
+    momentum_correction : multiply the momentum by lr / (lr of the step before)
+    lazy_update : accepted for MXNet's sake; all rows are updated
     """
 
     def __init__(

@@ -191,7 +191,8 @@ class Optimizer:
 
     def create_state(self, index: int, weight: NDArray) -> Any:
         """The state of one weight: None, an NDArray, or a tuple of NDArrays, one per name in `states`."""
-        arrays = tuple(zeros(weight.shape, ctx=weight.ctx, dtype=weight.dtype) for _ in self.state_names())
+        stype = weight.stype if self.updates_rows(weight) else "default"
+        arrays = tuple(zeros(weight.shape, ctx=weight.ctx, dtype=weight.dtype, stype=stype) for _ in self.state_names())
         return None if not arrays else arrays[0] if len(arrays) == 1 else arrays
 
     def state_names(self) -> tuple[str, ...]:
@@ -218,6 +219,9 @@ class Optimizer:
         if self.multi_precision and is_narrow(np.dtype(weight.dtype)):
             copy, inner = state
             self.update(index, copy, grad.astype("float32"), inner)
+            if weight.buffer.stored:
+                weight.assign(copy.asnumpy().astype(weight.dtype))
+                return
             np.copyto(weight.raw(), copy.raw(), casting="unsafe")
             weight.written()
         else:
@@ -230,10 +234,15 @@ class Optimizer:
             raise NotImplementedError(f"{type(self).__name__} defines neither operator() nor update()")
         self._update_count(index)
         lr, wd, count = self._get_lr(index), self._get_wd(index), self._index_update_count[index]
-        dtype = weight.host_view.dtype
+        dtype = np.dtype(weight.dtype)
         numbers = {"rescale_grad": 1.0, **self.scaled_numbers(lr, wd, count, dtype)}
         states = () if state is None else state if isinstance(state, (tuple, list)) else (state,)
         rates = [numbers[name] for name in op.scalars]
+        if any(array.buffer.stored for array in (weight, grad, *states)):
+            from .rows import update_sparse  # the room of sparse arrays loads when there is one
+
+            update_sparse(op, weight, grad, states, rates, self.updates_rows(weight))
+            return
         # The states of a weight that was cast may have its former dtype.
         values = [array.raw().astype(dtype, copy=False) for array in (weight, grad, *states)]
         run_kernel(op, [*values, *rates], (values[0], *values[2:]))  # may write its outputs over its inputs
@@ -242,6 +251,12 @@ class Optimizer:
                 array.written()
             else:
                 array.assign(updated)
+
+    def updates_rows(self, weight: NDArray) -> bool:
+        """Whether a row_sparse gradient updates only the rows that it stores (`lazy_update`): the others get no decay
+        and no momentum. Otherwise it is read as a dense one.
+        """
+        return False
 
     def operator(self) -> Operator | None:
         """The update operator with these settings, whose states are in the order of `states`. All weights of a Trainer

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ops.framework.operator import Operator, get
 
 from .optimizer import Optimizer, register
@@ -40,12 +41,15 @@ class _Momentum(Optimizer):
 class SGD(_Momentum):
     """m = momentum * m - lr * (g + wd * w);  w = w + m.
 
-    lazy_update : accepted for MXNet's sake; it concerns sparse gradients
+    lazy_update : a row_sparse gradient updates only the rows that it stores
     """
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
         super().__init__(momentum, **kwargs)
         self.lazy_update = lazy_update
+
+    def updates_rows(self, weight: NDArray) -> bool:
+        return self.lazy_update
 
     def operator(self) -> Operator:
         if self.momentum:

@@ -23,6 +23,7 @@ from hybrid_lab.symbol.surface import (
     ones,
     op,
     random,
+    sparse,
     split_v2,
     zeros,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "ones",
     "op",
     "random",
+    "sparse",
     "split_v2",
     "var",
     "zeros",

@@ -32,6 +32,7 @@ image: Any
 linalg: Any
 op: Any
 random: Any
+sparse: Any
 def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
 def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:

@@ -68,6 +68,7 @@ linalg = _namespace("sym.linalg", "linalg_", "_linalg_")
 image = _namespace("sym.image", "_image_", "image_")
 op = _namespace("sym.op", "")
 _internal = _namespace("sym._internal", "", "_")
+sparse = _namespace("sym.sparse", "", "_sparse_")
 
 
 def _call(op: Operator, inputs: Sequence[Any], ctx: object, out: object, name: str | None) -> Symbol:

@@ -350,7 +350,7 @@ def var(
     """A variable. `shape`, sizes or one size, may hold None for unknown sizes, and 0 (with NumPy's shapes -1); it is a
     hint for inference and for MXNet's files.
 
-    stype : "default", "row_sparse" or "csr", a hint for MXNet's files; arrays are dense
+    stype : "default", "row_sparse" or "csr": of the array that `simple_bind` makes, and a hint for MXNet's files
     keywords : further attributes, whose names start and end with two underscores. Raises AttributeSpecError for others
     """
     attrs = scoped(attr)

@@ -99,6 +99,12 @@ def _requests(sym: Bindable, grad_req: GradReq) -> dict[str, str]:
     return dict(grad_req) if isinstance(grad_req, Mapping) else dict(zip(names, grad_req))
 
 
+def _stored(arrays: dict[str, NDArray], stypes: Mapping[str, str] | None) -> dict[str, NDArray]:
+    """The arrays in these storage types; the others as they are."""
+    kinds = stypes or {}
+    return {name: array.tostype(kinds[name]) if kinds.get(name) else array for name, array in arrays.items()}
+
+
 def numeric_grad(
     executor: Executor,
     location: Mapping[str, np.ndarray],
@@ -159,7 +165,7 @@ def check_numeric_gradient(
 
     grad_nodes : the arguments whose gradients are compared, or argument -> 'write', 'add' or 'null'; default: all
     use_forward_train : whether the numeric gradient runs the forward in train mode
-    grad_stype_dict : accepted for MXNet's sake; gradients are dense
+    grad_stype_dict : the storage types of gradients by argument
     """
     ctx = ctx or current_context()
     arguments = _arguments(sym, location, ctx, dtype)
@@ -178,7 +184,9 @@ def check_numeric_gradient(
     executor: Executor = projected.bind(
         ctx,
         args={**arguments, "__random_proj": projection},
-        args_grad={name: nd.array(array, ctx=ctx, dtype=dtype) for name, array in before.items()},
+        args_grad=_stored(
+            {name: nd.array(array, ctx=ctx, dtype=dtype) for name, array in before.items()}, grad_stype_dict
+        ),
         grad_req={**dict.fromkeys(projected.list_arguments(), "write"), **requests},
         aux_states=states,
     )
@@ -264,7 +272,7 @@ def check_symbolic_backward(
 
     out_grads : gradients of the outputs, in order or by name
     expected : gradients of the arguments, in order or by name
-    grad_stypes : accepted for MXNet's sake; gradients are dense
+    grad_stypes : the storage types of gradients by argument
     """
     ctx = ctx or current_context()
     wanted = dict(expected) if isinstance(expected, Mapping) else dict(zip(sym.list_arguments(), expected))
@@ -273,6 +281,7 @@ def check_symbolic_backward(
         name: nd.array(values, ctx=ctx, dtype=wanted[name].dtype if dtype == AS_GIVEN else dtype)
         for name, values in before.items()
     }
+    gradients = _stored(gradients, grad_stypes)
     before = {name: array.asnumpy() for name, array in gradients.items()}
     requests = _requests(sym, grad_req)
     executor: Executor = sym.bind(

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import autograd, initializer, random
-from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.gluon import HybridBlock
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.ndarray import NDArray
@@ -19,6 +18,7 @@ from hybrid_lab.optimizer import Optimizer
 from hybrid_lab.symbol import Symbol
 
 from .comparing import assert_almost_equal
+from .random_data import rand_ndarray
 
 Shape = tuple[int, ...]
 States = Any
@@ -65,16 +65,17 @@ def compare_optimizer(
     """Raise AssertionError where one step of two optimizers differs.
 
     shape : of the weight; or a list of shapes, of which opt2 updates `ntensors` at once and opt1 one after the other
-
-    Raises HybridLabError for sparse arrays.
+    w_stype, g_stype : the storage types of the weight and of the gradient of opt2; those of opt1 are dense
     """
-    if (w_stype, g_stype) != ("default", "default"):
-        raise HybridLabError(f"arrays are dense here: weights cannot be {w_stype!r} with gradients {g_stype!r}")
     several = isinstance(shape, list)
     shapes = shape if isinstance(shape, list) else [shape]
     weights = [random.uniform(shape=each, dtype=dtype) for each in shapes]
     gradients = [random.uniform(shape=each, dtype=dtype) for each in shapes]
     other, other_gradients = deepcopy(weights), deepcopy(gradients)
+    if (w_stype, g_stype) != ("default", "default"):
+        other = [rand_ndarray(each, w_stype, 1.0, dtype) for each in shapes]
+        other_gradients = [rand_ndarray(each, g_stype, None, dtype) for each in shapes]
+        weights, gradients = ([each.tostype("default") for each in arrays] for arrays in (other, other_gradients))
     states = [opt2.create_state_multi_precision(index, weight) for index, weight in enumerate(other)]
     if several:
         indices: Any = list(range(ntensors))

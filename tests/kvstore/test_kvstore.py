@@ -105,7 +105,23 @@ def test_keys_are_of_one_kind_and_known(key):
         kv.pull(4 if key == 3 else "b", mx.nd.ones(2))
 
 
-def test_what_needs_several_processes_or_sparse_arrays_says_so():
+def test_rows_are_pulled_into_row_sparse_arrays():
+    kv = mx.kv.create()
+    kv.init([3, 5], [mx.nd.ones((3, 2)), mx.nd.ones((3, 2)).tostype("row_sparse")])
+    outs = [mx.nd.zeros((3, 2), stype="row_sparse") for _ in range(3)]
+    kv.row_sparse_pull(
+        [3, 5], [outs[:2], outs[2:]], row_ids=[[mx.nd.array([2, 2]), mx.nd.array([0])], mx.nd.array([1])]
+    )
+    assert [out.indices.asnumpy().tolist() for out in outs] == [[2], [0], [1]]
+    with pytest.raises(KVStoreError, match="is default"):
+        kv.row_sparse_pull(3, out=mx.nd.ones((3, 2)), row_ids=mx.nd.array([0]))
+    with pytest.raises(KVStoreError, match="2 row_ids"):
+        kv.row_sparse_pull(3, out=outs[:1], row_ids=[mx.nd.array([0]), mx.nd.array([1])])
+    with pytest.raises(mx.MXNetError, match="row_ids="):
+        kv.row_sparse_pull(3, out=outs)
+
+
+def test_what_needs_several_processes_says_so():
     for name in ("dist_sync", "dist_async", "dist_device_sync", "horovod"):
         with pytest.raises(KVStoreError, match="several processes"):
             mx.kv.create(name)
@@ -113,7 +129,5 @@ def test_what_needs_several_processes_or_sparse_arrays_says_so():
         mx.kv.create("lokal")
     kv = mx.kv.create("local_allreduce_cpu")
     assert (kv.type, kv.rank, kv.num_workers) == ("local_allreduce_cpu", 0, 1)
-    with pytest.raises(mx.MXNetError, match="dense"):
-        kv.row_sparse_pull(3, row_ids=mx.nd.ones(1))
     with pytest.raises(KVStoreError, match="not compressed"):
         kv.set_gradient_compression({"type": "2bit"})

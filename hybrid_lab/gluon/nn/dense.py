@@ -72,7 +72,7 @@ class Embedding(HybridBlock):
     """Vectors for indices: y[i] = weight[x[i]].
 
     input_dim : number of rows (the vocabulary); output_dim : size of a row
-    sparse_grad : accepted for MXNet's sake; gradients are dense
+    sparse_grad : the gradient of the weight is a row_sparse array, of which a lazy optimizer updates the stored rows
     weight : (input_dim, output_dim)
 
     x : (...) indices, of any dtype -> (..., output_dim)
@@ -90,7 +90,12 @@ class Embedding(HybridBlock):
         super().__init__(**kwargs)
         self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype_of(dtype).name}
         self.weight = self.params.get(
-            "weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype, allow_deferred_init=True
+            "weight",
+            shape=(input_dim, output_dim),
+            init=weight_initializer,
+            dtype=dtype,
+            allow_deferred_init=True,
+            grad_stype="row_sparse" if sparse_grad else "default",
         )
 
     def hybrid_forward(self, F: Functions, x: Tensor, weight: Tensor) -> Tensor:

@@ -29,8 +29,8 @@ def invoke_sparse(
         if sparse:
             _warn(op, inputs)
         if out is None or not _any_sparse(out):
-            return invoking.invoke(op, _dense(inputs), out, name, rng, cast)
-        result = invoking.invoke(op, _dense(inputs), None, name, rng, cast)
+            return _on_copies(op, inputs, out, rng, cast)
+        result = _on_copies(op, inputs, None, rng, cast)
     else:
         invoking.note_operator(op, inputs, (result,))
     if out is None:
@@ -40,6 +40,23 @@ def invoke_sparse(
     for target, value in zip(targets, results, strict=True):
         write(target, value)
     return out
+
+
+def _on_copies(op: Operator, inputs: Sequence[Any], out: Any, rng: tuple[int, int] | None, cast: bool) -> Any:
+    """The call on dense copies. New values of auxiliary states are written back."""
+    dense = _dense(inputs)
+    names = op.signature.inputs
+    states = {
+        index: item
+        for index, item in enumerate(inputs)
+        if isinstance(item, BaseSparseNDArray) and index < len(names) and names[index] in op.signature.aux
+    }
+    for index, state in states.items():
+        dense[index] = NDArray.from_host(state.asnumpy(), state.context)
+    result = invoking.invoke(op, dense, out, None, rng, cast)
+    for index, state in states.items():
+        state.assign(dense[index]._data)
+    return result
 
 
 def write(target: NDArray, value: NDArray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, index_array
+from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
 from hybrid_lab.ndarray.sparse.buffer import INDEX, SparseBuffer, pointers, vacant
 from hybrid_lab.ndarray.sparse.products import product
 from hybrid_lab.ops.framework.operator import Operator
@@ -266,7 +266,7 @@ def _retain(op: Operator, inputs: Sequence[Any]) -> Any:
     data, indices = inputs
     if not isinstance(data, RowSparseNDArray):
         raise DTypeError(f"sparse.retain takes a row_sparse array, not a {data.stype} one")
-    wanted, parts = np.unique(index_array(indices, "indices")), data.buffer
+    wanted, parts = np.unique(indices._data.astype(INDEX)), data.buffer
     _, mine, places = np.intersect1d(parts.indices, wanted, True, return_indices=True)
     values = np.zeros((len(wanted), *parts.shape[1:]), parts.data.dtype)
     values[places] = parts.data[mine]

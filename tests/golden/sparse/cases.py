@@ -233,6 +233,78 @@ PROGRAMS = {
 }
 
 
+OPTIMIZERS = {
+    "SGD": "SGD(learning_rate=0.5, wd=0.1)",
+    "SGD with momentum": "SGD(learning_rate=0.5, wd=0.1, momentum=0.9, rescale_grad=0.5)",
+    "SGD, clipped": "SGD(learning_rate=0.5, wd=0.1, clip_gradient=0.4)",
+    "SGD of all rows": "SGD(learning_rate=0.5, wd=0.1, momentum=0.9, lazy_update=False)",
+    "Adam": "Adam(learning_rate=0.1, wd=0.1)",
+    "Adam of all rows": "Adam(learning_rate=0.1, wd=0.1, lazy_update=False)",
+    "AdaGrad": "AdaGrad(learning_rate=0.1)",
+    "Ftrl": "Ftrl(learning_rate=0.1, wd=0.1)",
+    "RMSProp": "RMSProp(learning_rate=0.1, wd=0.1)",
+}
+STEPS = """
+o = mx.optimizer.{optimizer}
+s = o.create_state(0, {weight})
+for g in (r, r2, r):
+    o.update(0, {weight}, g, s)
+result = [{weight}, *(s if isinstance(s, tuple) else [] if s is None else [s])]
+""".strip()
+PROGRAMS |= {
+    f"{name} on a {kind} weight": (
+        ("" if kind == "dense" else "x = (nd.ones((4, 3)) * 2).tostype('row_sparse')\n")
+        + STEPS.format(optimizer=optimizer, weight="x")
+    )
+    for name, optimizer in OPTIMIZERS.items()
+    for kind in ("dense", "row_sparse")
+    if (name, kind) != ("RMSProp", "row_sparse")  # whose state is a row_sparse array there
+}
+PROGRAMS |= {
+    "row_sparse_pull": (
+        "kv = mx.kv.create('local'); kv.init('a', r); o = nd.sparse.zeros('row_sparse', (4, 3))\n"
+        "kv.row_sparse_pull('a', out=o, row_ids=nd.array([[2, 1]])); result = o"
+    ),
+    "pull leaves sparse arrays": ("kv = mx.kv.create('local'); kv.init('a', x); kv.pull('a', out=r2); result = r2"),
+    "sums of several devices": (
+        "kv = mx.kv.create('local'); kv.init('a', r); kv.push('a', [r, r2]); kv.pull('a', out=r, ignore_sparse=False)\n"
+        "result = r"
+    ),
+    "an embedding and its trainer": (
+        "e = mx.gluon.nn.Embedding(4, 2, sparse_grad=True); e.initialize(mx.init.One())\n"
+        "t = mx.gluon.Trainer(e.collect_params(), 'sgd', {'learning_rate': 1.0, 'wd': 0.5})\n"
+        "with autograd.record():\n    l = e(nd.array([2, 0, 2])).sum()\n"
+        "l.backward(); t.step(1); result = [e.weight.grad(), e.weight.data()]"
+    ),
+    "rows of a parameter": (
+        "p = mx.gluon.Parameter('p', shape=(4, 2), stype='row_sparse', grad_stype='row_sparse')\n"
+        "p.initialize(mx.init.One()); t = mx.gluon.Trainer([p], 'sgd', {'learning_rate': 1.0})\n"
+        "i = nd.array([3, 1])\nwith autograd.record():\n"
+        "    l = nd.Embedding(i, p.row_sparse_data(i), input_dim=4, output_dim=2, sparse_grad=True).sum()\n"
+        "l.backward(); t.step(1); result = [p.grad(), p.row_sparse_data(nd.arange(4))]"
+    ),
+    "clip_global_norm": "result = [float(mx.gluon.utils.clip_global_norm([r, r2], 1.0)), r, r2]",
+    "split_and_load": "result = mx.gluon.utils.split_and_load(c, [mx.cpu(0), mx.cpu(0)])",
+    "a bound Symbol": (
+        "a, b = mx.sym.var('a', stype='csr'), mx.sym.var('b')\n"
+        "e = mx.sym.sparse.dot(a, b).bind(mx.cpu(), {'a': c, 'b': w}, {'b': nd.sparse.zeros('row_sparse', (3, 2))},"
+        " {'a': 'null', 'b': 'write'})\n"
+        "e.forward(is_train=True); e.backward(nd.ones((4, 2))); result = [e.outputs[0], e.grad_dict['b']]"
+    ),
+    "a bound Symbol with sparse outputs": (
+        "a = mx.sym.var('a', stype='row_sparse')\n"
+        "e = (mx.sym.square(a) * 2).bind(mx.cpu(), {'a': r}, {'a': nd.sparse.zeros('row_sparse', (4, 3))})\n"
+        "e.forward(is_train=True); e.backward(r); result = [e.outputs[0], e.grad_dict['a']]"
+    ),
+    "simple_bind": (
+        "a, b = mx.sym.var('a'), mx.sym.var('b', stype='row_sparse')\n"
+        "s = mx.sym.sparse.Embedding(a, b, input_dim=4, output_dim=2, sparse_grad=True)\n"
+        "e = s.simple_bind(mx.cpu(), a=(3,), grad_req={'a': 'null', 'b': 'write'})\n"
+        "result = [e.arg_dict['b'], e.grad_dict['b'], e.arg_dict['a']]"
+    ),
+}
+
+
 def all_cases() -> dict[str, str]:
     """Name -> program."""
     cases = {}
