@@ -68,6 +68,7 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"pretrained": False},
     {"pretrained": False, "pretrained_base": False, "classes": ["cat", "dog", "cow"]},
     {"pretrained": False, "classes": ["cat", "dog", "cow"]},
+    {},
 ]
 STEPS = ("built", "eager", "hybrid", "saved", "equal")
 
@@ -98,7 +99,7 @@ def build(zoo: Any, name: str, arguments: list[dict[str, Any]]) -> tuple[Any, di
     for keywords in arguments:
         try:
             return zoo.get_model(name, **keywords), keywords
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, Warning) as error:  # darknet53 raises a Warning
             errors.append(error)
     raise errors[0]
 
