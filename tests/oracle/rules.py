@@ -207,6 +207,8 @@ MORE = (
     ("Pooling", "Same pooling convention disables"),
     ("Pooling", "Unsupported layout"),
     ("LRN", "data type do not match"),
+    ("out_dtype=", "data type do not match"),
+    ("F.sort(", "This operation does not support float16"),
     ("LRN", "local size must be smaller than nchannels"),
     ("slice_axis", "Invalid begin for"),
     ("sort", "Invalid Parameter format for axis"),
@@ -260,7 +262,7 @@ NONSENSE = (
     ("BatchNorm", "has shape"),
     ("linalg.gemm", "axis="),
     ("init_output=False", "init_output=False is not supported"),
-    ("interleaved_matmul", "is needed for heads="),
+    ("interleaved_matmul", "is needed"),
     ("SoftmaxOutput", "has classes along one of several axes"),
     ("Deconvolution", "removes the whole output"),
     ("LeakyReLU", "gamma has shape"),
@@ -269,6 +271,7 @@ NONSENSE = (
     ("diag", "has no diagonal"),
     ("CTCLoss", "a label outside of"),
     ("GridGenerator", "needs a height and a width of at least 2"),
+    ("SpatialTransformer", "needs a height and a width of at least 2"),
     ("CTCLoss", "lengths outside of data"),
     ("gelqf", "singular matrix"),
     ("softmax", "floating numbers are needed"),
@@ -277,6 +280,7 @@ NONSENSE = (
     ("split_v2", "cannot be cut into"),
     ("Transpose", "Deconvolution"),
     ("image.normalize", "floating numbers are needed"),
+    ("randint", "by 2^32 at most"),
 )
 
 

@@ -99,12 +99,11 @@ class AMPCast(_Casting, name="amp_cast"):
 
 
 class AMPMulticast(Operator, name="amp_multicast"):
-    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest.
+    """All floating inputs in the widest dtype among them, or with cast_narrow in the narrowest; whole numbers stay.
 
     data : num_outputs arrays of any shapes; returns : as many
     """
 
-    kinds = "f"
     num_outputs: int
     cast_narrow: bool = False
     numpy, onnx = run_lowering, emit_lowering
@@ -124,12 +123,13 @@ class AMPMulticast(Operator, name="amp_multicast"):
         return list(data) if len(data) > 1 else data[0]
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
-        chosen = (min if self.cast_narrow else max)(dtypes, key=lambda dtype: dtype.itemsize)
-        return [chosen] * len(dtypes)
+        choose = min if self.cast_narrow else max
+        chosen = choose(filter(is_floating, dtypes), key=lambda dtype: dtype.itemsize, default=None)
+        return [chosen if chosen is not None and is_floating(dtype) else dtype for dtype in dtypes]
 
     def lower(self, F: Functions, *data: Tensor) -> tuple[Tensor, ...]:
-        dtype = self.infer_type(*(item.dtype for item in data))[0].name
-        return tuple(F.Cast(item, dtype=dtype) for item in data)
+        dtypes = self.infer_type(*(item.dtype for item in data))
+        return tuple(F.Cast(item, dtype=dtype.name) for item, dtype in zip(data, dtypes, strict=True))
 
     def grad(self, F: Functions, *values: Tensor) -> Gradients:
         count = self.num_outputs
