@@ -38,6 +38,7 @@ from .comparing import (
     same,
     same_array,
 )
+from .data_sets import download, get_mnist, get_mnist_iterator
 from .executors import (
     check_consistency,
     check_numeric_gradient,

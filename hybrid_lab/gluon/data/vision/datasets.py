@@ -41,8 +41,7 @@ class _Labelled(Dataset):
     _train: bool
 
     def __init__(self, root: str | PathLike[str] | None, transform: Transform | None) -> None:
-        given = os.path.join(data_dir(), "datasets", self._folder) if root is None else os.fspath(root)
-        self._root = os.path.expanduser(given)
+        self._root = _folder_of(self._folder) if root is None else os.path.expanduser(os.fspath(root))
         self._transform = transform
         data, label = self._read()
         self._data: NDArray = in_mode(nd.array(data, dtype="uint8"))
@@ -59,10 +58,30 @@ class _Labelled(Dataset):
         return sample if self._transform is None else self._transform(*sample)
 
     def _missing(self, names: Sequence[str]) -> DatasetFileError:
-        return DatasetFileError(
-            f"{type(self).__name__} has no file {' or '.join(names)} in {self._root}. Nothing is downloaded: "
-            f"put the file there, or give its folder as root="
-        )
+        return _missing(type(self).__name__, self._root, names)
+
+
+def _folder_of(data_set: str) -> str:
+    return os.path.expanduser(os.path.join(data_dir(), "datasets", data_set))
+
+
+def _missing(data_set: str, folder: str, names: Sequence[str]) -> DatasetFileError:
+    return DatasetFileError(
+        f"{data_set} has no file {' or '.join(names)} in {folder}. Nothing is downloaded: "
+        f"put the file there, or give its folder as root="
+    )
+
+
+def mnist_file(name: str, folder: str | None = None, data_set: str = "MNIST") -> str:
+    """The path of a file of MNIST, such as "train-images-idx3-ubyte", that may be compressed with gzip.
+
+    folder : by default `datasets/mnist` in MXNet's data folder. Raises DatasetFileError.
+    """
+    place = _folder_of("mnist") if folder is None else folder
+    for each in (name + ".gz", name):
+        if os.path.exists(path := os.path.join(place, each)):
+            return path
+    raise _missing(data_set, place, [name + ".gz", name])
 
 
 class MNIST(_Labelled):
@@ -91,10 +110,7 @@ class MNIST(_Labelled):
         return images[..., None], labels.astype("int32")
 
     def _path(self, name: str) -> str:
-        for each in (name + ".gz", name):
-            if os.path.exists(path := os.path.join(self._root, each)):
-                return path
-        raise self._missing([name + ".gz", name])
+        return mnist_file(name, self._root, type(self).__name__)
 
 
 class FashionMNIST(MNIST):
