@@ -109,10 +109,10 @@ class _Pool:
         self.names = set(names or ())
 
     def argument(self, name: str, shape: Shape, dtype: DTypeLike, stype: str | None) -> NDArray:
+        if self.executor is not None and name in self.names:
+            return _shared(name, self.executor.arg_dict.get(name), shape, dtype, self._ctx(name), stype)
         if stype is not None:
             return _zeros(shape, dtype, self._ctx(name), stype)
-        if self.executor is not None and name in self.names:
-            return _shared(name, self.executor.arg_dict.get(name), shape, dtype, self._ctx(name))
         if self.buffer is None or name in self.names:
             return _zeros(shape, dtype, self._ctx(name))
         held = self.buffer.get(name)
@@ -121,14 +121,8 @@ class _Pool:
         return NDArray.view_of(held.buffer, held.host_view.reshape(-1)[: prod(shape)].reshape(shape))
 
     def gradient(self, name: str, shape: Shape, dtype: DTypeLike, stype: str | None) -> NDArray:
-        if stype is not None:
-            return _zeros(shape, dtype, self._ctx(name), stype)
         shared = self.executor.grad_dict.get(name) if self.executor is not None and name in self.names else None
-        return (
-            _zeros(shape, dtype, self._ctx(name))
-            if shared is None
-            else _shared(name, shared, shape, dtype, self._ctx(name))
-        )
+        return _shared(name, shared, shape, dtype, self._ctx(name), stype)
 
     def state(self, name: str, shape: Shape, dtype: DTypeLike) -> NDArray:
         shared = self.executor.aux_dict.get(name) if self.executor is not None else None
@@ -148,9 +142,12 @@ def _places(symbol: Symbol, group2ctx: Mapping[str, Context] | None) -> dict[str
     return {name: group2ctx[group] for name, group in groups.items() if group in group2ctx}
 
 
-def _shared(name: str, array: NDArray | None, shape: Shape, dtype: DTypeLike, ctx: Context) -> NDArray:
+def _shared(
+    name: str, array: NDArray | None, shape: Shape, dtype: DTypeLike, ctx: Context, stype: str | None
+) -> NDArray:
+    """The array of another executor; a new one where it has none."""
     if array is None:
-        return _zeros(shape, dtype, ctx)
+        return _zeros(shape, dtype, ctx, stype)
     if array.shape != tuple(shape) or array.dtype != dtype:
         raise BindError(
             f"simple_bind: {name} is to be shared with another executor, where it is {np.dtype(array.dtype).name} "

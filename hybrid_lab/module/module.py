@@ -508,7 +508,10 @@ def _store_for(kvstore: StoreLike, contexts: int, params: Params) -> tuple[KVSto
 
 def _like(names: Sequence[str], arrays: Sequence[Sequence[NDArray]]) -> Params:
     """New arrays by name, of the shapes of these."""
-    return {name: zeros(each[0].shape, dtype=each[0].dtype) for name, each in zip(names, arrays, strict=True)}
+    return {
+        name: zeros(each[0].shape, dtype=each[0].dtype, stype=each[0].stype)
+        for name, each in zip(names, arrays, strict=True)
+    }
 
 
 def _resized(known: Sequence[DataDesc], shapes: Sequence[tuple[int, ...]]) -> list[DataDesc]:

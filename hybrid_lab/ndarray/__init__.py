@@ -39,6 +39,7 @@ from hybrid_lab.provided import Provided as _Provided
 contrib = OperatorNamespace("nd.contrib", "_contrib_", "contrib_")
 contrib.foreach, contrib.while_loop, contrib.cond = control_flow.foreach, control_flow.while_loop, control_flow.cond
 contrib.boolean_mask = composed.boolean_mask
+contrib.getnnz = composed.getnnz
 contrib.SyncBatchNorm = composed.sync_batch_norm
 contrib.rand_zipfian = composed.rand_zipfian
 contrib.multi_adamw_update = update_lists.multi_adamw_update

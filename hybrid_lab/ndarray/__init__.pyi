@@ -74,6 +74,8 @@ def size_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name
     """The number of elements of data as int64, shape (1,)."""
 def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def contrib_SparseEmbedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
 def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
 def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -240,7 +242,7 @@ cast = Cast
 def amp_cast(data: NDArray, dtype: _DType, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
 def amp_multicast(*data: NDArray | Sequence[NDArray], num_outputs: int, cast_narrow: bool = False, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
+    """All floating inputs in the widest dtype among them, or with cast_narrow in the narrowest; whole numbers stay."""
 def broadcast_equal(lhs: NDArray | float, rhs: NDArray | float | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """1 where lhs == rhs, else 0."""
 equal = broadcast_equal

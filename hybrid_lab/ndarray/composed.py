@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,6 +50,20 @@ def reset_arrays(*data: Any, num_arrays: int | None = None) -> None:
         raise AttributeSpecError(f"reset_arrays: num_arrays={num_arrays}; {len(arrays)} were given")
     for array in arrays:
         array[:] = 0
+
+
+def getnnz(data: NDArray, axis: int | None = None, out: NDArray | None = None) -> NDArray:
+    """How many values a csr array stores, int64: in all, (1,), or in each row for axis=1, (rows,).
+
+    Raises DTypeError for another storage type, AttributeSpecError for another axis.
+    """
+    if getattr(data, "stype", None) != "csr":
+        raise DTypeError(f"getnnz takes a csr array, not {getattr(data, 'stype', type(data).__name__)}")
+    if axis not in (None, 1):
+        raise AttributeSpecError(f"getnnz: axis={axis}; it is None or 1")
+    starts = cast(Any, data).indptr.asnumpy()
+    counts = NDArray.from_host(np.diff(starts) if axis == 1 else starts[-1:], data.context)
+    return counts if out is None else counts.copyto(out)
 
 
 def cast_storage(data: Any, stype: str, out: NDArray | None = None, name: str | None = None) -> Any:

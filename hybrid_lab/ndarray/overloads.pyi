@@ -238,6 +238,8 @@ class Overloads:
         """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included."""
     def col2im(self, output_size: _Shape, kernel: _Shape, stride: _Shape = (), dilate: _Shape = (), pad: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """Columns added up to an image where their windows lie; what im2col's gradient does."""
+    def contrib_SparseEmbedding(self, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+        """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
     def contrib_allclose(self, b: NDArray | None = ..., rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
         """1 if |a - b| <= atol + rtol * |b| everywhere, else 0; uint8, shape (). equal_nan : NaN equals NaN."""
     def contrib_div_sqrt_dim(self, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

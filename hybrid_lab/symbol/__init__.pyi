@@ -60,6 +60,8 @@ def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symb
     """The number of elements of data as int64, shape (1,)."""
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def contrib_SparseEmbedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
 def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
     """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
 def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -228,7 +230,7 @@ cast = Cast
 def amp_cast(data: Symbol, dtype: _DType, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Floating data converted to `dtype`; float64 and whole numbers stay: what mixed precision puts into a graph."""
 def amp_multicast(*data: Symbol | Sequence[Symbol], num_outputs: int, cast_narrow: bool = False, out: None = ..., name: str | None = ...) -> Symbol:
-    """All inputs in the widest floating dtype among them, or with cast_narrow in the narrowest."""
+    """All floating inputs in the widest dtype among them, or with cast_narrow in the narrowest; whole numbers stay."""
 def broadcast_equal(lhs: Symbol | float, rhs: Symbol | float | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """1 where lhs == rhs, else 0."""
 equal = broadcast_equal

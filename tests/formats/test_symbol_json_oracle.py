@@ -37,7 +37,7 @@ ELSEWHERE |= {("_sg_mkldnn_conv", 4)}
 #: Another dtype of the result needs MXNET_SAFE_ACCUMULATION=1 there.
 ELSEWHERE |= {("norm", 4), ("norm", 5), ("norm", 6)}
 #: On row_sparse arrays only.
-ELSEWHERE |= {("_sparse_retain", 0), ("_sparse_retain", 1)}
+ELSEWHERE |= {(name, index) for name in ("_sparse_retain", "_square_sum") for index in (0, 1)}
 #: As Symbols they infer no shapes there.
 ARRAYS_ONLY = ("_contrib_group_adagrad", "multi_sgd", "multi_mp_sgd", "preloaded_multi_")
 

@@ -44,7 +44,12 @@ REFUSED: dict[str, str] = {
     "_contrib_BatchNormWithReLU-1": "needs oneDNN, whose gradients are wrong",
     "dot-8": "float16 on a CPU",
     "FullyConnected-4": "float16 on a CPU",
-    **{f"_sparse_retain-{number}": "row_sparse arrays only" for number in range(2)},
+    **{
+        f"{name}-{number}": "row_sparse arrays only"
+        for name in ("_sparse_retain", "_square_sum")
+        for number in range(2)
+    },
+    "_contrib_SparseEmbedding-0": "row_sparse gradients only",
 }
 
 

@@ -154,9 +154,9 @@ def _united(*buffers: SparseBuffer) -> list[np.ndarray]:
     return [keys, *np.split(positions, np.cumsum([len(each) for each in every])[:-1])]
 
 
-def _at(keys: np.ndarray, values: np.ndarray, like: BaseSparseNDArray) -> Any:
-    """An array of the shape and storage type of `like` with values at these places, which rise."""
-    shape, context = like.shape, like.context
+def _at(keys: np.ndarray, values: np.ndarray, like: BaseSparseNDArray, shape: tuple[int, ...] | None = None) -> Any:
+    """An array of the storage type of `like` with values at these places, which rise. shape : default that of `like`"""
+    shape, context = like.shape if shape is None else shape, like.context
     if like.buffer.indptr is None:
         return BaseSparseNDArray.of(SparseBuffer(shape, values, keys.astype(INDEX), None, context))
     rows, columns = np.divmod(keys, max(shape[1], 1))
@@ -239,6 +239,23 @@ def _reduced(op: Any, inputs: Sequence[Any]) -> Any:
     return NDArray.from_host(total.astype(parts.data.dtype).reshape(shape), array.context)
 
 
+def _square_sum(op: Any, inputs: Sequence[Any]) -> Any:
+    """The sums of a row_sparse matrix; those of rows that are not stored are 0."""
+    array = inputs[0]
+    axis = op.axis[0] if isinstance(op.axis, tuple) and len(op.axis) == 1 else op.axis
+    if not isinstance(array, RowSparseNDArray) or array.ndim != 2 or axis not in (0, 1) or op.exclude:
+        return NotImplemented
+    parts = array.buffer
+    sums = np.square(parts.data).sum(axis=axis, keepdims=op.keepdims).astype(parts.data.dtype, copy=False)
+    if axis == 0:
+        return NDArray.from_host(sums, array.context)
+    if op.keepdims:
+        return _at(parts.indices, sums, array, (len(array), 1))
+    total = np.zeros(len(array), parts.data.dtype)
+    total[parts.indices] = sums
+    return NDArray.from_host(total, array.context)
+
+
 def _concat(op: Any, inputs: Sequence[Any]) -> Any:
     """csr arrays, one below the other."""
     kinds = {(item.stype, item.dtype, item.shape[1:]) for item in inputs}
@@ -275,7 +292,7 @@ def _retain(op: Operator, inputs: Sequence[Any]) -> Any:
 
 KEEP_ZERO = (
     "abs sign round rint ceil floor trunc fix square sqrt cbrt log1p expm1 sin tan arcsin arctan sinh tanh arcsinh "
-    "arctanh degrees radians relu negative identity BlockGrad make_loss _scatter_plus_scalar _scatter_minus_scalar"
+    "arctanh degrees radians relu negative identity BlockGrad make_loss"
 ).split()
 """Operators of one input that map 0 to 0 and keep the storage type."""
 COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "lesser", "lesser_equal")
@@ -296,6 +313,7 @@ RULES: dict[str, Rule] = {
     "sum": _reduced,
     "mean": _reduced,
     "norm": _reduced,
+    "_square_sum": _square_sum,
     "Concat": _concat,
     "dot": _dot,
     "cast_storage": _cast_storage,

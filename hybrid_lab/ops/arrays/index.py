@@ -100,6 +100,17 @@ class Embedding(Operator, name="Embedding"):
         return g.Gather(weight, emit_whole(g, data, self.input_dim, "clip"), axis=0)
 
 
+class SparseEmbedding(Embedding, name="_contrib_SparseEmbedding", aliases=("contrib_SparseEmbedding",)):
+    """Embedding whose weight gets a row_sparse gradient from `simple_bind`.
+
+    deterministic : accepted for MXNet's sake; the gradient is always added up in the same order
+    """
+
+    deterministic: bool = False
+    sparse_grad: bool = True
+    samples = [sample(ints((2, 3), 0, 5), (5, 4), input_dim=5, output_dim=4)]
+
+
 def add_rows(target: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     """target[rows[i]] += values[i], repeated rows adding up, in a fixed order. values : (len(rows), width)."""
     if not len(rows):

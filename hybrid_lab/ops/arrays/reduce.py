@@ -120,6 +120,24 @@ class Sum(Reduction, name="sum", aliases=("sum_axis",)):
         return F.broadcast_like(self.spread(F, dy, data), data)
 
 
+class SquareSum(Reduction, name="_square_sum"):
+    """The sum of the squares over `axis`, as `sum(square(data))`."""
+
+    kinds = "fiu"
+    precision = "float32"
+    onnx_name = "ReduceSumSquare"
+    samples = [sample((2, 3), axis=1), sample((2, 3), axis=0, keepdims=True)]
+
+    def reduce(self, data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, scratch: Scratch) -> np.ndarray:
+        return accumulate(np.square(data, out=scratch(data.shape, data.dtype)), axes, out, scratch)
+
+    def lower(self, F: Functions, data: Tensor) -> Tensor:
+        return F.sum(F.square(data), axis=self.axis, keepdims=self.keepdims, exclude=self.exclude)
+
+    def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
+        return 2.0 * data * F.broadcast_like(self.spread(F, dy, data), data)
+
+
 class Mean(Reduction, name="mean"):
     """The mean over `axis` (None: all, giving shape (1,)). data : any shape; returns : the dtype of data."""
 

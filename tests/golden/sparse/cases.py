@@ -178,6 +178,12 @@ nd.dot(c, w, forward_stype='csr')
 nd.dot(c, v, transpose_a=True, forward_stype='default')
 nd.dot(nd.ones((2, 4)), c, forward_stype='default')
 nd.take(c, nd.array([5, -1]), mode='wrap')
+nd._internal._square_sum(r, axis=0)
+nd._internal._square_sum(r, axis=1)
+nd._internal._square_sum(r, axis=1, keepdims=True)
+nd.contrib.getnnz(c)
+nd.contrib.getnnz(c, axis=1)
+nd.contrib.getnnz(r)
 """.strip().splitlines()
 
 PROGRAMS = {
