@@ -199,7 +199,7 @@ class HybridBlock(Block):
 
     def _compose(self, args: tuple[object, ...]) -> Any:
         """A call on Symbols outside of a trace: extends their graph by this block."""
-        trace = tracing.Trace()
+        trace = tracing.Trace(composes=True)
         with tracing.tracing(trace):
             return run_traced(self, trace, args, self.name)[0]
 

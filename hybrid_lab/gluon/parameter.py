@@ -91,7 +91,7 @@ class Parameter:
         grad_stype: str = "default",
     ) -> None:
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
-            check_choice(f"{kind} of {name!r}", value, STORAGE_TYPES)
+            check_choice(f"{kind} of {name!r}", value, STORAGE_TYPES, UnknownStorageError)
         self.name = name
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
@@ -503,6 +503,10 @@ class Parameter:
                 arrays = [nd_array(array, ctx=array.ctx, dtype=array.dtype) for array in state["_data"]]
                 self._set_arrays([old.alike(array) for old, array in zip(state["_data"], arrays, strict=True)])
                 self._init_grad()
+
+
+class UnknownStorageError(HybridLabError, ValueError, AssertionError):
+    """A storage type that is none; MXNet raises an AssertionError."""
 
 
 class UnsuitableStorageError(HybridLabError, RuntimeError):

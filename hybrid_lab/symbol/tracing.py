@@ -33,10 +33,12 @@ class Trace:
     used_fixed : how often the code made use of a mode that it set: its operators are not those of the call's mode
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
+    composes : a call on Symbols of the user's own, which may go on with what the call leaves on the Block
     """
 
-    def __init__(self, training: bool | None = None):
+    def __init__(self, training: bool | None = None, composes: bool = False):
         self.training = training
+        self.composes = composes
         self.styles: list[str] = []
         self.blocks: list[Any] = []
         self.parameters: dict[Any, Symbol] = {}

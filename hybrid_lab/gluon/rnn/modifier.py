@@ -102,7 +102,7 @@ class ModifierCell(HybridRecurrentCell):
         cell then runs eagerly, its base cell as a graph.
         """
         trace = tracing.current()
-        if trace is not None and self._unrolled_in != (trace,):
+        if trace is not None and not trace.composes and self._unrolled_in != (trace,):
             error = hybridize_error(
                 "HL173",
                 None,

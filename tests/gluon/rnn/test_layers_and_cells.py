@@ -371,6 +371,10 @@ def test_cells_that_need_earlier_steps_are_no_graphs_of_one_step(make, need, cap
         one, states = cell(sequence(3, 6), cell.begin_state(3))
         again, _ = cell(sequence(3, 6), states)
     assert one.shape == again.shape == (3, 20)
+    steps, _ = cell.unroll(3, [mx.sym.var(f"t{number}") for number in range(3)], merge_outputs=False)
+    assert [f"t{number}" for number in range(3)] == [
+        name for name in mx.sym.Group(steps).list_arguments() if name.startswith("t")
+    ]
     cell.reset()
     cell.hybridize(engine="numpy", strict=True)
     with autograd.train_mode(), pytest.raises(HybridizeError, match=f"HL173.*{need}"):
