@@ -209,3 +209,10 @@ def test_setattr_on_all():
     assert {each.grad_req for each in net.collect_params().values()} == {"null"}
     net.collect_params().setattr("lr_mult", 0.5)
     assert net.weight.lr_mult == 0.5
+
+
+@pytest.mark.parametrize("kind", ["stype", "grad_stype"])
+def test_storage_types_are_checked(kind):
+    with pytest.raises(AssertionError, match=f"{kind} of 'weight' must be 'default', 'row_sparse' or 'csr'") as raised:
+        gluon.Parameter("weight", shape=(2, 2), **{kind: "sparse"})
+    assert isinstance(raised.value, ValueError)
