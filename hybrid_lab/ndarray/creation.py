@@ -57,7 +57,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
     Raises DTypeError for anything but numbers.
     """
-    if hasattr(source_array, "tocsr") or (isinstance(source_array, NDArray) and source_array.buffer.stored):
+    if source_array.buffer.stored if isinstance(source_array, NDArray) else hasattr(source_array, "tocsr"):
         return sparse_array(source_array, ctx, dtype)
     ctx = resolve(ctx)
     if isinstance(source_array, NDArray):

@@ -57,7 +57,11 @@ class BaseSparseNDArray(NDArray):
         return self.buffer.host
 
     def dense(self) -> NDArray:
-        """A dense array with the same history, on the dense copy."""
+        """A dense array with the same history: on the dense copy, or on a GPU in memory of its own."""
+        if self.context.is_gpu:
+            copy = NDArray.from_host(self.asnumpy(), self.context)
+            copy.tape_link = self.tape_link
+            return copy
         return NDArray.view_of(self.buffer, self.buffer.host, self.tape_link)
 
     def as_nd_ndarray(self) -> NDArray:
