@@ -386,11 +386,10 @@ class HybridBlock(Block):
             return False
         if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
             return False
-        if hasattr(before, "__set__"):  # a property; what its setter assigns is seen
-            return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read:
             return False
+        # `before` is the property itself where there is one: its setter may change anything.
         return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
 
     def cast(self, dtype: DTypeLike | None) -> None:

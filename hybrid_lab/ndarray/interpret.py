@@ -13,7 +13,7 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import closed
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ndarray import control_flow
-from hybrid_lab.ndarray.invoke import N, invoke
+from hybrid_lab.ndarray.invoke import N, converted, invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
 
@@ -55,8 +55,10 @@ def interpret(
         if isinstance(node.op, (Cond, Foreach, WhileLoop)):
             outputs: Sequence[NDArray] = _run_control_flow(node.op, inputs, draw, update, cast, look)
         else:
-            by_shapes = node.op.by_shapes
-            result = node.op.lower(N, *inputs) if by_shapes else invoke(node.op, inputs, rng=draw, cast=cast)
+            if node.op.by_shapes:  # has no code of its own, only the operators that it stands for
+                result = node.op.lower(N, *(converted(node.op, inputs) if cast else inputs))
+            else:
+                result = invoke(node.op, inputs, rng=draw, cast=cast)
             outputs = result if isinstance(result, (list, tuple)) else (result,)
         if look is not None:
             look(node, inputs, outputs)

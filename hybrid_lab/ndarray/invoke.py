@@ -65,7 +65,7 @@ def invoke(
     if out is not None and _other_class(out if isinstance(out, (list, tuple)) else (out,)):
         return _invoke_as_plain(op, inputs, out, name, rng, cast)
     if precision is not None and cast:
-        inputs = _converted(op, inputs, precision)
+        inputs = converted(op, inputs)
     raw: list[Any] = []
     shapes: list[Any] = []
     dtypes: list[Any] = []
@@ -197,10 +197,10 @@ def invoke_pair(op: Operator, lhs: object, rhs: object) -> Any:
     return invoke(op, (lhs, rhs))
 
 
-def _converted(op: Operator, inputs: Sequence[Any], precision: Precision) -> Sequence[Any]:
-    """The inputs in the dtypes that mixed precision asks for; conversions are recorded like any call."""
-    if any(getattr(item, "_is_symbol", False) for item in inputs):
-        return inputs  # becomes part of a graph, which is converted as a whole
+def converted(op: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs in the dtypes that mixed precision asks for, if it is on; conversions are recorded like any call."""
+    if precision is None or any(getattr(item, "_is_symbol", False) for item in inputs):
+        return inputs  # a Symbol becomes part of a graph, which is converted as a whole
     wanted = precision.wanted(op, tuple([item.host_view.dtype if type(item) is NDArray else None for item in inputs]))
     if wanted is None:
         return inputs

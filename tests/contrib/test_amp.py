@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab import autograd, gluon, nd
+from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.contrib import amp
 from hybrid_lab.diagnostics import DTypeError, SettingError
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray import invoke as invoking
+from hybrid_lab.ndarray.interpret import interpret
+from hybrid_lab.ops.framework.operator import get
+from hybrid_lab.symbol.symbol import compose
 from tests.contrib.amp_nets import NETS, close, made, run, uniform
 from tests.triton_device import use_triton
 
@@ -202,3 +205,11 @@ def test_lists():
     assert amp.list_lp16_ops("bfloat16") == amp.list_lp16_ops()
     with pytest.raises(SettingError):
         amp.list_lp16_ops("int8")
+
+
+def test_operators_that_stand_for_others_are_converted_where_a_graph_runs_eagerly():
+    amp.init()
+    product = compose(get("_np_tensordot").bind(axes=1), [sym.var("x"), sym.var("y")], None)
+    arrays = [nd.ones((2, 3)), nd.ones((3, 2))]
+    assert interpret(product.graph(), arrays)[0].dtype is np.float16
+    assert interpret(product.graph(), arrays, cast=False)[0].dtype is np.float32

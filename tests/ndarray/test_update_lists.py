@@ -46,5 +46,9 @@ def test_as_mxnet(rule, narrow):
 
 def test_lists_of_different_lengths():
     weights, grads = arrays(1), arrays(2)
-    with pytest.raises(ShapeError, match=r"lists of the same length, not \[1, 2\]"):
+    with pytest.raises(ShapeError, match="multi_adamw_update: lrs has 1 entries for 2 weights"):
         nd.contrib.multi_adamw_update(weights, grads, grads, grads, 1.0, lrs=[0.1], wds=[0.0, 0.0], etas=[1.0, 1.0])
+    with pytest.raises(ShapeError, match="weights has 2 entries for 3 weights"):
+        nd.contrib.multi_lamb_update(weights, grads, grads, grads, [1, 1], [0.1, 0.1], [0.0, 0.0], num_tensors=3)
+    rates = {"lrs": [0.1, 0.1], "wds": [0.0, 0.0], "etas": [1.0, 1.0]}
+    assert len(nd.contrib.multi_adamw_update(weights, grads, *[arrays(3)] * 2, 1.0, size=2, **rates)) == 2
