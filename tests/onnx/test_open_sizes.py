@@ -119,7 +119,7 @@ def test_code_in_numpy_semantics(tmp_path):
     lambda self, F, x: F.reshape(x, (4, 6)),
     lambda self, F, x: F.reshape(x, (-1, 8)),
     lambda self, F, x: F.reshape(x, (-4, 2, -1, -2)),
-], ids=str)  # fmt: skip
+], ids=["before a layer", "both sizes", "rows of another size", "a batch in two parts"])  # fmt: skip
 def test_a_reshape_that_holds_for_one_batch_says_so(function, tmp_path):
     net = hybrid(function, nn.Dense(3))
     net(nd.ones((2, 12)))
