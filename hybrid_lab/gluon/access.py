@@ -155,6 +155,11 @@ def finish_deferred_init(parameter: Parameter) -> None:
     parameter._finish_deferred_init()
 
 
+def gradient_stype(parameter: Parameter) -> str:
+    """The storage type of a Parameter's gradient: "default" or "row_sparse"."""
+    return parameter._grad_stype
+
+
 def trainer_parameters(trainer: Trainer) -> list[Parameter]:
     """The Parameters that a Trainer updates, in order."""
     return trainer._params

@@ -378,10 +378,12 @@ class Parameter:
         row_id : the numbers of the rows, of any shape and in any order
         Raises UnsuitableStorageError for a parameter whose stype is not 'row_sparse'.
         """
+        _check_row_id(row_id)
         return self._rows(self._on(self._data, row_id.ctx), row_id)
 
     def list_row_sparse_data(self, row_id: NDArray) -> list[Any]:
         """`row_sparse_data` for every context."""
+        _check_row_id(row_id)
         return [self._rows(array, row_id) for array in self.list_data()]
 
     def _rows(self, array: NDArray, row_id: NDArray) -> Any:
@@ -511,6 +513,11 @@ class UnknownStorageError(HybridLabError, ValueError, AssertionError):
 
 class UnsuitableStorageError(HybridLabError, RuntimeError):
     """Rows of a parameter that is not a row_sparse one were asked for."""
+
+
+def _check_row_id(row_id: object) -> None:
+    if not isinstance(row_id, NDArray):
+        raise SettingError(f"row_id= takes the numbers of rows as an NDArray, not {type(row_id).__name__}")
 
 
 class NoGradientError(HybridLabError, RuntimeError):

@@ -26,6 +26,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import LEAF, Spec
 from hybrid_lab.gluon.loss import SoftmaxCrossEntropyLoss
+from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.trainer import Trainer
 from hybrid_lab.graph.bind_mode import channels_first, lowered_by_shapes
 from hybrid_lab.graph.builder import make_node
@@ -38,6 +39,8 @@ from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
 from hybrid_lab.ops.framework.onnx_emit import OnnxNode
 from hybrid_lab.ops.framework.sizes import NeedsNumber, Size, SymbolicSize
+from hybrid_lab.optimizer.adaptive import AdaGrad
+from hybrid_lab.optimizer.optimizer import Optimizer
 
 from . import batch_norm, initial_values, optimizers
 from .asked import asked_of
@@ -341,6 +344,7 @@ class _Writing:
             if found and len(found) != len(kinds):
                 raise HybridLabError(f"{parameter.name}: the optimizer's states are of another kind than its settings")
             lr, wd, _ = optimizer.settings_of(number)
+            _refuse_rows(optimizer, parameter, wd)
             weights.append(Weight(
                 name, shape, dtype, lr, wd, data["counts"].get(str(number), optimizer.begin_num_update),
                 found or [np.zeros(shape, dtype) for _ in kinds],
@@ -458,3 +462,17 @@ def _refuse(trainer: Trainer) -> None:
     for reason, applies in reasons.items():
         if applies:
             raise HybridLabError(f"the trainer cannot be written to a file: {reason}")
+
+
+def _refuse_rows(optimizer: Optimizer, parameter: Parameter, wd: float) -> None:
+    """Raise HybridLabError where rows of a weight would change in a file's step that do not change in the trainer's.
+
+    Rows without a gradient change by weight decay, and by states that change without one; AdaGrad's do not.
+    """
+    lazy = access.gradient_stype(parameter) == "row_sparse" and optimizer.updates_rows(parameter.list_data()[0])
+    if lazy and (wd != 0 or (optimizer.state_names() and not isinstance(optimizer, AdaGrad))):
+        raise HybridLabError(
+            f"the trainer cannot be written to a file: the gradient of {parameter.name} is row_sparse, of which "
+            f"{type(optimizer).__name__} updates the stored rows only; ONNX's optimizers update all rows. Give the "
+            "parameter a dense gradient (sparse_grad=False), or SGD and Adam lazy_update=False"
+        )

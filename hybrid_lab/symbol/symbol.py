@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import name as names
 from hybrid_lab.attribute import SHORT_NAMES, AttrScope, scoped, shown
-from hybrid_lab.diagnostics.errors import AttributeSpecError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, UnknownNameError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.graph.node import Input, Node, Value, constant_node, input_node
@@ -179,6 +179,12 @@ class Symbol(GraphQuestions, Refusals):
             return self._answer(name, code)
         method = symbol_method(name)
         if method is None:
+            if name == "tostype":
+                raise UnknownNameError(
+                    "a Symbol",
+                    name,
+                    advice="graphs are dense: leave the call out, or write F.cast_storage(x, stype=...)",
+                )
             raise AttributeError(f"'Symbol' object has no attribute {name!r}")
         return method.__get__(self)
 

@@ -4,6 +4,7 @@ import copy
 import logging
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -25,6 +26,17 @@ def rows():
     return nd.array(X).tostype("row_sparse")
 
 
+@contextmanager
+def logged(caplog):
+    """Gives a function that returns the warnings logged in the `with` statement."""
+    logger = logging.getLogger("hybrid_lab")
+    logger.addHandler(caplog.handler)
+    try:
+        yield lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    finally:
+        logger.removeHandler(caplog.handler)
+
+
 def test_the_room_loads_when_it_is_used():
     code = (
         "import sys; from hybrid_lab import nd; nd.ones(2) + 1; assert 'hybrid_lab.ndarray.sparse' not in sys.modules"
@@ -42,15 +54,14 @@ def test_operators_are_those_of_dense_arrays():
 
 
 def test_dense_copies_are_read_with_one_warning(caplog):
-    logger = logging.getLogger("hybrid_lab")
-    logger.addHandler(caplog.handler)
-    try:
+    with logged(caplog) as said:
         for _ in range(3):
             assert np.allclose(nd.log_softmax(csr()).asnumpy(), nd.log_softmax(nd.array(X)).asnumpy())
-    finally:
-        logger.removeHandler(caplog.handler)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["log_softmax has no form for the storage types csr; it reads dense copies"]
+            csr() + 2  # 0 does not stay 0
+    assert said() == [
+        "log_softmax has no form for the storage types csr; it reads dense copies",
+        "broadcast_add has no form for the storage types csr, number with these arguments; it reads dense copies",
+    ]
 
 
 def test_dense_memory_cannot_be_written_to():
@@ -72,6 +83,12 @@ def test_detached_and_copied_arrays(make):
     assert apart.grad.stype == array.stype
 
 
+def parameter():
+    weight = mx.gluon.Parameter("weight", shape=(2, 2), stype="row_sparse")
+    weight.initialize()
+    return weight
+
+
 @pytest.mark.parametrize(
     ("error", "wrong"),
     [
@@ -89,12 +106,70 @@ def test_detached_and_copied_arrays(make):
         (ValueError, lambda: sparse.csr_matrix(([1.0, 2.0], [0, 7], [0, 2]), shape=(1, 3)).asnumpy()),
         (TypeError, lambda: sparse.csr_matrix(([1.0], [0.5], [0, 1]), shape=(1, 3))),
         (ValueError, lambda: nd.dot(csr(), nd.ones((2, 2)))),
+        (IndexError, lambda: csr()[True]),
+        (ValueError, lambda: bool(sparse.zeros("csr", (10**7, 10**7)))),
+        (MemoryError, lambda: sparse.zeros("csr", (10**7, 10**7)).asnumpy()),
+        (MemoryError, lambda: nd.exp(sparse.zeros("row_sparse", (10**10, 10**10)))),
+        (TypeError, lambda: sparse.retain(rows(), [0])),
+        (TypeError, lambda: sparse.retain(rows(), 0)),
+        (TypeError, lambda: sparse.retain(rows(), nd.array([float("nan")]))),
+        (ValueError, lambda: sparse.csr_matrix(([1.0], ([0], [1], [2])))),
+        (ValueError, lambda: sparse.csr_matrix((np.ones((2, 1)), ([0, 1], [0, 1])))),
+        (ValueError, lambda: sparse.csr_matrix((1.0, ([0, 1], [0, 1])))),
+        (ValueError, lambda: sparse.csr_matrix(([1.0], ([0], [1])), shape=(2,))),
+        (ValueError, lambda: sparse.csr_matrix(([1.0], ([0], [1])), shape=(2, 2, 2))),
+        (ValueError, lambda: sparse.csr_matrix((2, 3), shape="ab")),
+        (TypeError, lambda: sparse.csr_matrix(([1.0], ([[0], [1, 2]], [1])))),
+        (TypeError, lambda: parameter().row_sparse_data([0])),
+        (TypeError, lambda: parameter().list_row_sparse_data([0])),
+        (AttributeError, lambda: mx.sym.var("x").tostype("csr")),
     ],
 )
 def test_errors_are_of_mxnet_and_of_python(error, wrong):
     with pytest.raises(error) as caught:
         wrong()
     assert isinstance(caught.value, mx.MXNetError)
+
+
+@pytest.mark.parametrize("stype", ["csr", "row_sparse"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda x, item=item: x * item for item in ([1, 2, 3], np.ones(3), np.array(2.0), None, "a", 2j)),
+        lambda x: [1, 2, 3] * x,
+        lambda x: x / np.ones(3),
+        lambda x: x > np.ones(3),
+        lambda x: sparse.multiply(x, [1, 2, 3]),
+        lambda x: x + [0, 0, 0],
+        lambda x: x == None,  # noqa: E711
+        lambda x: x + None,
+        lambda x: x + "a",
+        lambda x: nd.dot(x, None),
+        lambda x: nd.slice(x, begin=(0, 0, 0), end=(1, 1, 1)),
+        lambda x: nd.slice(x, begin=(0, 0), end=(1,)),
+        lambda x: nd.sum(x, axis=5),
+        lambda x: nd.add_n(x, nd.zeros((2, 3)).tostype(x.stype)),
+        lambda x: nd.take(nd.zeros((0, 3)).tostype(x.stype), nd.array([0])),
+        lambda x: x + x.astype("float64"),
+        lambda x: nd.square(x, out=nd.zeros((1, 3)).tostype(x.stype)),
+        lambda x: nd.square(x, out=nd.zeros((3, 3), dtype="int32").tostype(x.stype)),
+        *(lambda x, name=name: getattr(nd, name)(x.astype("bool")) for name in ("sqrt", "sign", "negative", "tanh")),
+    ],
+)
+def test_errors_of_operators_are_those_of_dense_arrays(stype, call):
+    with pytest.raises(mx.MXNetError) as dense:
+        call(nd.array(X))
+    with pytest.raises(type(dense.value)) as caught:
+        call(nd.array(X).tostype(stype))
+    assert str(caught.value) == str(dense.value)
+
+
+@pytest.mark.parametrize("number", [2, 2.5, True, np.float32(3), np.int64(3), np.bool_(True)])
+def test_numbers_keep_the_storage_type(number):
+    for array in (csr(), rows()):
+        for result in (array * number, number * array):
+            assert result.stype == array.stype and result.dtype is np.float32
+            assert np.allclose(result.asnumpy(), np.array(X) * number)
 
 
 @pytest.mark.parametrize("stype", ["csr", "row_sparse"])
@@ -147,6 +222,20 @@ def test_hybridized_blocks_read_dense_copies(make):
     assert np.allclose(net(array).asnumpy(), eager.asnumpy())
     array[:] = nd.ones((3, 3))
     assert np.allclose(net(array).asnumpy(), net(nd.ones((3, 3))).asnumpy()), "new values are read"
+
+
+def test_a_hybridized_block_warns_once_of_sparse_arrays(caplog):
+    net = nn.Dense(2, prefix="layer_")
+    net.initialize()
+    net.hybridize()
+    with logged(caplog) as said:
+        net(nd.array(X))
+        assert said() == []
+        net(csr())
+        net(rows())
+    assert said() == ["layer: it is hybridized, and its graph reads a dense copy of a csr array"]
+    with pytest.raises(mx.MXNetError, match=r"csr array of shape \(1000000, 3000000\) takes 11,175.9 GiB"):
+        net(sparse.zeros("csr", (10**6, 3 * 10**6)))
 
 
 def test_files(tmp_path):

@@ -419,6 +419,25 @@ def test_values_that_were_loaded_have_no_initializer(tmp_path):
     assert read(report.path).net.collect_params()["out.weight"].init is None
 
 
+def test_lazy_updates_are_refused_where_they_differ_from_updates_of_all_rows(tmp_path):
+    net, function = nn.HybridSequential(), gluon.loss.L2Loss()
+    net.add(nn.Embedding(4, 2, sparse_grad=True))
+    net.initialize()
+    net.hybridize()
+    function(net(nd.array([[1, 2]])), nd.zeros((1, 2, 2)))
+
+    def write(name, **settings):
+        trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.1, **settings})
+        return exported(tmp_path / "net.onnx", net, function, trainer)
+
+    for name, settings in (("sgd", {"momentum": 0.9}), ("sgd", {"wd": 0.1}), ("adagrad", {"wd": 0.1})):
+        with pytest.raises(HybridLabError, match=r"embedding.*weight is row_sparse.*stored rows only"):
+            write(name, **settings)
+    write("sgd")
+    write("adagrad")
+    write("sgd", momentum=0.9, lazy_update=False)
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 

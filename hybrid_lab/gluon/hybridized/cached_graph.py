@@ -408,7 +408,18 @@ class GraphCache:
             leaves, spec = args, ("tuple", (LEAF,) * len(args))
         else:
             leaves, spec = flatten(args, f"the input of {self.block.name}")
+            if "sparse" not in self._warned:
+                self._tell_of_sparse(leaves)
         return self._run(spec, leaves, args)
+
+    def _tell_of_sparse(self, leaves: Sequence[NDArray]) -> None:
+        """Warn once where an argument is a sparse array."""
+        stypes = [leaf.stype for leaf in leaves if isinstance(leaf, NDArray) and leaf.buffer.stored]
+        if stypes:
+            self._warned.add("sparse")
+            logger.warning(
+                f"{self.block.name}: it is hybridized, and its graph reads a dense copy of a {stypes[0]} array"
+            )
 
     def _run(self, spec: Spec, leaves: Sequence[NDArray], args: tuple[Any, ...]) -> Any:
         """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that."""

@@ -90,7 +90,9 @@ class BaseSparseNDArray(NDArray):
         if number == 0:
             self.become(vacant(self.shape, self.buffer.data.dtype, self.context, self.stype))
         else:
-            self.assign(np.full(self.shape, number, self.dtype))
+            values = self.buffer.dense_memory()
+            values.fill(number)
+            self.assign(values)
 
     def _take(self, tensor: Any) -> None:
         self.assign(tensor.cpu().numpy())
@@ -160,7 +162,7 @@ class BaseSparseNDArray(NDArray):
 
     def asnumpy(self) -> np.ndarray:
         """A dense copy as a NumPy array."""
-        return self.buffer.expand(np.empty(self.shape, self.dtype))
+        return self.buffer.expand(self.buffer.dense_memory())
 
     def asscalar(self) -> Any:
         """The only element as a NumPy scalar. Raises ShapeError for any other size."""
@@ -169,7 +171,13 @@ class BaseSparseNDArray(NDArray):
         return self.asnumpy().reshape(-1)[0]
 
     def __bool__(self) -> bool:
-        return self.dense().__bool__()
+        if prod(self.shape) == 1:
+            return bool(self.asscalar())
+        if prod(self.shape) == 0:
+            return False
+        raise ShapeError(
+            "The truth value of an NDArray with multiple elements is ambiguous; use (x != 0).sum() or asscalar()"
+        )
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -266,7 +274,9 @@ class BaseSparseNDArray(NDArray):
                 raise ShapeError(f"values of shape {value.shape} were given to an array of shape {self.shape}")
             self.assign(value)
         elif isinstance(value, Number) and self.stype == "row_sparse":
-            self.assign(np.full(self.shape, value, self.dtype))
+            values = self.buffer.dense_memory()
+            values.fill(value)
+            self.assign(values)
         else:
             raise ArrayIndexError(f"a {self.stype} array takes no {type(value).__name__} for x[:] = value")
 
@@ -330,6 +340,8 @@ class CSRNDArray(BaseSparseNDArray):
 
     def __getitem__(self, key: Any) -> Any:
         """A copy of row `key` as a matrix (1, columns), or of the rows of a slice without a step."""
+        if isinstance(key, (bool, np.bool_)):
+            raise ArrayIndexError(f"{key} is not an index of a csr array; use x.tostype('default')[...]")
         if isinstance(key, (int, np.integer)):
             first = int(key) + (self.shape[0] if key < 0 else 0)
             if not 0 <= first < self.shape[0]:
@@ -402,7 +414,10 @@ def zeros_of(stype: str, shape: tuple[int, ...], dtype: DTypeLike, context: Cont
 
 def index_array(values: Any, what: str) -> np.ndarray:
     """Whole numbers in one dimension, as int64. Raises ShapeError, DTypeError."""
-    numbers = values.asnumpy() if isinstance(values, NDArray) else np.asarray(values)
+    try:
+        numbers = values.asnumpy() if isinstance(values, NDArray) else np.asarray(values)
+    except ValueError:
+        raise DTypeError(f"{what} must be whole numbers in one list or array") from None
     if numbers.ndim != 1:
         raise ShapeError(f"invalid shape: {what} must have one dimension, not {numbers.shape}")
     if numbers.size and (numbers.dtype.kind not in "iuf" or np.any(numbers != np.floor(numbers))):

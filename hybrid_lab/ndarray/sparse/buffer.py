@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from math import prod
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, HybridLabError, ShapeError
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.context import CPU, Context
 
 INDEX = np.dtype(np.int64)
 """The type of all indices, as in MXNet."""
+
+
+class DenseMemoryError(HybridLabError, MemoryError):
+    """A dense copy of a sparse array does not fit in memory."""
 
 
 class SparseBuffer(Buffer):
@@ -52,11 +58,24 @@ class SparseBuffer(Buffer):
     def host(self) -> np.ndarray:  # type: ignore[override]
         """The dense copy, up to date."""
         if self._dense is None or self._view is None:
-            self._dense, self._stale = np.empty(self.shape, self.data.dtype), True
+            self._dense, self._stale = self.dense_memory(), True
             self._view = self._dense.view()
             self._view.flags.writeable = False
         self.pull()
         return self._view
+
+    def dense_memory(self) -> np.ndarray:
+        """New memory for a dense copy. Raises DenseMemoryError where it does not fit."""
+        size = prod(self.shape) * self.data.dtype.itemsize
+        try:
+            if size <= _memory():
+                return np.empty(self.shape, self.data.dtype)
+        except MemoryError:
+            pass
+        raise DenseMemoryError(
+            f"a dense copy of the {'row_sparse' if self.indptr is None else 'csr'} array of shape {self.shape} takes "
+            f"{size / 2**30:,.1f} GiB, which do not fit in memory"
+        )
 
     @property
     def host_stale(self) -> bool:  # type: ignore[override]
@@ -114,6 +133,13 @@ class SparseBuffer(Buffer):
             rising[starts[(starts > 0) & (starts < count)] - 1] = True  # from the end of a row to the start of the next
         if not rising.all():
             raise ArrayIndexError(f"indices must rise{'' if indptr is None else ' within each row'}")
+
+
+def _memory() -> int:
+    """The bytes of this machine's memory; where the system does not tell, the bytes that can be addressed."""
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return sys.maxsize
 
 
 def compressed(shape: tuple[int, ...], values: np.ndarray, context: Context, stype: str) -> SparseBuffer:

@@ -34,7 +34,7 @@ def csr_matrix(
     dtype : default that of the values where they are an array, else float32; with places NumPy's: int64 for [1, 2]
     Raises ShapeError for shapes that do not agree, and for a row_sparse array.
     """
-    given = None if shape is None else tuple(map(int, shape))
+    given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):
         return _from_array(arg1, given, ctx, dtype, "csr")
     if len(arg1) == 3:
@@ -42,6 +42,8 @@ def csr_matrix(
     if len(arg1) != 2:
         raise ShapeError(f"csr_matrix takes a tuple of two or three, not of {len(arg1)}")
     if isinstance(arg1[1], tuple):
+        if len(arg1[1]) != 2:
+            raise ShapeError(f"csr_matrix takes the places of values as (row, column), not a tuple of {len(arg1[1])}")
         row, column = arg1[1]
         return _from_places(arg1[0], row, column, given, ctx, dtype)
     return _vacant(arg1, given, ctx, dtype, "csr")
@@ -58,7 +60,7 @@ def row_sparse_array(
     dtype : default that of the values where they are an array, else float32
     Raises ShapeError for shapes that do not agree, and for a csr array.
     """
-    given = None if shape is None else tuple(map(int, shape))
+    given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):
         return _from_array(arg1, given, ctx, dtype, "row_sparse")
     if len(arg1) < 2:
@@ -177,14 +179,21 @@ def _from_places(
     data: Any, row: Any, column: Any, given: tuple[int, ...] | None, ctx: Context | None, dtype: DTypeLike | None
 ) -> Any:
     """From values and their places, in any order; the values of one place are added up. dtype : default NumPy's"""
-    values = _values(data if isinstance(data, NDArray) else np.asarray(data), dtype)
+    try:
+        values = _values(data if isinstance(data, NDArray) else np.asarray(data), dtype)
+    except ValueError:
+        raise DTypeError("the values of a csr matrix must be numbers in one list or array") from None
     rows, columns = index_array(row, "row"), index_array(column, "column")
+    if values.ndim != 1:
+        raise ShapeError(f"invalid shape: data must have one dimension, not {values.shape}")
     if not len(values) == len(rows) == len(columns):
         raise ShapeError(f"there are {len(values)} values, {len(rows)} rows and {len(columns)} columns")
     if given is None:
         if not len(rows):
             raise ShapeError("invalid shape: without a stored value the shape must be given")
         given = (int(rows.max()) + 1, int(columns.max()) + 1)
+    if len(given) != 2:
+        raise ShapeError(f"csr arrays have two dimensions, not the shape {given}")
     if len(rows) and (min(rows.min(), columns.min()) < 0 or rows.max() >= given[0] or columns.max() >= given[1]):
         raise ShapeError(f"a row or a column is outside of the shape {given}")
     keys, places = np.unique(rows * given[1] + columns, return_inverse=True)

@@ -1,7 +1,8 @@
 """The operators that keep the storage type of sparse arrays, or compute from their stored parts: operator -> rule.
 
-A rule is called as rule(op, inputs) and returns the result, or NotImplemented where it does not cover these inputs; the
-operator then runs on dense copies. The storage types of results are those of MXNet 1.9.
+A rule is called as rule(op, inputs), after the operator's own checks of numbers, shapes and dtypes have passed. It
+returns the result, or NotImplemented where it does not cover these inputs; the operator then runs on dense copies. The
+storage types of results are those of MXNet 1.9.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
+from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, index_array
 from hybrid_lab.ndarray.sparse.buffer import INDEX, SparseBuffer, pointers, vacant
 from hybrid_lab.ndarray.sparse.products import product
 from hybrid_lab.ops.framework.operator import Operator
@@ -183,8 +184,7 @@ def _slice(op: Any, inputs: Sequence[Any]) -> Any:
     if not isinstance(array, CSRNDArray) or any(step not in (None, 1) for step in op.step or ()):
         return NotImplemented
     limits = [
-        slice(*pair).indices(size)[:2]
-        for pair, size in zip(zip(op.begin, op.end, strict=True), array.shape, strict=False)
+        slice(begin, end).indices(size)[:2] for begin, end, size in zip(op.begin, op.end, array.shape, strict=False)
     ]
     limits += [(0, size) for size in array.shape[len(limits) :]]
     (top, bottom), (left, right) = limits
@@ -201,11 +201,15 @@ def _slice(op: Any, inputs: Sequence[Any]) -> Any:
 def _take(op: Any, inputs: Sequence[Any]) -> Any:
     """Rows of a csr array."""
     array, wanted = inputs
-    if not isinstance(array, CSRNDArray) or op.axis != 0 or wanted.stype != "default" or wanted.ndim != 1:
+    if not isinstance(array, CSRNDArray) or not isinstance(wanted, NDArray):
+        return NotImplemented
+    if op.axis != 0 or wanted.stype != "default" or wanted.ndim != 1:
         return NotImplemented
     numbers, count = wanted._data.astype(INDEX), array.shape[0]
+    if numbers.size and not count:
+        return NotImplemented  # the operator has its own message, as for the next condition
     if op.mode == "raise" and numbers.size and not -count <= numbers.min() <= numbers.max() < count:
-        return NotImplemented  # the operator has its own message
+        return NotImplemented
     numbers = np.clip(numbers, 0, count - 1) if op.mode == "clip" else numbers % count
     parts = array.buffer
     assert parts.indptr is not None
@@ -258,6 +262,8 @@ def _square_sum(op: Any, inputs: Sequence[Any]) -> Any:
 
 def _concat(op: Any, inputs: Sequence[Any]) -> Any:
     """csr arrays, one below the other."""
+    if not all(isinstance(item, NDArray) for item in inputs):
+        return NotImplemented
     kinds = {(item.stype, item.dtype, item.shape[1:]) for item in inputs}
     if op.dim != 0 or len(kinds) > 1 or inputs[0].stype != "csr":
         return NotImplemented
@@ -271,6 +277,8 @@ def _concat(op: Any, inputs: Sequence[Any]) -> Any:
 
 def _dot(op: Any, inputs: Sequence[Any]) -> Any:
     left, right = inputs
+    if not (isinstance(left, NDArray) and isinstance(right, NDArray)):
+        return NotImplemented
     return product(left, right, op.transpose_a, op.transpose_b, op.forward_stype)
 
 
@@ -281,9 +289,11 @@ def _cast_storage(op: Any, inputs: Sequence[Any]) -> Any:
 def _retain(op: Operator, inputs: Sequence[Any]) -> Any:
     """The rows whose numbers are asked for. All of them are stored then, as in MXNet."""
     data, indices = inputs
+    if not isinstance(indices, NDArray):
+        raise DTypeError(f"sparse.retain takes the numbers of rows as an NDArray, not {type(indices).__name__}")
     if not isinstance(data, RowSparseNDArray):
         raise DTypeError(f"sparse.retain takes a row_sparse array, not a {data.stype} one")
-    wanted, parts = np.unique(indices._data.astype(INDEX)), data.buffer
+    wanted, parts = np.unique(index_array(indices, "indices")), data.buffer
     _, mine, places = np.intersect1d(parts.indices, wanted, True, return_indices=True)
     values = np.zeros((len(wanted), *parts.shape[1:]), parts.data.dtype)
     values[places] = parts.data[mine]
