@@ -148,6 +148,7 @@ def test_errors_are_of_mxnet_and_of_python(error, wrong):
         lambda x: nd.slice(x, begin=(0, 0, 0), end=(1, 1, 1)),
         lambda x: nd.slice(x, begin=(0, 0), end=(1,)),
         lambda x: nd.sum(x, axis=5),
+        lambda x: nd.take(x, nd.array([-1]), mode="raise"),
         lambda x: nd.add_n(x, nd.zeros((2, 3)).tostype(x.stype)),
         lambda x: nd.take(nd.zeros((0, 3)).tostype(x.stype), nd.array([0])),
         lambda x: x + x.astype("float64"),
@@ -162,6 +163,15 @@ def test_errors_of_operators_are_those_of_dense_arrays(stype, call):
     with pytest.raises(type(dense.value)) as caught:
         call(nd.array(X).tostype(stype))
     assert str(caught.value) == str(dense.value)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_take_reads_indices_as_of_dense_arrays(mode):
+    indices = nd.array([1, -1, 7, -5, 1.7, 1e30] if mode == "clip" else [1, -1, 7, -5, 1.7])
+    taken = nd.take(csr(), indices, mode=mode)
+    assert (
+        taken.stype == "csr" and taken.asnumpy().tolist() == nd.take(nd.array(X), indices, mode=mode).asnumpy().tolist()
+    )
 
 
 @pytest.mark.parametrize("number", [2, 2.5, True, np.float32(3), np.int64(3), np.bool_(True)])

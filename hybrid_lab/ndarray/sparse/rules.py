@@ -17,6 +17,7 @@ from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.sparse.arrays import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, index_array
 from hybrid_lab.ndarray.sparse.buffer import INDEX, SparseBuffer, pointers, vacant
 from hybrid_lab.ndarray.sparse.products import product
+from hybrid_lab.ops.arrays.index import whole
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import run_kernel
 
@@ -205,12 +206,7 @@ def _take(op: Any, inputs: Sequence[Any]) -> Any:
         return NotImplemented
     if op.axis != 0 or wanted.stype != "default" or wanted.ndim != 1:
         return NotImplemented
-    numbers, count = wanted._data.astype(INDEX), array.shape[0]
-    if numbers.size and not count:
-        return NotImplemented  # the operator has its own message, as for the next condition
-    if op.mode == "raise" and numbers.size and not -count <= numbers.min() <= numbers.max() < count:
-        return NotImplemented
-    numbers = np.clip(numbers, 0, count - 1) if op.mode == "clip" else numbers % count
+    numbers = whole(wanted._data, array.shape[0], op.mode, op.name)
     parts = array.buffer
     assert parts.indptr is not None
     sizes = np.diff(parts.indptr)[numbers]
