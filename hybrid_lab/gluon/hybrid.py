@@ -474,6 +474,9 @@ class HybridBlock(Block):
 
         neutral = self._graphs.first()
         if neutral is None:
+            refusal = self._graphs.refusal
+            if refusal is not None:
+                raise HybridLabError(f"{self.name} has no graph to export, its calls run eagerly: {refusal}")
             raise HybridLabError(
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )

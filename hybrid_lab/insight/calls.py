@@ -245,6 +245,8 @@ def compile_call(call: Call, training: bool, recording: bool) -> Compiled:
     cache = access.graphs(block).twin(traces=access.is_active(block) or bool(access.graphs(block).pinned))
     with unchanged(block), tape.Mode(recording, training):
         cache(call.arguments(call.tracked() if recording else call.leaves))
+    if cache.refusal is not None:
+        raise cache.refusal  # the call ran eagerly
     (program,) = cache.programs.values()
     context = call.leaves[0].context if call.leaves else None
     parameters = [parameter.data(context) for parameter in program.neutral.parameters]

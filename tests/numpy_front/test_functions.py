@@ -3,8 +3,9 @@
 import numpy
 import pytest
 
+import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, np, npx, sym
-from hybrid_lab.diagnostics import HybridizeError
+from hybrid_lab.diagnostics import HybridizeError, HybridLabError
 from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
 from hybrid_lab.util import np_shape
 
@@ -348,6 +349,18 @@ def test_blocks_with_functions_that_read_numbers_run_eagerly(caplog):
         block.hybridize(strict=True)
         with pytest.raises(HybridizeError, match=rf"HL133: np\.{name} reads numbers"):
             block(x)
+
+
+def test_tools_say_why_a_block_that_runs_eagerly_has_no_graph(tmp_path):
+    block = Calls(lambda m, x: m.unique(x))
+    block.hybridize()
+    x = np.array([3.0, 0.0, 1.0])
+    block(x)
+    for tool in (mx.compare, mx.profile):
+        with pytest.raises(HybridizeError, match=r"HL133: np\.unique reads numbers"):
+            tool(block, x)
+    with pytest.raises(HybridLabError, match=r"no graph to export, its calls run eagerly: .*HL133"):
+        block.export(str(tmp_path / "net"))
 
 
 def test_a_matrix_without_the_diagonal_has_an_empty_one():

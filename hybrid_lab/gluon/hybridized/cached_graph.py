@@ -123,7 +123,8 @@ class GraphCache:
         self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
         self.attributes = 0  # how many the Block had then
         self.failure: Failure | None = None
-        self._eager: set[tuple[Spec, bool, bool]] = set()  # (arguments, training, recording) of calls that run eagerly
+        #: (arguments, training, recording) of calls that run eagerly -> why
+        self._eager: dict[tuple[Spec, bool, bool], HybridizeError] = {}
         self._reported = False
         self._warned: set[Any] = set()
 
@@ -431,12 +432,17 @@ class GraphCache:
         except HybridizeError as error:
             if not error.runs_eagerly or self.block._flags.get("strict"):
                 raise
-            self._eager.add(kind)
+            self._eager[kind] = error.with_traceback(None)
             logger.warning(
                 f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are compiled"
             )
             return self.block._call_eagerly(args)
         return program(leaves)
+
+    @property
+    def refusal(self) -> HybridizeError | None:
+        """Why the last kind of call that has no graph runs eagerly; None where there is no such call."""
+        return next(reversed(self._eager.values()), None)
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
