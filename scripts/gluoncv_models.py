@@ -122,7 +122,7 @@ def weights(net: Any, mx: Any) -> None:
     pool = np.random.RandomState(1)
     normal, uniform = pool.normal(0, 1, 65521).astype("float32"), pool.uniform(-1, 1, 65521).astype("float32")
     for name, parameter in sorted(net._collect_params_with_prefix().items()):
-        shape = parameter.shape
+        shape = tuple(map(int, parameter.shape))  # NumPy 2 writes its own integers otherwise than NumPy 1
         start = zlib.crc32(f"{name}{shape}".encode()) % len(normal)
         if "anchor" in name or parameter.grad_req == "null" and not name.endswith(("running_mean", "running_var")):
             continue  # constants of the model
