@@ -97,8 +97,8 @@ class _Site:
         return self.instruction.opname
 
     def source(self, node: ast.AST) -> str:
-        """The text of an expression. (`ast.get_source_segment` splits the whole file into lines each time.)"""
-        if not isinstance(node, ast.expr) or node.end_lineno is None or node.end_col_offset is None:
+        """The text of a node. (`ast.get_source_segment` splits the whole file into lines each time.)"""
+        if not isinstance(node, (ast.expr, ast.stmt)) or node.end_lineno is None or node.end_col_offset is None:
             return ast.unparse(node)
         lines = [line.encode() for line in self._lines[node.lineno - 1 : node.end_lineno]]  # columns count bytes
         lines[-1] = lines[-1][: node.end_col_offset]
