@@ -114,7 +114,7 @@ def on_host(name: str, function: Callable[..., object]) -> Function:
     def run(*args: object, **keywords: object) -> Any:
         return run_on_host(name, function, args, keywords)
 
-    run.__name__ = run.__qualname__ = name
+    run.__name__ = run.__qualname__ = name.rpartition(".")[2]
     run.__doc__ = f"`numpy.{name}` on the numbers of arrays, without a gradient and not in graphs."
     return run
 

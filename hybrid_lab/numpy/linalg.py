@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import InputError, ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.numpy.host import on_host, run_on_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
@@ -41,10 +42,10 @@ __all__ = [
     "tensorsolve",
 ]
 
-qr = on_host("qr", np.linalg.qr)
-cond = on_host("cond", np.linalg.cond)
-lstsq = on_host("lstsq", lambda a, b, rcond="warn": np.linalg.lstsq(a, b, None if rcond == "warn" else rcond))
-pinv = on_host("pinv", np.linalg.pinv)
+qr = on_host("linalg.qr", np.linalg.qr)
+cond = on_host("linalg.cond", np.linalg.cond)
+lstsq = on_host("linalg.lstsq", lambda a, b, rcond="warn": np.linalg.lstsq(a, b, None if rcond == "warn" else rcond))
+pinv = on_host("linalg.pinv", np.linalg.pinv)
 
 
 def svd(a: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,13 +190,15 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdi
         if ord == 0:
             return total(R.broadcast_not_equal(x, 0.0), axis=each, keepdims=keepdims)
         if not isinstance(ord, (int, float)):
-            raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
+            raise InputError(f"norm: ord={ord!r} is not a norm of vectors")
         return R.broadcast_power(
             total(R.broadcast_power(absolute, float(ord)), axis=each, keepdims=keepdims), 1.0 / ord
         )
     if len(axes) != 2:
-        raise ValueError("norm: one or two axes are needed")
+        raise ShapeError("norm: one or two axes are needed")
     rows, columns = (each % rank for each in axes)
+    if rows == columns:
+        raise ShapeError(f"norm: axis={axis} names one axis twice")
     if ord is None or ord in ("fro", "f"):
         return R.sqrt(total(R.square(x), axis=(rows, columns), keepdims=keepdims))
     if ord in (1, -1, np.inf, -np.inf):
@@ -208,7 +211,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdi
         values = svd(transpose(x, [*rest, rows, columns]))[1]  # of each matrix, the largest first
         chosen = total(values, axis=-1) if ord == "nuc" else _FUNCTIONS["min" if ord == -2 else "max"](values, axis=-1)
         return _FUNCTIONS["expand_dims"](chosen, tuple(sorted((rows, columns)))) if keepdims else chosen
-    raise ValueError(f"norm: ord={ord!r} is not a norm of matrices")
+    raise InputError(f"norm: ord={ord!r} is not a norm of matrices")
 
 
 _suggest_names(__name__)

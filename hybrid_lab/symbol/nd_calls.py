@@ -54,7 +54,8 @@ def refuse_numbers(name: str, inputs: Sequence[object]) -> None:
             tensor=first,
             call=name,
             message=f"{name} reads numbers that do not exist while a graph is made.",
-            rewrite="F.where(mask, x, F.zeros_like(x))      or      call it in a plain Block",
+            reason="It computes in NumPy, from the numbers of its arguments.",
+            rewrite=f"call {name} in a plain Block",
         )
         error.runs_eagerly = True
         raise error

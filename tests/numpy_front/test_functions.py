@@ -6,7 +6,7 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, np, npx, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
-from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import InputError, ShapeError, UnsupportedArgument
 from hybrid_lab.util import np_shape
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
@@ -498,3 +498,17 @@ def test_empty_like_takes_the_arguments_of_numpy():
     x = np.ones((2, 3), dtype="float16")
     assert np.empty_like(x, "int32", "C", False).dtype == "int32"
     assert np.empty_like(x, shape=(4,)).shape == (4,) and np.empty_like(x, shape=4).dtype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        (("max", 0), InputError, "ord='max' is not a norm of vectors"),
+        (("max",), InputError, "ord='max' is not a norm of matrices"),
+        ((None, (1, 1)), ShapeError, "names one axis twice"),
+        ((1, (0, 1, 2)), ShapeError, "one or two axes are needed"),
+    ],
+)
+def test_norms_that_are_none(arguments, error, said):
+    with pytest.raises(error, match=said):
+        np.linalg.norm(np.ones((2, 3)), *arguments)
