@@ -100,7 +100,7 @@ class BindError(HybridLabError, ValueError, RuntimeError):
 
 
 class InputError(HybridLabError, ValueError):
-    """A Block or a function was called with something that it cannot compute with, such as None in place of an array."""
+    """A Block or a function was called with something that it cannot compute with, such as None for an array."""
 
 
 class NotSupportedForSparseNDArray(ShapeError, TypeError, NotImplementedError):
