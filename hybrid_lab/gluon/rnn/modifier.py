@@ -108,6 +108,7 @@ class ModifierCell(HybridRecurrentCell):
                 None,
                 block=self.name,
                 message=f"{need}, which a graph of one step lacks.",
+                reason="The cell keeps values of a step for the next one; a graph of the whole sequence has them.",
                 rewrite="cell.unroll(length, inputs) inside hybrid_forward",
             )
             error.runs_eagerly = True
