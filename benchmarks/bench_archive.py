@@ -118,7 +118,7 @@ def weights_table(folder: Path, rounds: int) -> list[list[str]]:
             subprocess.run(["sync", new], check=True)
 
     def load_into_arrays() -> None:
-        """What `net.load` does beyond reading: arrays that exist, and that others may hold, get the new values."""
+        """Load the file, then copy the values into existing arrays, as `net.load` does."""
         for name, values in safetensors.numpy.load_file(plain).items():
             np.copyto(arrays[name], values)
 

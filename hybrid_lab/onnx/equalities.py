@@ -1,4 +1,5 @@
-"""Which open sizes must be numbers, or one size, so that the equalities which a graph relies on hold at all others.
+"""Chooses the open sizes of an ONNX file that get a number, or become one size, so that the graph holds for all sizes
+that stay open.
 
 The guards of a symbolic graph (ops/framework/sizes.py) hold for the sizes of the call. A file with open sizes needs
 each equality among them at all sizes. Giving some of its symbols their numbers makes it an identity:
@@ -18,7 +19,7 @@ from hybrid_lab.ops.framework.sizes import Guards, Polynomial
 
 @dataclass
 class Needed:
-    """What the equalities need of the symbols.
+    """The symbols that must get a number or become one size.
 
     numbers : symbols that must have the number of the call -> those that are open instead: with a number for one of
         these, the first could be open. Most often there is none
@@ -30,7 +31,10 @@ class Needed:
 
 
 def needed(guards: Guards, order: Sequence[int]) -> Needed:
-    """What the recorded equalities need. order : all symbols; the earlier ones are kept open if there is a choice"""
+    """Find the symbols that the recorded equalities restrict.
+
+    order : all symbols; where there is a choice, earlier symbols stay open
+    """
     result = Needed()
     equalities = [
         (polynomial, symbols)

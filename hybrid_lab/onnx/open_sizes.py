@@ -187,7 +187,7 @@ class OpenSizes:
         return given or ("batch" if axis == 0 else f"{self.inputs[index].name}_{axis}")
 
     def _called_by(self, place: Place) -> str:
-        """What messages call a size."""
+        """The name of a size in messages."""
         return self._named.get(place) or f"axis {place[1]} of {self.inputs[place[0]].name}"
 
     def _fix(self, reasons: Mapping[int, str]) -> None:

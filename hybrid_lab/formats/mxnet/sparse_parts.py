@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class SparseParts:
-    """What a row_sparse or a csr array stores.
+    """The stored parts of a row_sparse or csr array.
 
     shape : of the whole array
     data : row_sparse: the stored rows, (n, *shape[1:]); csr: the stored values, (n,)

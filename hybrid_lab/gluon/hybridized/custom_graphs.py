@@ -10,8 +10,8 @@ from hybrid_lab.logger import logger
 
 
 def drop_custom_graphs(op_type: str) -> None:
-    """Drop the traced graphs that call the operator of this name, and those of the Blocks around them. A graph from a
-    file stays, with a warning.
+    """Drop the traced graphs that call the operator with this name, and the graphs of the Blocks that contain these
+    Blocks. A graph from a file stays, with a warning.
     """
     for cache in list(cached_graph.traced):
         block = cache.block

@@ -82,7 +82,7 @@ class BaseSparseNDArray(NDArray):
         self.become(compressed(self.shape, np.ascontiguousarray(values, self.dtype), self.context, self.stype))
 
     def become(self, source: SparseBuffer) -> None:
-        """Overwrite the values with those of a buffer of the same storage type, converted to the array's dtype."""
+        """Overwrite the values with those of another buffer of this storage type, in the dtype of this array."""
         self.buffer.replace(source.data.astype(self.buffer.data.dtype, copy=False), source.indices, source.indptr)
 
     def fill(self, number: float) -> None:
@@ -224,13 +224,7 @@ class BaseSparseNDArray(NDArray):
             copy: NDArray = BaseSparseNDArray.of(_copied(self.buffer, resolve(other)))
             note_operator(get("identity").bind(), (self,), (copy,))
             return copy
-        if not isinstance(other, NDArray):
-            raise DTypeError(f"copyto takes an NDArray or a Context, not {type(other).__name__}")
-        if other.shape != self.shape:
-            raise ShapeError(f"copyto: the array has shape {self.shape}, the target {other.shape}")
-        if other is not self:
-            other[:] = self
-        return other
+        return super().copyto(other)
 
     def tostype(self, stype: str) -> Any:
         """A copy in another storage type, 'default' or that of the array; recorded.

@@ -21,7 +21,7 @@ class DenseMemoryError(HybridLabError, MemoryError):
 
 
 class SparseBuffer(Buffer):
-    """What a csr or a row_sparse array stores.
+    """The memory of a csr or row_sparse array: its stored values and their indices.
 
     shape : of the whole array
     data : csr: the stored values, (n,); row_sparse: the stored rows, (n, *shape[1:])

@@ -10,7 +10,7 @@ from hybrid_lab.ndarray.sparse.buffer import SparseBuffer
 
 
 def parts_of(array: NDArray) -> SparseParts:
-    """What a file holds of a sparse array."""
+    """The parts of a sparse array, as they are written to a file."""
     assert isinstance(array, BaseSparseNDArray)
     buffer = array.buffer
     return SparseParts(buffer.shape, buffer.data, buffer.indices, buffer.indptr)

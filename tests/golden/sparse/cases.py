@@ -325,7 +325,7 @@ def all_cases() -> dict[str, str]:
 
 
 def answer(program: str, mx: Any, np: Any) -> Any:
-    """What a program answers, in JSON's terms; "error" for what is refused."""
+    """The result of a program as JSON data; "error" where it raises."""
     nd = mx.nd
     x = nd.array([[0, 1.5, 0], [0, 0, 0], [-0.25, 0, 0.5], [0, 0, 0]])
     y = nd.array([[0, 0, 0], [0, -3, 0.5], [2, 0, 1], [0, 0, 0]])
