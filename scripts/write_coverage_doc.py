@@ -57,7 +57,7 @@ halves the weights for signed data.
 """
 #: Module, or start of a module's name -> why names are absent in it.
 REASONS = {
-    "contrib.onnx": "`mx.onnx` has `export` and `imports` with other arguments",
+    "contrib.onnx": "other names of the functions without the underscore",
     "numpy_extension.image": "use `gluon.data.vision.transforms` and `mx.image`",
     "contrib.quantization": "there are no int8 networks",
     "gluon.loss": "a class of `gluon` that the module only imports",

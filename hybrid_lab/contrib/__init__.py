@@ -6,7 +6,7 @@ import importlib
 
 from hybrid_lab.diagnostics.unknown_names import unknown_name as _unknown_name
 
-__all__ = ["amp", "autograd", "io", "svrg_optimization", "text"]
+__all__ = ["amp", "autograd", "io", "onnx", "svrg_optimization", "text"]
 #: MXNet's older names of `nd.contrib` and `sym.contrib`.
 _OLDER = {"nd": "ndarray", "ndarray": "ndarray", "sym": "symbol", "symbol": "symbol"}
 

@@ -8,6 +8,7 @@ _MODULES: dict[str, str] = {
     "Backend": "hybrid_lab.onnx.backend",
     "OnnxBlock": "hybrid_lab.onnx.block",
     "export": "hybrid_lab.onnx.exporting",
+    "export_model": "hybrid_lab.onnx.symbols",
     "imports": "hybrid_lab.onnx.block",
     "imports_training": "hybrid_lab.onnx.training",
 }

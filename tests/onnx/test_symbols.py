@@ -1,0 +1,106 @@
+"""MXNet's functions for ONNX files: Symbols and arrays to files and back."""
+
+import numpy as np
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.contrib import onnx as mx_onnx
+from hybrid_lab.diagnostics import HybridLabError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def classifier():
+    data = mx.sym.var("data")
+    hidden = mx.sym.Convolution(data, kernel=(3, 3), num_filter=4, name="conv")
+    hidden = mx.sym.BatchNorm(hidden, fix_gamma=False, name="bn")
+    sym = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(hidden, num_hidden=3, name="fc"), name="softmax")
+    draw = np.random.default_rng(0)
+    arg_shapes, _, aux_shapes = sym.infer_shape(data=(2, 3, 8, 8))
+
+    def drawn(names, shapes):
+        return {name: mx.nd.array(draw.uniform(0.05, 0.1, shape)) for name, shape in zip(names, shapes, strict=True)}
+
+    args = drawn(sym.list_arguments(), arg_shapes)
+    del args["data"], args["softmax_label"]
+    return sym, args, drawn(sym.list_auxiliary_states(), aux_shapes)
+
+
+def predicted(sym, args, aux, x):
+    executor = sym.simple_bind(mx.cpu(), data=x.shape, grad_req="null")
+    executor.copy_params_from(args, aux)
+    return executor.forward(is_train=False, data=mx.nd.array(x))[0].asnumpy()
+
+
+def run(path, **inputs):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)[0]
+
+
+X = np.random.default_rng(1).normal(size=(2, 3, 8, 8)).astype("float32")
+
+
+def test_a_symbol_is_written_without_the_label_of_its_loss_and_read_again(tmp_path):
+    sym, args, aux = classifier()
+    wanted = predicted(sym, args, aux, X)
+    path = mx_onnx.export_model(sym, [args, aux], [X.shape], np.float32, tmp_path / "m.onnx")
+    np.testing.assert_allclose(run(path, data=X), wanted, rtol=1e-4, atol=1e-6)
+
+    again, args_again, aux_again = mx_onnx.import_model(path)
+    assert again.list_auxiliary_states() == list(aux_again)
+    assert set(again.list_arguments()) == {"data", *args_again}
+    np.testing.assert_allclose(predicted(again, args_again, aux_again, X), wanted, rtol=1e-5)
+    np.testing.assert_allclose(mx_onnx.import_to_gluon(path)(mx.nd.array(X)).asnumpy(), wanted, rtol=1e-5)
+    assert mx_onnx.get_model_metadata(path) == {
+        "input_tensor_data": [("data", (0, 3, 8, 8))],  # the batch is open
+        "output_tensor_data": [("output", (0, 3))],
+    }
+
+
+def test_the_files_of_a_checkpoint_are_taken(tmp_path):
+    sym, args, aux = classifier()
+    mx.model.save_checkpoint(str(tmp_path / "m"), 3, sym, args, aux)
+    files = str(tmp_path / "m-symbol.json"), str(tmp_path / "m-0003.params")
+    path = mx.onnx.export_model(*files, input_shape=[X.shape], onnx_file_path=str(tmp_path / "m.onnx"))
+    np.testing.assert_allclose(run(path, data=X), predicted(sym, args, aux, X), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("opened", [None, [(None, 3, 8, 8)], [("batch", 3, 8, 8)]])
+def test_sizes_can_be_open(opened, tmp_path):
+    sym, args, aux = classifier()
+    path = mx.onnx.export_model(
+        sym, {**args, **aux}, [X.shape], onnx_file_path=tmp_path / "m.onnx", dynamic=True, dynamic_input_shapes=opened
+    )
+    np.testing.assert_allclose(run(path, data=X[:1]), predicted(sym, args, aux, X[:1]), rtol=1e-4, atol=1e-6)
+
+
+def test_each_input_has_its_dtype(tmp_path):
+    words, scale = mx.sym.var("words"), mx.sym.var("scale")
+    sym = mx.sym.broadcast_mul(mx.sym.Embedding(words, input_dim=5, output_dim=3, name="table"), scale)
+    params = {"table_weight": mx.nd.array(np.arange(15).reshape(5, 3))}
+    shapes, types = [(2, 4), (1, 1, 1)], [np.int32, np.float32]
+    for dynamic in (False, True):
+        opened = [("n", 4), (1, 1, 1)] if dynamic else None
+        path = mx.onnx.export_model(sym, params, shapes, types, tmp_path / "m.onnx", False, dynamic, opened)
+        x = np.array([[0, 1, 2, 3], [4, 0, 1, 2]], "int32")
+        found = run(path, words=x, scale=np.full((1, 1, 1), 2, "float32"))
+        np.testing.assert_array_equal(found, 2 * params["table_weight"].asnumpy()[x])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"in_shapes": None}, "in_shapes needs one item for each of the inputs data; none was given"),
+        ({"in_shapes": [(2, 3), (4,)]}, "in_shapes needs one item.* data; not 2"),
+        ({"in_types": ["float32", "int32"]}, "in_types needs one item"),
+        ({"params": 3}, "params must be a dict of arrays"),
+        ({"params": {}}, "in_shapes needs one item for each of the inputs data, conv_weight"),
+        ({"dynamic": True, "dynamic_input_shapes": []}, "dynamic_input_shapes needs one item"),
+    ],
+)
+def test_bad_arguments_are_told_in_their_terms(changed, message, tmp_path):
+    sym, args, aux = classifier()
+    given = {"sym": sym, "params": [args, aux], "in_shapes": [X.shape], "onnx_file_path": tmp_path / "m.onnx"}
+    with pytest.raises(HybridLabError, match=message):
+        mx.onnx.export_model(**(given | changed))
+    assert not (tmp_path / "m.onnx").exists()
