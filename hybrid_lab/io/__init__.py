@@ -7,6 +7,7 @@ from .array_iter import NDArrayIter
 from .batch import DataBatch, DataDesc, DataIter
 from .combined import PrefetchingIter, ResizeIter
 from .file_iters import CSVIter, MNISTIter
+from .libsvm_iter import LibSVMIter
 
 #: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
 ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
@@ -17,6 +18,7 @@ __all__ = [
     "DataDesc",
     "DataIter",
     "ImageRecordIter",
+    "LibSVMIter",
     "MNISTIter",
     "NDArrayIter",
     "PrefetchingIter",

@@ -10,6 +10,7 @@ import numpy as np
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
+from hybrid_lab.ndarray.sparse import CSRNDArray, csr_matrix
 
 from .batch import DataBatch, DataDesc, DataIter
 
@@ -19,7 +20,8 @@ Arrays: TypeAlias = "NDArray | np.ndarray | Sequence[NDArray | np.ndarray] | Map
 class NDArrayIter(DataIter):
     """Batches of arrays of equal length.
 
-    data, label : an array, a list of them, or name -> array; in batches they stand in the order of their names
+    data, label : an array, a list of them, or name -> array; in batches they stand in the order of their names. Of csr
+        arrays, also SciPy's, batches are csr arrays
     shuffle : take the samples in a new random order after each reset; the order follows from `np.random.seed`
     last_batch_handle : what becomes of an incomplete last batch: 'pad' fills it with samples from the beginning,
         'discard' drops it, 'roll_over' keeps it for the beginning of the next epoch
@@ -128,6 +130,8 @@ class NDArrayIter(DataIter):
         return [self._chosen(array) for _, array in self.label]
 
     def _chosen(self, array: NDArray) -> NDArray:
+        if isinstance(array, CSRNDArray):
+            return rows_of(array, self._now)
         values = np.take(array.raw(), self._now, axis=self._axis)
         batch: NDArray = nd_array(values, ctx=array.context, dtype=values.dtype)
         return batch
@@ -139,10 +143,20 @@ class NDArrayIter(DataIter):
         return max(0, self.cursor + self.batch_size - self.num_data)
 
 
+def rows_of(array: CSRNDArray, rows: np.ndarray) -> CSRNDArray:
+    """A csr array of these rows, in this order."""
+    data, indices, indptr = (part.asnumpy() for part in (array.data, array.indices, array.indptr))
+    counts = np.diff(indptr)[rows]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    places = np.repeat(indptr[rows] - starts[:-1], counts) + np.arange(starts[-1])
+    shape = (len(rows), array.shape[1])
+    return csr_matrix((data[places], indices[places], starts), shape=shape, dtype=array.dtype, ctx=array.context)
+
+
 def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]:
     """Names and arrays in the order of the names. Raises TypeError for what is no array."""
-    if isinstance(arrays, (np.ndarray, NDArray)):
-        arrays = [arrays]
+    if isinstance(arrays, (np.ndarray, NDArray)) or hasattr(arrays, "tocsr"):
+        arrays = [arrays]  # type: ignore[list-item]  # a matrix of SciPy, which is not imported here
     if isinstance(arrays, (list, tuple)):
         several = len(arrays) > 1
         arrays = {f"_{number}_{default_name}" if several else default_name: each for number, each in enumerate(arrays)}
@@ -151,7 +165,9 @@ def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]
     named = []
     for name, array in sorted(arrays.items()):
         try:
-            named.append((name, array if isinstance(array, NDArray) else nd_array(array)))
+            if not isinstance(array, NDArray):
+                array = csr_matrix(array) if hasattr(array, "tocsr") else nd_array(array)
+            named.append((name, array))
         except (TypeError, ValueError) as error:
             raise TypeError(f"{name} cannot be an array: {error}") from None
     return named

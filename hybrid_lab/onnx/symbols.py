@@ -119,14 +119,17 @@ def _described(item: ValueInfoProto) -> tuple[str, tuple[int, ...]]:
 def _joined(params: object) -> Params:
     """Arrays by name, from one dict or from several; names may have the prefixes of files, `arg:` and `aux:`."""
     parts = [params] if isinstance(params, Mapping) else list(params) if isinstance(params, (list, tuple)) else [params]
-    if not all(isinstance(part, Mapping) for part in parts):
-        raise SettingError("params must be a dict of arrays, or a list of arg_params and aux_params")
-    return {name.removeprefix("arg:").removeprefix("aux:"): value for part in parts for name, value in part.items()}
+    joined: Params = {}
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise SettingError("params must be a dict of arrays, or a list of arg_params and aux_params")
+        joined |= {name.removeprefix("arg:").removeprefix("aux:"): value for name, value in part.items()}
+    return joined
 
 
 def _without_labels(net: Symbol, arrays: Params) -> Symbol:
     """The Symbol without the labels of its loss operators, which its predictions do not depend on."""
-    labels = {}
+    labels: dict[str, Any] = {}
     for output in net.outputs:
         values = dict(zip(output.node.op.signature.inputs, output.node.values_in)) if output.node.op else {}
         label = values.get("label")
