@@ -51,6 +51,17 @@ contrib: Any
 image: Any
 linalg: Any
 op: Any
+def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def contrib_SparseEmbedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
+def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
+def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
+def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def gather_nd(data: NDArray, indices: NDArray | None = ..., *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
 def scatter_nd(data: NDArray, indices: NDArray | None = ..., shape: _Shape | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -72,17 +83,6 @@ def shape_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., nam
     """The shape of data as a vector of int64."""
 def size_array(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """The number of elements of data as int64, shape (1,)."""
-def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
-def contrib_SparseEmbedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
-def take(a: NDArray, indices: NDArray | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
-def pick(data: NDArray, index: NDArray | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
-choose_element_0index = pick
-def one_hot(indices: NDArray, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def transpose(data: NDArray, axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """data with its axes in the order `axes`; () reverses them."""
 def SwapAxis(data: NDArray, dim1: int = 0, dim2: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

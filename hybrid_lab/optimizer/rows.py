@@ -20,6 +20,9 @@ def update_sparse(
     lazy : of a row_sparse gradient, update the rows that it stores only; the rest of weight and states stays
     """
     written = (weight, *states)
+    for array in (weight, grad, *states):
+        if isinstance(array, RowSparseNDArray):
+            array.buffer.validate()
     dtype = np.dtype(weight.dtype)
     rows = grad.buffer.indices if lazy and isinstance(grad, RowSparseNDArray) else None
     if rows is None:

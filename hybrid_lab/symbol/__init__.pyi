@@ -33,6 +33,17 @@ linalg: Any
 op: Any
 random: Any
 sparse: Any
+def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
+def contrib_SparseEmbedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
+def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
+def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
+choose_element_0index = pick
+def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
+    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def gather_nd(data: Symbol, indices: Symbol | None = ..., *, out: None = ..., name: str | None = ...) -> Symbol:
     """Parts of data by coordinates: y[i] = data[indices[0, i], indices[1, i], ...]."""
 def scatter_nd(data: Symbol, indices: Symbol | None = ..., shape: _Shape | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -58,17 +69,6 @@ def shape_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Sym
     """The shape of data as a vector of int64."""
 def size_array(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
     """The number of elements of data as int64, shape (1,)."""
-def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
-def contrib_SparseEmbedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Embedding whose weight gets a row_sparse gradient from `simple_bind`."""
-def take(a: Symbol, indices: Symbol | None = ..., axis: int = 0, mode: Literal['clip', 'wrap', 'raise'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """Elements of `a` along `axis` by number; mode says what happens to numbers outside: clip, wrap or raise."""
-def pick(data: Symbol, index: Symbol | None = ..., axis: int | None = -1, keepdims: bool = False, mode: Literal['clip', 'wrap'] = 'clip', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """One element per vector along `axis`, by number: y[i] = data[i, index[i]]."""
-choose_element_0index = pick
-def one_hot(indices: Symbol, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: _DType = 'float32', *, out: None = ..., name: str | None = ...) -> Symbol:
-    """on_value at the place an index names, off_value elsewhere; an index outside gives off_value everywhere."""
 def transpose(data: Symbol, axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
     """data with its axes in the order `axes`; () reverses them."""
 def SwapAxis(data: Symbol, dim1: int = 0, dim2: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:

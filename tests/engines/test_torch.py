@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab import engines
+from hybrid_lab import engines, nd
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.gluon import nn
 from hybrid_lab.graph import Graph, input_node
 from hybrid_lab.graph.builder import make_node
 from hybrid_lab.graph.specialize import specialize
@@ -234,6 +235,20 @@ def test_equal_elements_zeros_and_nan_have_the_order_of_numpy(name, attributes, 
         x = input_node("x", shape=shape, dtype=dtype)
         for array in (data, data.T.copy().T):
             same_order(make_node(op, [x]), array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_indices_that_are_no_numbers_are_those_of_eager_mode(dtype):
+    def picks(F, x, i):
+        return F.pick(x, i), F.pick(x, i, mode="wrap"), F.Embedding(i, x, input_dim=4, output_dim=3)
+
+    x = nd.arange(12).reshape((4, 3))
+    index = nd.array([np.nan, np.inf, -np.inf, 1e30], dtype=dtype)
+    net = nn.HybridLambda(picks)
+    eager = net(x, index)
+    net.hybridize(engine="torch")
+    for ours, theirs in zip(net(x, index), eager, strict=True):
+        np.testing.assert_array_equal(ours.asnumpy(), theirs.asnumpy())
 
 
 def test_orders_of_float16_have_no_torch_call_and_on_a_cpu_none_is_used():

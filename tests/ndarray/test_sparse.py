@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, nd
+from hybrid_lab.formats.mxnet.params import write_params
 from hybrid_lab.gluon import nn
 from hybrid_lab.ndarray import sparse
 from hybrid_lab.test_utils import create_sparse_array, create_sparse_array_zd, rand_ndarray, rand_sparse_ndarray
@@ -129,6 +131,82 @@ def test_errors_are_of_mxnet_and_of_python(error, wrong):
     with pytest.raises(error) as caught:
         wrong()
     assert isinstance(caught.value, mx.MXNetError)
+
+
+INVALID = {
+    "a column too large": lambda: sparse.csr_matrix(([1.0, 2.0], [0, 7], [0, 2]), shape=(1, 3)),
+    "a negative column": lambda: sparse.csr_matrix(([1.0, 2.0], [0, -1], [0, 2]), shape=(1, 3)),
+    "a column stored twice": lambda: sparse.csr_matrix(([1.0, 2.0], [2, 2], [0, 2]), shape=(1, 3)),
+    "indptr that falls": lambda: sparse.csr_matrix(([1.0, 2.0], [0, 1], [0, 2, 1, 2]), shape=(3, 3)),
+    "indptr too short": lambda: sparse.csr_matrix(([1.0, 2.0], [0, 1], [0, 2]), shape=(3, 3)),
+    "indptr too long": lambda: sparse.csr_matrix(([1.0, 2.0], [0, 1], [0, 1, 2, 2, 2]), shape=(3, 3)),
+    "indptr with another end": lambda: sparse.csr_matrix(([1.0, 2.0], [0, 1], [0, 1, 1, 4]), shape=(3, 3)),
+    "a row too large": lambda: sparse.row_sparse_array(([[1.0], [2.0]], [0, 5]), shape=(3, 1)),
+    "a negative row": lambda: sparse.row_sparse_array(([[1.0], [2.0]], [-1, 2]), shape=(3, 1)),
+    "a row stored twice": lambda: sparse.row_sparse_array(([[1.0], [2.0]], [1, 1]), shape=(3, 1)),
+}
+READ = {
+    "asnumpy": lambda x, path: x.asnumpy(),
+    "check_format": lambda x, path: x.check_format(),
+    "x * 2": lambda x, path: x * 2,
+    "x + x": lambda x, path: x + x,
+    "exp": lambda x, path: nd.exp(x),
+    "dot": lambda x, path: nd.dot(x, nd.ones((x.shape[1], 2))),
+    "dot of the transpose": lambda x, path: nd.dot(x, nd.ones((x.shape[0], 2)), transpose_a=True),
+    "retain": lambda x, path: sparse.retain(x, nd.array([0])),
+    "a row": lambda x, path: x[0] if x.stype == "csr" else x.asnumpy(),
+    "a copy": lambda x, path: (x.copy() * 1).asnumpy(),
+    "a cast": lambda x, path: x.astype("float64").asnumpy(),
+    "tostype": lambda x, path: x.tostype("default"),
+    "save": lambda x, path: nd.save(str(path / "x.params"), [x]),
+    "an update": lambda x, path: mx.optimizer.SGD(momentum=0.5).update(
+        0, w := nd.ones(x.shape).tostype(x.stype), x, mx.optimizer.SGD(momentum=0.5).create_state(0, w)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", INVALID.values(), ids=INVALID)
+def test_invalid_parts_are_logged_when_made_and_an_error_when_read(make, caplog, tmp_path):
+    """MXNet makes these arrays, too, and reads memory that is not theirs; test_sparse_nd_check_format of MXNet asks
+    for the array first and for the error of check_format then.
+    """
+    with logged(caplog) as said:
+        array = make()
+    assert len(said()) == 1 and said()[0].startswith(f"invalid {array.stype} array of shape {array.shape}: ")
+    for name, read in READ.items():
+        with pytest.raises(ValueError, match=f"invalid {array.stype} array") as caught:
+            read(array, tmp_path)
+        assert isinstance(caught.value, mx.MXNetError), name
+
+
+def test_the_quick_check_reads_shapes_only():
+    INVALID["a column too large"]().check_format(full_check=False)
+    INVALID["a row stored twice"]().check_format(full_check=False)
+    with pytest.raises(mx.MXNetError, match="indptr has 2 numbers, 3 rows need 4"):
+        INVALID["indptr too short"]().check_format(full_check=False)
+
+
+def test_indices_need_not_rise(tmp_path):
+    for array, values in (
+        (sparse.row_sparse_array(([[1.0], [2.0]], [2, 0])), [[2], [0], [1]]),
+        (sparse.csr_matrix(([1.0, 2.0], [2, 0], [0, 2, 2]), shape=(2, 3)), [[2, 0, 1], [0, 0, 0]]),
+    ):
+        nd.save(str(tmp_path / "x.params"), [array])
+        for each in (array, nd.load(str(tmp_path / "x.params"))[0]):
+            assert each.asnumpy().tolist() == values
+            assert (each + each).asnumpy().tolist() == (2 * np.array(values)).tolist()
+        with pytest.raises(mx.MXNetError, match="must rise"):
+            array.check_format()
+
+
+@pytest.mark.parametrize("make", INVALID.values(), ids=INVALID)
+def test_files_with_invalid_parts_are_refused(make, tmp_path):
+    parts = make().buffer.parts()
+    write_params(tmp_path / "x.params", [parts])
+    with pytest.raises(
+        mx.MXNetError, match=rf"(csr|row_sparse) array of shape \(\d, \d\): {re.escape(parts.problem())}"
+    ):
+        nd.load(str(tmp_path / "x.params"))
 
 
 @pytest.mark.parametrize("stype", ["csr", "row_sparse"])

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from hybrid_lab import autograd, nd
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError, RecordError, ShapeError
 from hybrid_lab.gluon import nn
+from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ops import F, get
 from hybrid_lab.ops.framework.run import infer
+from tests.ops.cases import each_sample
 
 SHAPES = [
     ("broadcast_add", {}, [(2, 3), (2, 4)], "broadcast_add: the shapes (2, 3) and (2, 4) do not broadcast"),
@@ -88,6 +90,59 @@ def test_softmax_of_integers():
 def test_take_can_refuse_an_index():
     with pytest.raises(HybridLabError, match="take: index 5 is outside of an axis of 3"):
         F.take(np.zeros(3, np.float32), np.array([0, 5]), mode="raise")
+
+
+NO_ARRAYS = {
+    "a number": 1.5, "None": None, "a list": [1.0], "a string": "a", "a NumPy array": np.ones(2), "a complex": 1j,
+    "an object": object(),
+}  # fmt: skip
+
+
+@each_sample(lambda case: case.number == 0)
+def test_what_is_no_array(case):
+    """In the place of every input: the operator computes with it, or the error is of the user's call."""
+    given = [nd.array(item, dtype=item.dtype) if isinstance(item, np.ndarray) else item for item in case.inputs()]
+    for position in range(len(given)):
+        for what, item in NO_ARRAYS.items():
+            for recorded in (False, True):
+                try:
+                    with autograd.record() if recorded else autograd.pause():
+                        invoke(case.op, [*given[:position], item, *given[position + 1 :]])
+                except HybridLabError as error:
+                    assert not isinstance(error, RecordError), (position, what)
+                else:
+                    assert what == "a number"
+
+
+def test_a_number_or_a_list_in_the_place_of_indices():
+    with pytest.raises(DTypeError, match="take: the input indices must be an array, not a number"):
+        nd.take(nd.ones((3, 2)), 1)
+    with pytest.raises(DTypeError, match="take: the input indices must be an NDArray, not list"):
+        nd.take(nd.ones((3, 2)), [1])
+    with pytest.raises(DTypeError, match="_sparse_retain: the input data must be an array, not a number"):
+        nd.sparse.retain(0, nd.array([0]))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_indices_that_are_no_numbers(dtype):
+    """MXNet 1.9.1 on an x86 processor, but for infinity, which it takes for the least whole number."""
+    x = nd.arange(12).reshape((4, 3))
+    index = nd.array([0, np.nan, np.inf, -np.inf], dtype=dtype)
+    assert nd.take(x, index)[:, 0].asnumpy().tolist() == [0, 0, 9, 0]
+    assert nd.take(x[:3], index, mode="wrap")[:, 0].asnumpy().tolist() == [0, 3, 3, 3]
+    assert nd.pick(x, index).asnumpy().tolist() == [0, 3, 8, 9]
+    assert nd.Embedding(index, x, input_dim=4, output_dim=3)[:, 0].asnumpy().tolist() == [0, 0, 9, 0]
+    assert nd.one_hot(index, 2).asnumpy().tolist() == [[1, 0], [0, 0], [0, 0], [0, 0]]
+    with pytest.raises(HybridLabError, match="take: index nan is outside of an axis of 4"):
+        nd.take(x, index, mode="raise")
+    with pytest.raises(HybridLabError, match="gather_nd: index .* is out of bounds"):
+        nd.gather_nd(x, index.reshape((1, 4)))
+
+
+def test_clip_takes_numbers_only():
+    with pytest.raises(DTypeError, match="clip: numbers are needed, not bool"):
+        nd.clip(nd.array([1, 0], dtype="bool"), 0, 1)
 
 
 def test_unknown_operators_suggest_near_names():

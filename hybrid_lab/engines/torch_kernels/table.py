@@ -394,8 +394,11 @@ def _fully_connected(torch: ModuleType, node: Node, op: FullyConnected) -> Kerne
 
 
 def _rows(indices: Tensor, size: int, mode: str) -> Tensor:
-    numbers = indices.long()
-    return numbers.remainder(size) if mode == "wrap" else numbers.clamp(0, size - 1)
+    if mode == "wrap":
+        return indices.long().remainder(size)
+    if indices.is_floating_point():
+        indices = indices.clamp(max=size)  # infinity is the last place, not the first
+    return indices.long().clamp(0, size - 1)
 
 
 @rule("Embedding", whole=(0,))

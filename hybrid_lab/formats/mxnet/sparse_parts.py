@@ -25,7 +25,65 @@ class SparseParts:
 
     def problem(self) -> str | None:
         """Why the parts are no array of the shape; None where they are."""
-        return _row_sparse_problem(self) if self.indptr is None else _csr_problem(self, self.indptr)
+        return self.wrong_shapes() or self.wrong_indices() or self.repeated()
+
+    def wrong_shapes(self) -> str | None:
+        """Why the shapes of the parts do not fit the shape of the array, or None."""
+        count, columns = len(self.indices), self.shape[1:]
+        if self.indptr is None:
+            if count == 0 and math.prod(self.data.shape) == 0:
+                return None  # MXNet writes a stored shape of its own choice when nothing is stored
+            fits = self.data.shape == (count, *columns)
+            return None if fits else f"values of shape {self.data.shape} for {count} rows of {columns}"
+        if len(self.shape) != 2:
+            return "csr must have two dimensions"
+        if self.data.shape != self.indices.shape:
+            return f"{self.data.size} values for {count} column indices"
+        if len(self.indptr) != self.shape[0] + 1:
+            return f"indptr has {len(self.indptr)} numbers, {self.shape[0]} rows need {self.shape[0] + 1}"
+        return None
+
+    def wrong_indices(self) -> str | None:
+        """Which index is out of its range, or None. The shapes fit."""
+        count, indices, pointers = len(self.indices), self.indices, self.indptr
+        if pointers is not None and (pointers[0] != 0 or pointers[-1] != count or np.any(pointers[1:] < pointers[:-1])):
+            return f"indptr must rise from 0 to {count}, the number of stored values"
+        limit = self.shape[0] if pointers is None else self.shape[1]
+        wrong = indices[(indices < 0) | (indices >= limit)]
+        if not wrong.size:
+            return None
+        what, every = ("row", "rows") if pointers is None else ("column", "columns")
+        return f"{what} index {wrong[0]} is out of range for {limit} {every}"
+
+    def unsorted(self) -> bool:
+        """Whether indices do not rise; in a csr array, within a row. The shapes and the indices are right."""
+        rising = self.indices[1:] > self.indices[:-1]
+        if self.indptr is not None:
+            starts = self.indptr[1:-1].astype(np.int64)
+            inside = (starts > 0) & (starts < len(self.indices))
+            rising[starts[inside] - 1] = True  # from the end of a row to the start of the next
+        return not rising.all()
+
+    def repeated(self) -> str | None:
+        """Which place is stored twice, or None. The shapes and the indices are right."""
+        if not self.unsorted():
+            return None
+        if self.indptr is None:
+            rows = np.sort(self.indices)
+            again = rows[1:][rows[1:] == rows[:-1]]
+            return f"row {again[0]} is stored twice" if again.size else None
+        keys = np.sort(self.rows() * self.shape[1] + self.indices)
+        again = keys[1:][keys[1:] == keys[:-1]]
+        if not again.size:
+            return None
+        row, column = divmod(int(again[0]), self.shape[1])
+        return f"column {column} of row {row} is stored twice"
+
+    def rows(self) -> np.ndarray:
+        """The row of each value of a csr array."""
+        assert self.indptr is not None
+        ends = self.indptr.astype(np.int64)
+        return np.repeat(np.arange(self.shape[0], dtype=np.int64), ends[1:] - ends[:-1])
 
     def dense(self) -> np.ndarray:
         """The whole array."""
@@ -33,9 +91,7 @@ class SparseParts:
         if self.indptr is None:
             dense[self.indices] = self.data
         else:
-            ends = self.indptr.astype(np.int64)
-            rows = np.repeat(np.arange(self.shape[0]), ends[1:] - ends[:-1])
-            dense[rows, self.indices] = self.data
+            dense[self.rows(), self.indices] = self.data
         return dense
 
     def filled(self) -> SparseParts:
@@ -44,31 +100,3 @@ class SparseParts:
         data = np.zeros((0, *self.shape[1:]), self.data.dtype) if empty else self.data
         indptr = None if self.indptr is None else self.indptr.astype(np.int64)
         return SparseParts(self.shape, data, self.indices.astype(np.int64), indptr)
-
-
-def _row_sparse_problem(parts: SparseParts) -> str | None:
-    shape, values, rows = parts.shape, parts.data, parts.indices
-    if rows.size == 0 and math.prod(values.shape) == 0:
-        return None  # MXNet writes a stored shape of its own choice when nothing is stored
-    if values.shape != (rows.size, *shape[1:]):
-        return f"values of shape {values.shape} for {rows.size} rows"
-    if rows.min() < 0 or rows.max() >= shape[0]:
-        return f"row index out of range 0..{shape[0] - 1}"
-    if np.any(rows[1:] <= rows[:-1]):
-        return "row indices that do not increase"
-    return None
-
-
-def _csr_problem(parts: SparseParts, pointers: np.ndarray) -> str | None:
-    shape, values, columns = parts.shape, parts.data, parts.indices
-    if len(shape) != 2:
-        return "csr must have two dimensions"
-    if values.shape != columns.shape:
-        return f"{values.size} values for {columns.size} column indices"
-    if pointers.size != shape[0] + 1:
-        return f"{pointers.size} row pointers for {shape[0]} rows"
-    if pointers[0] != 0 or pointers[-1] != columns.size or np.any(pointers[1:] < pointers[:-1]):
-        return "row pointers that do not rise from 0 to the number of values"
-    if columns.size and (columns.min() < 0 or columns.max() >= shape[1]):
-        return f"column index out of range 0..{shape[1] - 1}"
-    return None

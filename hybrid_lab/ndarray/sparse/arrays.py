@@ -152,9 +152,9 @@ class BaseSparseNDArray(NDArray):
         return [np.int64] * self._num_aux
 
     def check_format(self, full_check: bool = True) -> None:
-        """Raise ArrayIndexError or ShapeError where the parts are no array of this shape.
+        """Raise ShapeError where the shapes of the parts do not fit the array's.
 
-        full_check : also that indices rise
+        full_check : also raise ArrayIndexError for indices that are out of range, repeated or do not rise
         """
         self.buffer.check(full_check)
 
@@ -330,6 +330,7 @@ class CSRNDArray(BaseSparseNDArray):
         from scipy.sparse import csr_matrix
 
         parts = self.buffer
+        parts.validate()
         return csr_matrix((parts.data.copy(), parts.indices.copy(), parts.indptr), shape=self.shape, dtype=self.dtype)
 
     def __getitem__(self, key: Any) -> Any:

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, HybridLabError, ShapeError
+from hybrid_lab.formats.mxnet.sparse_parts import SparseParts
 from hybrid_lab.ndarray.buffer import Buffer
 from hybrid_lab.ndarray.context import CPU, Context
 
@@ -32,7 +33,7 @@ class SparseBuffer(Buffer):
     A write replaces the parts, so that whoever holds a part keeps what it was.
     """
 
-    __slots__ = ("_dense", "_stale", "_view", "data", "indices", "indptr", "shape")
+    __slots__ = ("_dense", "_stale", "_valid", "_view", "data", "indices", "indptr", "shape")
 
     stored = True
 
@@ -47,12 +48,17 @@ class SparseBuffer(Buffer):
         self.shape, self.data, self.indices, self.indptr = shape, data, indices, indptr
         self._dense: np.ndarray | None = None
         self._view: np.ndarray | None = None
-        self._stale = False
+        self._stale = self._valid = False
         self.device = None
         self.device_stale = False
         self.version = 0
         self.exported = self.watched = False
         self.context = context
+
+    @property
+    def stype(self) -> str:
+        """The name of the storage type."""
+        return "row_sparse" if self.indptr is None else "csr"
 
     @property
     def host(self) -> np.ndarray:  # type: ignore[override]
@@ -73,7 +79,7 @@ class SparseBuffer(Buffer):
         except MemoryError:
             pass
         raise DenseMemoryError(
-            f"a dense copy of the {'row_sparse' if self.indptr is None else 'csr'} array of shape {self.shape} takes "
+            f"a dense copy of the {self.stype} array of shape {self.shape} takes "
             f"{size / 2**30:,.1f} GiB, which do not fit in memory"
         )
 
@@ -91,12 +97,13 @@ class SparseBuffer(Buffer):
     def replace(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray | None) -> None:
         """Store other parts."""
         self.data, self.indices, self.indptr = data, indices, indptr
+        self._valid = False
         self._stale = self._dense is not None
         self.written()
 
     def expand(self, target: np.ndarray) -> np.ndarray:
         """Write the array to dense memory, which is returned. Raises ArrayIndexError, ShapeError for invalid parts."""
-        self.check(full=False)
+        self.validate()
         target[...] = 0
         if self.indptr is None:
             target[self.indices] = self.data
@@ -106,33 +113,42 @@ class SparseBuffer(Buffer):
 
     def rows(self) -> np.ndarray:
         """The row of each value of a csr array."""
-        assert self.indptr is not None
-        return np.repeat(np.arange(self.shape[0], dtype=INDEX), np.diff(self.indptr))
+        self.validate()
+        return self.parts().rows()
+
+    def parts(self) -> SparseParts:
+        """The parts without the memory of a dense copy."""
+        return SparseParts(self.shape, self.data, self.indices, self.indptr)
+
+    def validate(self) -> None:
+        """Raise ArrayIndexError or ShapeError where the parts are no array of the shape, or a place is stored twice.
+
+        Indices need not rise. Whoever reads the parts calls this first; the answer is kept until the next write.
+        """
+        if self._valid:
+            return
+        parts = self.parts()
+        for problem, error in (
+            (parts.wrong_shapes, ShapeError),
+            (parts.wrong_indices, ArrayIndexError),
+            (parts.repeated, ArrayIndexError),
+        ):
+            text = problem()
+            if text is not None:
+                raise error(f"invalid {self.stype} array of shape {self.shape}: {text}")
+        self._valid = True
 
     def check(self, full: bool = True) -> None:
-        """Raise ArrayIndexError or ShapeError where the parts are no array of the shape.
-
-        full : also that indices rise
+        """Raise ShapeError where the shapes of the parts do not fit; with `full` also all errors of `validate`, and
+        ArrayIndexError where indices do not rise.
         """
-        count, indices, indptr = len(self.indices), self.indices, self.indptr
-        limit = self.shape[0] if indptr is None else self.shape[1]
-        if len(self.data) != count:
-            raise ShapeError(f"{len(self.data)} values are stored for {count} indices")
-        if indptr is not None:
-            if len(indptr) != self.shape[0] + 1:
-                raise ShapeError(f"indptr has {len(indptr)} numbers; {self.shape[0]} rows need {self.shape[0] + 1}")
-            if indptr[0] != 0 or indptr[-1] != count or np.any(np.diff(indptr) < 0):
-                raise ArrayIndexError(f"indptr must rise from 0 to {count}, the number of stored values")
-        if count and (indices.min() < 0 or indices.max() >= limit):
-            raise ArrayIndexError(f"indices must be from 0 to {limit - 1}")
-        if not full or count < 2:
-            return
-        rising = np.diff(indices) > 0
-        if indptr is not None:
-            starts = indptr[1:-1]
-            rising[starts[(starts > 0) & (starts < count)] - 1] = True  # from the end of a row to the start of the next
-        if not rising.all():
-            raise ArrayIndexError(f"indices must rise{'' if indptr is None else ' within each row'}")
+        if full:
+            self.validate()
+            if self.parts().unsorted():
+                where = "" if self.indptr is None else " within each row"
+                raise ArrayIndexError(f"invalid {self.stype} array of shape {self.shape}: indices must rise{where}")
+        elif (text := self.parts().wrong_shapes()) is not None:
+            raise ShapeError(f"invalid {self.stype} array of shape {self.shape}: {text}")
 
 
 def _memory() -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import creation
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
@@ -32,7 +33,8 @@ def csr_matrix(
         indptr); or (data, (row, column)) with the place of each value, where values of one place are added up
     shape : (rows, columns); must agree with what arg1 says
     dtype : default that of the values where they are an array, else float32; with places NumPy's: int64 for [1, 2]
-    Raises ShapeError for shapes that do not agree, and for a row_sparse array.
+    Raises ShapeError for shapes that do not agree, and for a row_sparse array. Parts with wrong indices give an array,
+    as in MXNet, and a warning; `check_format` and every call that reads the array raise ArrayIndexError or ShapeError.
     """
     given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):
@@ -56,9 +58,10 @@ def row_sparse_array(
 
     arg1 : a dense array; a row_sparse array; a shape for an array of zeros; or its parts (data, indices), the rows and
         their numbers
-    shape : must agree with what arg1 says; with parts, the default is up to the last row stored
+    shape : must agree with what arg1 says; with parts, the default has all rows up to the last one stored
     dtype : default that of the values where they are an array, else float32
-    Raises ShapeError for shapes that do not agree, and for a csr array.
+    Raises ShapeError for shapes that do not agree, and for a csr array. Parts with wrong indices give an array, as in
+    MXNet, and a warning; `check_format` and every call that reads the array raise ArrayIndexError.
     """
     given = None if shape is None else creation._shape(shape)
     if not isinstance(arg1, tuple):
@@ -71,12 +74,12 @@ def row_sparse_array(
     if given is None:
         if not len(indices):
             raise ShapeError("invalid shape: without a stored row the shape must be given")
-        given = (int(indices[-1]) + 1, *data.shape[1:])
+        given = (int(indices.max()) + 1, *data.shape[1:])
     if data.ndim != len(given) or data.shape != (len(indices), *given[1:]) or 0 in given[1:]:
         raise ShapeError(
             f"invalid shape: {len(indices)} rows of an array of shape {given} are not values of shape {data.shape}"
         )
-    made: RowSparseNDArray = BaseSparseNDArray.of(SparseBuffer(given, data, indices, None, resolve(ctx)))
+    made: RowSparseNDArray = _of_parts(SparseBuffer(given, data, indices, None, resolve(ctx)))
     return made
 
 
@@ -172,7 +175,18 @@ def _from_parts(
             f"invalid shape: data has shape {values.shape}, indices {columns.shape}, indptr {starts.shape}, "
             f"the array {given}"
         )
-    return BaseSparseNDArray.of(SparseBuffer(tuple(given), values, columns, starts, resolve(ctx)))
+    return _of_parts(SparseBuffer(tuple(given), values, columns, starts, resolve(ctx)))
+
+
+def _of_parts(buffer: SparseBuffer) -> Any:
+    """The array of a user's parts. Invalid parts are logged here, where the array is made; MXNet makes it, too, so that
+    `check_format` can be called. Whatever reads the array raises the error.
+    """
+    try:
+        buffer.validate()
+    except ShapeError as error:
+        logger.warning(f"{error}; every call that reads this array raises this error")
+    return BaseSparseNDArray.of(buffer)
 
 
 def _from_places(

@@ -23,10 +23,14 @@ _warned: set[tuple[str, ...]] = set()
 def invoke_sparse(
     op: Operator, inputs: Sequence[Any], out: Any, name: str | None, rng: tuple[int, int] | None, cast: bool
 ) -> Any:
-    """`invoke` with sparse arrays among the inputs, or among those of `out`."""
+    """`invoke` with sparse arrays among the inputs, or among those of `out`. Raises ArrayIndexError or ShapeError for
+    a sparse input whose parts are invalid.
+    """
     if any(getattr(item, "_is_symbol", False) for item in inputs):
         return invoking.invoke(op, _dense(inputs), out, name, rng, cast)
-    sparse = any(isinstance(item, BaseSparseNDArray) for item in inputs)
+    sparse = [item for item in inputs if isinstance(item, BaseSparseNDArray)]
+    for item in sparse:
+        item.buffer.validate()
     result = NotImplemented
     if sparse and op.name in RULES:
         inputs = _checked(op, inputs, cast)

@@ -10,10 +10,10 @@ from hybrid_lab.ndarray.sparse.buffer import SparseBuffer
 
 
 def parts_of(array: NDArray) -> SparseParts:
-    """The parts of a sparse array, as they are written to a file."""
+    """The parts of a sparse array, as they are written to a file. Raises ArrayIndexError or ShapeError if invalid."""
     assert isinstance(array, BaseSparseNDArray)
-    buffer = array.buffer
-    return SparseParts(buffer.shape, buffer.data, buffer.indices, buffer.indptr)
+    array.buffer.validate()
+    return array.buffer.parts()
 
 
 def array_of(parts: SparseParts) -> NDArray:

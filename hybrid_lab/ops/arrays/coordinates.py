@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
+from hybrid_lab.ops.arrays.index import as_int64
 from hybrid_lab.ops.framework import Adjoint, Collect, Element, Entries, Operator, into, ints, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.protocols import Elements, Functions, Gradients, Index, OnnxGraph, Place, Tensor
@@ -54,7 +55,7 @@ class GatherND(Operator, name="gather_nd"):
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
         with inside(self):
-            parts = data[tuple(indices.astype(np.int64))]
+            parts = data[tuple(as_int64(indices))]
         # Without coordinates, m = 0, each part is the whole of data.
         return into(parts if len(indices) else np.broadcast_to(parts, self.infer_shape(data.shape, indices.shape)), out)
 
@@ -101,7 +102,7 @@ class GatherNDGrad(Adjoint, name="_gather_nd_grad"):
         if not len(indices):  # every place names the whole of `like`
             return into(dy.reshape(-1, *like.shape).sum(0, dtype=dy.dtype), out)
         with inside(self):
-            np.add.at(out, tuple(indices.astype(np.int64)), dy)
+            np.add.at(out, tuple(as_int64(indices)), dy)
         return out
 
     @Collect
@@ -130,7 +131,7 @@ class ScatterND(Operator, name="scatter_nd"):
         out = np.empty(self.shape, data.dtype) if out is None else out
         out.fill(0)
         with inside(self):
-            out[tuple(indices.astype(np.int64))] = data
+            out[tuple(as_int64(indices))] = data
         return out
 
     @Collect
@@ -152,6 +153,7 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
     returns : as lhs
     """
 
+    arrays_only = ("indices",)
     shape: Shape
     samples = [
         sample((3, 4), (3,), np.array([[0, 1, 2], [2, 0, 1]], "int32"), shape=(3, 4), gradient=False),
@@ -175,7 +177,7 @@ class ScatterSetND(Operator, name="_scatter_set_nd"):
     def numpy(self, lhs: Array, rhs: Array, indices: Array, out: Array | None = None) -> Array:
         y = lhs.copy()
         with inside(self):
-            y[tuple(indices.astype(np.int64))] = rhs
+            y[tuple(as_int64(indices))] = rhs
         return into(y, out)
 
     @Collect

@@ -29,11 +29,27 @@ from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
 Mode = Literal["clip", "wrap", "raise"]
 
 
+def as_int64(indices: np.ndarray) -> np.ndarray:
+    """Indices as int64. NaN, and what int64 does not hold, becomes the least whole number, which is outside of every
+    axis; left to NumPy, it would be another number on another processor, with a warning.
+    """
+    if (
+        indices.dtype.kind == "f"
+        and indices.size
+        and not (-(2.0**63) <= float(indices.min()) and float(indices.max()) < 2.0**63)
+    ):
+        wide = indices.astype(np.float64)
+        indices = np.where(np.abs(wide) < 2.0**63, wide, -(2.0**63))
+    return np.asarray(indices.astype(np.int64))  # NumPy makes a number of a scalar array
+
+
 def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
     """Indices as int64 inside [0, size): clipped, wrapped around, or refused with the first one that lies outside."""
     if mode == "clip" and indices.dtype.kind == "f":
-        indices = np.minimum(indices, np.float64(size))  # of infinity NumPy would make the least whole number
-    numbers = np.asarray(indices.astype(np.int64))  # NumPy makes a number of a scalar array
+        indices = np.minimum(np.fmax(indices, 0), np.float64(size))  # infinity is the last place, NaN the first
+        numbers = np.asarray(indices.astype(np.int64))
+    else:
+        numbers = as_int64(indices)
     if not size and numbers.size:
         raise ShapeError(f"{name}: nothing to choose from; the axis is empty")
     if mode == "wrap":
@@ -43,7 +59,7 @@ def whole(indices: np.ndarray, size: int, mode: str, name: str) -> np.ndarray:
         return np.minimum(np.maximum(numbers, 0, out=numbers), size - 1, out=numbers)
     outside = (numbers < 0) | (numbers >= size)
     if outside.any():
-        raise HybridLabError(f"{name}: index {numbers[outside][0]} is outside of an axis of {size}")
+        raise HybridLabError(f"{name}: index {indices[outside][0]} is outside of an axis of {size}")
     return numbers
 
 
@@ -64,6 +80,7 @@ class Embedding(Operator, name="Embedding"):
     (output_dim,)
     """
 
+    arrays_only = ("data",)
     typed_like = 1
     input_dim: int
     output_dim: int
@@ -127,6 +144,7 @@ class Take(Operator, name="take"):
     a : any; indices : whole numbers in any dtype; returns : a's shape with `axis` replaced by the shape of indices
     """
 
+    arrays_only = ("indices",)
     typed_like = 0
     axis: int = 0
     mode: Mode = "clip"
@@ -360,7 +378,7 @@ class OneHot(Operator, name="one_hot"):
         on, off = (np.asarray(value).astype(dtype) for value in (self.on_value, self.off_value))
         result = contiguous(out, (*indices.shape, self.depth), dtype)
         result.fill(off)
-        rows = indices.astype(np.int64).reshape(-1)
+        rows = as_int64(indices).reshape(-1)
         inside = np.flatnonzero((rows >= 0) & (rows < self.depth))
         result.reshape(rows.size, self.depth)[inside, rows[inside]] = on
         return into(result, out)

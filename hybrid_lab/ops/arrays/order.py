@@ -228,6 +228,7 @@ class ScatterAlong(Adjoint, name="_scatter_along"):
     data : any; places : positions, int64, of data's shape; like : read for its shape; returns : the shape of like
     """
 
+    arrays_only = ("like",)
     adjoint_of = "_gather_along"
     axis: int = -1
     shaped_like = 2
@@ -259,6 +260,7 @@ class ScatterAlong(Adjoint, name="_scatter_along"):
 class GatherAlong(Operator, name="_gather_along"):
     """The elements of data at positions along `axis`. places : int64; returns : its shape."""
 
+    arrays_only = ("places",)
     axis: int = -1
     shaped_like = 1
     typed_like = 0

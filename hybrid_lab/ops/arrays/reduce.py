@@ -432,6 +432,7 @@ class SumLike(Operator, name="_sum_like"):
     data : the broadcast shape; like : only its shape is read; returns : the shape of like
     """
 
+    arrays_only = ("like",)
     shaped_like = 1
     typed_like = 0
     identity_if_alike = True
@@ -468,6 +469,7 @@ class SizeRatio(Operator, name="_size_ratio"):
     Both are read for shapes only.
     """
 
+    arrays_only = ("like",)
     typed_like = 0
     mxnet = None
     shape_only = ("data", "like")

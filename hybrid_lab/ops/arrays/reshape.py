@@ -260,6 +260,7 @@ class ChannelLike(_Reshaping, name="_channel_like"):
     axis : the channels of `like`, of which only the shape is read
     """
 
+    arrays_only = ("data", "like")
     identity_if_alike = False
     axis: int = 1
     mxnet = None

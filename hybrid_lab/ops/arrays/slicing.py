@@ -340,6 +340,7 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
 class ConcatPart(Operator, name="_concat_part"):
     """The part of dy that belongs to input number `index` of a Concat. data : Concat's inputs, for their shapes."""
 
+    arrays_only = ("args",)
     dim: int
     index: int
     typed_like = 0

@@ -11,6 +11,7 @@ from hybrid_lab.ops.framework.protocols import Functions, Gradients, Tensor
 from hybrid_lab.ops.framework.types import Array, Shape
 
 from .creation import Copy
+from .index import as_int64
 
 Storage = Literal["default", "row_sparse", "csr"]
 """The names of storage types."""
@@ -35,6 +36,7 @@ class SparseRetain(Operator, name="_sparse_retain"):
     data : (rows, ...); indices : (n,), whole numbers in any dtype; returns : as data
     """
 
+    arrays_only = ("indices",)
     typed_like = 0
     samples = [sample((4, 3), ints((2,), 0, 4)), sample((3, 2, 2), ints((2,), 0, 3, "int64"))]
 
@@ -42,7 +44,7 @@ class SparseRetain(Operator, name="_sparse_retain"):
         return data
 
     def numpy(self, data: Array, indices: Array, out: Array | None = None) -> Array:
-        rows = indices.astype(np.int64)
+        rows = as_int64(indices)
         rows = rows[(rows >= 0) & (rows < len(data))]
         result = np.zeros_like(data)
         result[rows] = data[rows]

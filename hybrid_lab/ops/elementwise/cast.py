@@ -60,6 +60,7 @@ class Cast(_Casting, name="Cast", aliases=("cast",)):
 class CastLike(_Casting, name="_cast_like"):
     """data converted to the dtype of `like`, of which only the dtype is read."""
 
+    arrays_only = ("data",)
     typed_like = 1
     identity_if_alike = True
     mxnet = None
@@ -104,6 +105,7 @@ class AMPMulticast(Operator, name="amp_multicast"):
     data : num_outputs arrays of any shapes; returns : as many
     """
 
+    arrays_only = ("args",)
     num_outputs: int
     cast_narrow: bool = False
     numpy, onnx = run_lowering, emit_lowering

@@ -52,10 +52,11 @@ class SmoothL1(Unary, name="smooth_l1"):
 class Clip(Elementwise, name="clip"):
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
 
-    data : any shape and dtype; returns : as data. Whole numbers: limits are cut towards zero, and those beyond what the
+    data : any shape, numbers; returns : as data. Whole numbers: limits are cut towards zero, and those beyond what the
     dtype has, or NaN, limit nothing
     """
 
+    kinds = "fiu"
     a_min: float
     a_max: float
     samples = [

@@ -151,6 +151,7 @@ class Dequantize(Operator, name="_contrib_dequantize"):
     returns : as data, float32
     """
 
+    arrays_only = ("data",)
     out_type: Literal["float32"] = "float32"
     samples = [
         sample(ints((3, 4), -120, 120, "int8"), _LOW, _HIGH, gradient=False),

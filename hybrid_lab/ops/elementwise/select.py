@@ -23,6 +23,7 @@ class Where(Operator, name="where"):
     condition : the shape of x and y, or (n,) to choose whole rows; x, y : one dtype, one of them may be a number
     """
 
+    arrays_only = ("condition",)
     samples = [
         sample(ints((3, 4), 0, 2), (3, 4), (3, 4)),
         sample(ints((3,), 0, 2), (3, 4), (3, 4)),
@@ -93,6 +94,7 @@ class Present(Operator, name="_present"):
     number : (1,); returns : as data
     """
 
+    arrays_only = ("number",)
     shaped_like = 1
     typed_like = 1
     mxnet = None

@@ -45,7 +45,11 @@ def check_record(record: type[Operator], base: type[Operator]) -> None:
         _check_numpy(record)
         if record.grad is not base.grad:
             _check_grad(record, signature)
-    for member, stated in (("signature", signature.aux if signature else ()), ("shape_only", record.shape_only)):
+    for member, stated in (
+        ("signature", signature.aux if signature else ()),
+        ("shape_only", record.shape_only),
+        ("arrays_only", record.arrays_only),
+    ):
         for name in stated:
             if name not in record.input_names and not (name == "args" and record.variadic):
                 raise RecordError(record.name, member, f"names {name!r}; the inputs are {_listed(record.input_names)}")

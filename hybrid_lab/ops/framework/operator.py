@@ -71,6 +71,10 @@ class Operator:
     """
     typed_like: ClassVar[int | None] = None
     """Number of the input whose dtype the outputs have; None: all inputs must have one dtype, which is theirs."""
+    arrays_only: ClassVar[tuple[str, ...]] = ()
+    """Inputs in whose place a number is a DTypeError, as it is for the input of `typed_like`; "args" means all variadic
+    ones.
+    """
     kinds: ClassVar[str] = "fiub"
     """Which dtypes the first output may have, as NumPy's kind letters: "f" floating only, "fiu" no bool."""
     channels: ClassVar[int | None] = None
@@ -277,6 +281,13 @@ class Operator:
         """
         names = self.signature.inputs
         return (names[index] if index < len(names) else "args") not in self.shape_only
+
+    def needs_array(self, index: int) -> bool:
+        """Whether a number in the place of input number `index` is an error: see `arrays_only`."""
+        if index == self.typed_like or (self.variadic and "args" in self.arrays_only):
+            return True
+        names = self.signature.inputs
+        return index < len(names) and names[index] in self.arrays_only
 
     def reads_for(self, output: int, index: int) -> bool:
         """Whether output number `output` is computed from the values of input number `index`."""

@@ -143,6 +143,7 @@ def infer(
         known, key = guards.inferred, (op, *shapes_key(shapes), dtypes)
     found = known.get(key)
     if found is None:
+        _refuse_numbers(op, dtypes)
         try:
             out_shapes = read_shapes(op, op.infer_shape(*shapes))
         except NeedsNumber as need:
@@ -159,6 +160,15 @@ def infer(
             known.clear()
         known[key] = found
     return found
+
+
+def _refuse_numbers(op: Operator, dtypes: Sequence[Any]) -> None:
+    """Raise DTypeError for an immediate in the place of an input that must be an array."""
+    for index, dtype in enumerate(dtypes):
+        if dtype is None and op.needs_array(index):
+            names = op.signature.inputs
+            name = names[index] if index < len(names) else f"number {index}"
+            raise DTypeError(f"{op.name}: the input {name} must be an array, not a number")
 
 
 def apply_numpy(op: Operator, inputs: Sequence[Any], rng: tuple[int, int] | None = None) -> Any:

@@ -27,7 +27,9 @@ def no_input(op: Operator, position: int, item: object, needed: str = "an NDArra
     """The error for what cannot be the input of an operator: a string, a list."""
     names = op.signature.inputs
     name = names[position] if position < len(names) else f"number {position}"
-    return DTypeError(f"{op.name}: the input {name} must be {needed} or a number, not {type(item).__name__}")
+    if not op.needs_array(position):
+        needed += " or a number"
+    return DTypeError(f"{op.name}: the input {name} must be {needed}, not {type(item).__name__}")
 
 
 def no_arrays(op: Operator, inputs: Sequence[object], needed: str = "an NDArray") -> DTypeError:

@@ -275,6 +275,7 @@ class LogisticRegressionOutput(_Regression, name="LogisticRegressionOutput"):
 class RegressionOutputGrad(Operator, name="_regression_output_grad"):
     """The gradient of the regression outputs from output and label: the difference, or its sign; returns : as y."""
 
+    arrays_only = ("label",)
     refuses_gradient = True
     shaped_like = 0
     typed_like = 0

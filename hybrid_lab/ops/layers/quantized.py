@@ -73,6 +73,7 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
     returns : (n, num_filter, *output), uint8 behind a ReLU, else int8; and the ends of its range, (1,) each
     """
 
+    arrays_only = ("args",)
     kinds = "iu"
     with_bn: bool = False
     eps: float = 1e-3

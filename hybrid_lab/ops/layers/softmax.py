@@ -367,6 +367,7 @@ class OneHotSubtract(Operator, name="_one_hot_subtract"):
     data : (n, classes); label : (n,); returns : as data.
     """
 
+    arrays_only = ("label",)
     shaped_like = 0
     typed_like = 0
     kinds = "fiu"

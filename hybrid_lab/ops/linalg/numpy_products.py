@@ -43,6 +43,7 @@ class NumpyDot(_Product, name="_np_dot"):
     (..., n, m) or (n,); returns : the other axes of a, then those of b. An array without axes is a factor.
     """
 
+    arrays_only = ("a", "b")
     samples = [
         sample((2, 3), (3, 4)), sample((3,), (3,)), sample((2, 2, 3), (2, 3, 4)), sample((2, 3), (3,)),
         sample((), (2, 3)),

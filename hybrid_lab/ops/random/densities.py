@@ -73,6 +73,7 @@ class BlockSum(_Blocks, name="_block_sum"):
     v : read for its shape; returns : the shape of v
     """
 
+    arrays_only = ("v",)
     typed_like = 0
     shape_only = ("v",)
     half_in_float32 = True
@@ -180,6 +181,7 @@ class GammaDensity(_Density, name="random_pdf_gamma", aliases=("_random_pdf_gamm
 class ExponentialDensity(_Density, name="random_pdf_exponential", aliases=("_random_pdf_exponential",)):
     """Densities of exponential distributions with rate lam. sample : (..., any); lam : (...); returns : as sample."""
 
+    arrays_only = ("lam",)
     mxnet = "_random_pdf_exponential"
     samples = [sample((2, 3), _SHARES, low=0.1, high=2.0), sample((2,), _SHARES, is_log=True, low=0.1)]
 
@@ -197,6 +199,7 @@ class PoissonDensity(_Density, name="random_pdf_poisson", aliases=("_random_pdf_
     sample : (..., any); lam : (...); returns : as sample
     """
 
+    arrays_only = ("lam",)
     mxnet = "_random_pdf_poisson"
     samples = [sample(_COUNTS, _SHARES * 3), sample(_COUNTS[:, 0].copy(), _SHARES, is_log=True)]
 

@@ -158,6 +158,7 @@ _declare("mp_sgd_mom_update", ["float16", "float16", "float32", "float32"], mome
 class MultiSumSquares(Operator, name="multi_sum_sq"):
     """The sum of the squares of each input: float32, one number per array."""
 
+    arrays_only = ("args",)
     kinds = "f"
     num_arrays: int
     samples = [sample((3, 4), (5,), gradient=False, num_arrays=2)]

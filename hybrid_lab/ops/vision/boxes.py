@@ -226,6 +226,7 @@ class RowsByRecord(Operator, name="_rows_by_record"):
     data : (..., n, k); record : (..., n, 1), numbers of rows of all batches, or -1; returns : as data
     """
 
+    arrays_only = ("record",)
     back: bool = False
     shaped_like = 0
     typed_like = 0
