@@ -15,7 +15,10 @@ drop_custom_graphs: Provided[[str], None] = Provided("drop_custom_graphs")
 
 
 class CustomOp:
-    """Base of the operators: a subclass defines `forward`, and `backward` if it has a gradient."""
+    """Base of the operators: a subclass defines `forward`, and `backward` if it has a gradient.
+
+    Both are called with keywords, as in MXNet: a subclass may have the arguments in another order, under these names.
+    """
 
     def forward(
         self,

@@ -100,7 +100,13 @@ class _Call(autograd.Function):
         inputs = tuple(map(_dense, inputs))
         outputs = [nd.zeros(tuple(shape), ctx=self._context, dtype=dtype) for shape, dtype in self._outputs]
         with random_state.substream():  # as in a graph, where the node has one draw
-            self._custom.forward(autograd.is_training(), ["write"] * len(outputs), list(inputs), outputs, self._aux)
+            self._custom.forward(
+                is_train=autograd.is_training(),
+                req=["write"] * len(outputs),
+                in_data=list(inputs),
+                out_data=outputs,
+                aux=self._aux,
+            )
         self._write_states()
         self._kept = list(inputs), outputs
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -110,7 +116,14 @@ class _Call(autograd.Function):
         inputs, outputs = self._kept
         gradients = [nd.zeros_like(each) for each in inputs]
         given = list(heads) if self._with_heads else []
-        self._custom.backward(["write"] * len(inputs), given, inputs, outputs, gradients, self._aux)
+        self._custom.backward(
+            req=["write"] * len(inputs),
+            out_grad=given,
+            in_data=inputs,
+            out_data=outputs,
+            in_grad=gradients,
+            aux=self._aux,
+        )
         self._write_states()
         return gradients[0] if len(gradients) == 1 else tuple(gradients)
 

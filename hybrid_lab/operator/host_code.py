@@ -109,7 +109,7 @@ class CustomCode:
         ]
         custom = self.create(cpu(), shapes, dtypes)
         with tape.Mode(False, train), random_state.substream(draw):
-            custom.forward(train, ["write"] * len(outputs), data, outputs, aux)
+            custom.forward(is_train=train, req=["write"] * len(outputs), in_data=data, out_data=outputs, aux=aux)
         call = _kept.add(custom) if keep else 0
         return [each.asnumpy() for each in outputs], [each.asnumpy() for each in aux], call
 
@@ -131,8 +131,14 @@ class CustomCode:
         gradients = [_seen(nd_zeros(each.shape, ctx=cpu(), dtype=each.dtype)) for each in inputs]
         aux = _arrays(states)
         with tape.Mode(False, None):
-            given = _arrays(heads), _arrays(inputs), _arrays(outputs)
-            custom.backward(["write"] * len(inputs), *given, gradients, aux)
+            custom.backward(
+                req=["write"] * len(inputs),
+                out_grad=_arrays(heads),
+                in_data=_arrays(inputs),
+                out_data=_arrays(outputs),
+                in_grad=gradients,
+                aux=aux,
+            )
         if any(not np.array_equal(new.asnumpy(), old) for new, old in zip(aux, states, strict=True)):
             raise AutogradError(f"the backward of {self.op_type} wrote to a state, which it cannot do in a graph")
         return [each.asnumpy() for each in gradients]
