@@ -22,7 +22,7 @@ from hybrid_lab.ops.framework.namespace import F, Namespace
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.precision import Precision
 from hybrid_lab.ops.framework.run import infer, no_second_gradient, run_kernel
-from hybrid_lab.ops.framework.surface import MISSING, no_arrays, no_input
+from hybrid_lab.ops.framework.surface import MISSING, missing_input, no_arrays, no_input
 from hybrid_lab.provided import Provided
 
 invoke_on_device: Provided[..., Any] = Provided("invoke_on_device")
@@ -294,7 +294,7 @@ def _immediate(op: Operator, position: int, item: Any) -> Any:
     names = op.signature.inputs
     name = names[position] if position < len(names) else f"number {position}"
     if item is MISSING:
-        raise AttributeSpecError(f"{op.name}: the input {name} is missing")
+        raise missing_input(op, name)
     if isinstance(item, np.ndarray):
         raise DTypeError(f"{op.name}: the input {name} is a NumPy array; turn it into an NDArray with nd.array(x)")
     raise no_input(op, position, item)

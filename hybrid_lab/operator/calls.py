@@ -17,7 +17,7 @@ from hybrid_lab.ndarray.context import current_context
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.operator.host_code import CustomCode
 from hybrid_lab.ops.framework.surface import MISSING
-from hybrid_lab.symbol import Symbol
+from hybrid_lab.symbol import Symbol, tracing
 from hybrid_lab.symbol.symbol import compose
 
 
@@ -44,7 +44,8 @@ def custom_symbol(
 ) -> Symbol:
     """The operator that is registered as `op_type`, as a node of a graph: its inputs, then its states.
 
-    Inputs left out become variables, as those of every operator. An engine runs the node on the host, between its own
+    Inputs left out become variables, as those of every operator; in a hybridized Block they are an error, as in a call
+    on arrays. An engine runs the node on the host, between its own
     kernels. Each forward has an operator of its own, as in a call on arrays.
 
     kwargs : inputs by name; the others go to the CustomOpProp as text
@@ -55,6 +56,8 @@ def custom_symbol(
     keywords = {key: str(value) for key, value in kwargs.items() if key not in named and key not in own}
     code = CustomCode(op_type, keywords)
     operands = _in_order(op_type, [*code.inputs, *code.states], data, named)
+    if tracing.stands_for_arrays() and any(each is MISSING for each in operands):
+        raise _wrong_count(op_type, [*code.inputs, *code.states], len(data) + len(named))
     operator = Custom(code)
     for position, each in enumerate(operands):
         if isinstance(each, (bool, int, float)):

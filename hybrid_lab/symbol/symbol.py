@@ -21,7 +21,7 @@ from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ops.arrays.slicing import split_v2_operator
 from hybrid_lab.ops.framework.dtypes import TYPE_FLAGS, dtype_of, name_of
 from hybrid_lab.ops.framework.operator import Operator, find, get
-from hybrid_lab.ops.framework.surface import MISSING, make_function, no_arrays, no_input
+from hybrid_lab.ops.framework.surface import MISSING, make_function, missing_input, no_arrays, no_input
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.composition import composed
@@ -453,6 +453,8 @@ def _operand(
     attributes: Mapping[str, str] | None = None,
 ) -> Any:
     if item is MISSING:
+        if tracing.stands_for_arrays():  # the same error as on arrays
+            raise missing_input(op, input_name)
         role = "aux" if input_name in op.signature.aux else "param"
         attrs = {**op.variable_attrs.get(input_name, {}), **(attributes or {})}
         return input_node(f"{node_name}_{input_name}", role, attrs=attrs or None)

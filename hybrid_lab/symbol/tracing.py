@@ -228,6 +228,11 @@ def current() -> Trace | None:
     return local.trace
 
 
+def stands_for_arrays() -> bool:
+    """Whether the Symbols of this thread stand for arrays: of a hybridized call, unlike those that the user made."""
+    return local.trace is not None and not local.trace.composes
+
+
 def of_arrays() -> Trace | None:
     """The trace in progress on this thread, if the code that runs is in 2.x style."""
     trace = local.trace

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab import gluon, nd
+from hybrid_lab import autograd, gluon, nd
 from hybrid_lab.diagnostics import (
     ArchiveError,
     AutogradError,
@@ -353,6 +353,78 @@ def test_an_operator_that_is_registered_again_is_what_hybridized_blocks_call(kin
     assert net(x).asnumpy().tolist() == after
     assert other._graphs.variants, "graphs without the operator stay"
     assert not caplog.records or caplog.records[-1].levelname == "INFO"
+
+
+class _AnyOrder(mx.operator.CustomOp):
+    """The sum of the inputs. MXNet calls both methods with keywords."""
+
+    def forward(self, aux, out_data, in_data, is_train, req):
+        self.assign(out_data[0], req[0], sum(in_data[1:], in_data[0]))
+
+    def backward(self, in_grad, aux, out_data, in_data, out_grad, req):
+        for gradient, how in zip(in_grad, req, strict=True):
+            self.assign(gradient, how, out_grad[0] * 2)
+
+
+def _register_sum(count):
+    class Prop(mx.operator.CustomOpProp):
+        def list_arguments(self):
+            return ["a", "b", "c"][:count]
+
+        def create_operator(self, ctx, in_shapes, in_dtypes):
+            return _AnyOrder()
+
+    mx.operator.register("sum_for_test")(Prop)
+
+
+class _UsesSum(gluon.HybridBlock):
+    def hybrid_forward(self, F, x, y):
+        return F.Custom(x, y, op_type="sum_for_test")
+
+
+@pytest.mark.parametrize("how", ["eager", "hybridized", "bound"])
+def test_methods_may_have_their_arguments_in_any_order(how):
+    _register_sum(2)
+    x, y = nd.array([1.0, 2.0]), nd.array([3.0, 5.0])
+    if how == "bound":
+        grads = {"x": nd.zeros(2), "y": nd.zeros(2)}
+        symbol = _UsesSum()(mx.sym.var("x"), mx.sym.var("y"))
+        bound = symbol.bind(mx.cpu(), {"x": x, "y": y}, grads)
+        (out,) = bound.forward(is_train=True)
+        bound.backward(nd.ones(2))
+    else:
+        net = _UsesSum()
+        net.hybridize(how == "hybridized")
+        for each in (x, y):
+            each.attach_grad()
+        with autograd.record():
+            out = net(x, y)
+        out.backward()
+        grads = {"x": x.grad, "y": y.grad}
+    assert out.asnumpy().tolist() == [4, 7]
+    assert [grad.asnumpy().tolist() for grad in grads.values()] == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_operator_that_is_registered_again_with_other_inputs_is_the_error_of_eager_mode(count):
+    _register_sum(2)
+    net, x = _UsesSum(), nd.ones(2)
+    net.hybridize()
+    net(x, x)
+    _register_sum(count)
+    text = rf"sum_for_test takes {count} arrays \(.*\), not 2"
+    for each in (net, _UsesSum()):
+        with pytest.raises(mx.MXNetError, match=text):
+            each(x, x)
+
+
+def test_an_input_that_is_left_out_is_the_error_of_eager_mode_in_a_hybridized_block():
+    net, x = gluon.nn.HybridLambda(lambda F, x: F.FullyConnected(x, num_hidden=3)), nd.ones((2, 2))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="FullyConnected: the input weight is missing"):
+            net(x)
+        net.hybridize()
+    assert len(net(mx.sym.var("x")).list_arguments()) == 3, "on the user's Symbols it is a variable"
 
 
 def test_symbols_and_graphs_from_files_keep_the_class_of_their_operator(tmp_path, caplog):

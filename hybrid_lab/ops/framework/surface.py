@@ -32,6 +32,11 @@ def no_input(op: Operator, position: int, item: object, needed: str = "an NDArra
     return DTypeError(f"{op.name}: the input {name} must be {needed}, not {type(item).__name__}")
 
 
+def missing_input(op: Operator, name: str) -> AttributeSpecError:
+    """The error for an input that was left out of a call on arrays."""
+    return AttributeSpecError(f"{op.name}: the input {name} is missing")
+
+
 def no_arrays(op: Operator, inputs: Sequence[object], needed: str = "an NDArray") -> DTypeError:
     """The error for inputs that are all numbers."""
     kinds = " and ".join(type(item).__name__ for item in inputs) + (" were" if len(inputs) > 1 else " was")
