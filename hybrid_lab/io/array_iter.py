@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import DTypeError, InputError, SettingError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
@@ -45,13 +46,13 @@ class NDArrayIter(DataIter):
         self.data = named_arrays(data, data_name)
         self.label = named_arrays([] if label is None else label, label_name)
         if not self.data:
-            raise ValueError("NDArrayIter needs at least one array of data")
+            raise InputError("NDArrayIter needs at least one array of data")
         self._axis = layout.find("N")
         self.layout, self.shuffle, self.last_batch_handle = layout, shuffle, last_batch_handle
         self.num_data = self.data[0][1].shape[0]
         for name, array in [*self.data, *self.label]:
             if array.shape[self._axis] != self.num_data:
-                raise ValueError(
+                raise ShapeError(
                     f"all arrays need the same number of samples: {self.data[0][0]} has {self.num_data}, {name} "
                     f"{array.shape[self._axis]}"
                 )
@@ -161,7 +162,7 @@ def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]
         several = len(arrays) > 1
         arrays = {f"_{number}_{default_name}" if several else default_name: each for number, each in enumerate(arrays)}
     if not isinstance(arrays, Mapping):
-        raise TypeError(f"{default_name} must be an array, a list of arrays or a dict of them, not {arrays!r:.60}")
+        raise SettingError(f"{default_name} must be an array, a list of arrays or a dict of them, not {arrays!r:.60}")
     named = []
     for name, array in sorted(arrays.items()):
         try:
@@ -169,5 +170,5 @@ def named_arrays(arrays: Arrays, default_name: str) -> list[tuple[str, NDArray]]
                 array = csr_matrix(array) if hasattr(array, "tocsr") else nd_array(array)
             named.append((name, array))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} cannot be an array: {error}") from None
+            raise DTypeError(f"{name} cannot be an array: {error}") from None
     return named

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.ndarray import NDArray
 
 
@@ -72,7 +73,7 @@ class DataBatch:
     ) -> None:
         for what, arrays in (("data", data), ("label", label)):
             if arrays is not None and not isinstance(arrays, (list, tuple)):
-                raise TypeError(f"{what} of a DataBatch is a list of arrays, not {type(arrays).__name__}")
+                raise SettingError(f"{what} of a DataBatch is a list of arrays, not {type(arrays).__name__}")
         self.data, self.label, self.pad, self.index = data, label, pad, index
         self.bucket_key, self.provide_data, self.provide_label = bucket_key, provide_data, provide_label
 

@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import InputError, ShapeError
 from hybrid_lab.ndarray import NDArray
 
 from .batch import DataBatch, DataDesc, DataIter
@@ -82,7 +83,7 @@ class PrefetchingIter(_OverBatches):
     ) -> None:
         self.iters: list[DataIter] = [iters] if isinstance(iters, DataIter) else list(iters)
         if not self.iters:
-            raise ValueError("PrefetchingIter needs at least one iterator")
+            raise InputError("PrefetchingIter needs at least one iterator")
         self.n_iter, self.rename_data, self.rename_label = len(self.iters), rename_data, rename_label
         super().__init__(self.provide_data[0].shape[0])
         self._pool = ThreadPoolExecutor(self.n_iter, thread_name_prefix="hybrid_lab-io")
@@ -130,7 +131,7 @@ class PrefetchingIter(_OverBatches):
         if not ready:
             return False
         if len(ready) < len(batches) or len({batch.pad for batch in ready}) > 1:
-            raise ValueError("the iterators of a PrefetchingIter give different numbers of samples")
+            raise ShapeError("the iterators of a PrefetchingIter give different numbers of samples")
         self._read()
         self.current_batch = DataBatch(
             list(chain.from_iterable(batch.data or () for batch in ready)),

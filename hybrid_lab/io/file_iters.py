@@ -6,12 +6,16 @@ import gzip
 import math
 import os
 import struct
+import warnings
+import zlib
 from os import PathLike
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
@@ -23,12 +27,15 @@ _IDX_DTYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 def read_idx(path: str | PathLike[str]) -> np.ndarray:
     """The array of an IDX file, the format of MNIST, also if it is compressed with gzip.
 
-    Raises HybridLabError for another file or one that ends early.
+    Raises HybridLabError for another file or one that ends early, and FileError.
     """
-    with open(path, "rb") as stream:
+    with reading(path), open(path, "rb") as stream:
         data = stream.read()
     if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise HybridLabError(f"{os.fspath(path)} is damaged: it cannot be decompressed ({error})") from None
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _IDX_DTYPES or len(data) < 4 + 4 * data[3]:
         raise HybridLabError(f"{os.fspath(path)} is not an IDX file, the format of MNIST")
     shape = struct.unpack_from(f">{data[3]}I", data, 4)
@@ -74,37 +81,92 @@ class CSVIter(_FileIter):
     data_shape, label_shape : the shape of one row's numbers
     round_batch : fill the last batch up with rows from the beginning; else it is left out
     dtype : of data and labels; float32 by default
+    Raises TableError, which names the file and the line, for files without rows of such numbers, and FileError.
     """
 
     def __init__(
         self,
-        data_csv: str,
-        data_shape: tuple[int, ...],
-        label_csv: str | None = None,
-        label_shape: tuple[int, ...] = (1,),
+        data_csv: str | PathLike[str],
+        data_shape: tuple[int, ...] | int,
+        label_csv: str | PathLike[str] | None = None,
+        label_shape: tuple[int, ...] | int = (1,),
         batch_size: int = 1,
         round_batch: bool = True,
         dtype: DTypeLike = "float32",
         data_name: str = "data",
         label_name: str = "label",
     ) -> None:
-        data = _table(data_csv, data_shape, dtype)
+        data_shape, label_shape = (
+            (shape,) if isinstance(shape, int) else tuple(shape) for shape in (data_shape, label_shape)
+        )
+        data = _table(data_csv, data_shape, dtype, "data_csv")
         if label_csv is None:
             label = np.zeros((len(data), *label_shape), dtype)
         else:
-            label = _table(label_csv, label_shape, dtype)
+            label = _table(label_csv, label_shape, dtype, "label_csv")
+            if len(label) != len(data):
+                raise TableError(
+                    f"there are labels for {len(label)} of the rows in {data_csv}, which has {len(data)}",
+                    str(label_csv),
+                )
         if label.shape[1:] == (1,):
             label = label[:, 0]
         last = "pad" if round_batch else "discard"
         super().__init__(data, label, batch_size, False, last, data_name, label_name)
 
 
-def _table(path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+class TableError(HybridLabError, ValueError):
+    """A file that holds something else than the rows of numbers that were asked for.
+
+    path : the file; line : the number of the first line that is wrong, from 1; None where no single line is
+    """
+
+    def __init__(self, problem: str, path: str, line: int | None = None) -> None:
+        where = path if line is None else f"{path}, line {line}"
+        super().__init__(f"{where}: {problem}")
+        self.problem, self.path, self.line = problem, path, line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problem, self.path, self.line)
+
+
+def _table(path: str | PathLike[str], shape: tuple[int, ...], dtype: DTypeLike, argument: str) -> np.ndarray:
+    """The rows of a CSV file, each in this shape. argument : the one that has the path, for messages"""
+    if not isinstance(path, (str, PathLike)):
+        raise SettingError(f"{argument} must be the path of a CSV file, not {type(path).__name__}")
+    name, size = os.fspath(path), math.prod(shape)
+    with reading(name), open(name, "rb"):
+        pass  # loadtxt opens it again; its own errors of the system have no number
     try:
-        rows = np.loadtxt(path, delimiter=",", dtype=dtype, ndmin=2)
-        return rows.reshape(len(rows), *shape)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+            rows = np.loadtxt(name, delimiter=",", dtype=dtype, ndmin=2)
     except ValueError as error:
-        raise HybridLabError(f"{path} cannot be read as rows of shape {shape}: {error}") from None
+        raise _wrong_line(name, size, dtype) or TableError(str(error), name) from None
+    if not rows.size:
+        raise TableError("there are no rows of numbers in this file", name)
+    if rows.shape[1] != size:
+        raise _wrong_line(name, size, dtype) or TableError(f"a row has {size} numbers; here are {rows.shape[1]}", name)
+    return rows.reshape(len(rows), *shape)
+
+
+def _wrong_line(path: str, size: int, dtype: DTypeLike) -> TableError | None:
+    """The error for the first line that does not hold `size` numbers of the dtype."""
+    kind = np.dtype(dtype)
+    with np.lib.npyio.DataSource(None).open(path, "rt", encoding="latin1") as lines:
+        for number, line in enumerate(lines, 1):
+            text = line.partition("#")[0].strip()
+            if not text:
+                continue
+            fields = [field.strip() for field in text.split(",")]
+            for field in fields:
+                try:
+                    kind.type(field)
+                except (ValueError, OverflowError):
+                    return TableError(f"{field!r:.60} is no number of the dtype {kind.name}", path, number)
+            if len(fields) != size:
+                return TableError(f"a row has {size} numbers; here are {len(fields)}", path, number)
+    return None
 
 
 class MNISTIter(_FileIter):
@@ -133,6 +195,8 @@ class MNISTIter(_FileIter):
         size = len(images) // num_parts
         part = slice(part_index * size, (part_index + 1) * size)
         images, labels = images[part].astype("float32") / 256, labels[part].astype("float32")
+        if len(images) != len(labels):
+            raise HybridLabError(f"{image} has {len(images)} images, {label} has {len(labels)} labels")
         if shuffle:
             order = np.random.default_rng(seed).permutation(len(images))
             images, labels = images[order], labels[order]

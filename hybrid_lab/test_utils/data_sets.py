@@ -24,7 +24,8 @@ def download(
 
 def get_mnist() -> dict[str, np.ndarray]:
     """The digits of MNIST: train_data, test_data (n, 1, 28, 28) of float32 in [0, 1], and train_label, test_label (n,)
-    of int8. Read from the folder of `gluon.data.vision.MNIST`; raises DatasetFileError where they are not there.
+    of int8. Read from `datasets/mnist` in the folder that the environment variable MXNET_HOME names, by default
+    `~/.mxnet`; raises DatasetFileError where they are not there.
     """
     found = {}
     for part, name in (("train", "train"), ("test", "t10k")):

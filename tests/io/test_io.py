@@ -1,6 +1,8 @@
 """mx.io: what the iterators give, beside what the real MXNet gave."""
 
 import gzip
+import pickle
+import re
 import struct
 
 import numpy as np
@@ -137,7 +139,7 @@ def test_csv(tmp_path):
     batches = list(iterator)
     assert batches[0].data[0].asnumpy().tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     assert batches[1].label[0].asnumpy().tolist() == [2, 0] and batches[1].pad == 1
-    with pytest.raises(mx.diagnostics.HybridLabError, match="data.csv cannot be read as rows"):
+    with pytest.raises(mx.diagnostics.HybridLabError, match="data.csv, line 1: a row has 3 numbers; here are 4"):
         CSVIter(str(tmp_path / "data.csv"), (3,))
 
 
@@ -177,3 +179,56 @@ def test_iterators_over_files_give_their_array_itself(tmp_path):
     assert rows.getlabel().shape == (2,)
     rows.reset()
     assert [batch.data[0].shape for batch in rows] == [(2, 2), (2, 2)]
+
+
+WRONG_TABLES = {
+    "a text": ("1,2\n3,a\n", "line 2: 'a' is no number of the dtype float32"),
+    "a head line": ("x,y\n1,2\n", "line 1: 'x' is no number"),
+    "a missing number": ("1,2\n\n# more\n3\n", "line 4: a row has 2 numbers; here are 1"),
+    "a number too many": ("1,2\n3,4,5\n", "line 2: a row has 2 numbers; here are 3"),
+    "another shape": ("1,2,3\n4,5,6\n", "line 1: a row has 2 numbers; here are 3"),
+    "an empty field": ("1,2\n,3\n", "line 2: '' is no number"),
+    "no rows": ("\n\n", "there are no rows of numbers"),
+    "an empty file": ("", "there are no rows of numbers"),
+    "bytes": ("\0\1\2\xff", "line 1: .* is no number"),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("text", "message"), WRONG_TABLES.values(), ids=WRONG_TABLES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_wrong_tables_name_the_file_and_the_line(tmp_path, text, message, packed):
+    path = tmp_path / ("table.csv.gz" if packed else "table.csv")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    with pytest.raises(mx.MXNetError, match=rf"{re.escape(str(path))}(, |: ){message}") as caught:
+        CSVIter(str(path), (2,))
+    assert isinstance(caught.value, ValueError) and caught.value.path == str(path)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.line) == (str(caught.value), caught.value.line)
+
+
+def test_whole_numbers_and_labels_of_tables(tmp_path):
+    (tmp_path / "data.csv").write_text("1,2\n3,4.5\n")
+    (tmp_path / "label.csv").write_text("1\n2\n3\n")
+    with pytest.raises(ValueError, match=r"data.csv, line 2: '4.5' is no number of the dtype int32"):
+        CSVIter(tmp_path / "data.csv", (2,), dtype="int32")
+    with pytest.raises(
+        mx.MXNetError, match=r"label.csv: there are labels for 3 of the rows in .*data.csv, which has 2"
+    ):
+        CSVIter(tmp_path / "data.csv", (2,), tmp_path / "label.csv")
+    with pytest.raises(mx.MXNetError, match="data_csv must be the path of a CSV file, not NoneType"):
+        CSVIter(None, (2,))
+    assert next(CSVIter(tmp_path / "label.csv", 1)).data[0].shape == (1, 1)
+
+
+def test_files_that_cannot_be_read_are_typed_errors(tmp_path):
+    for make in (lambda path: CSVIter(path, (2,)), lambda path: MNISTIter(path, path)):
+        with pytest.raises(FileNotFoundError, match="there is no file") as caught:
+            make(str(tmp_path / "missing"))
+        assert isinstance(caught.value, mx.MXNetError)
+        with pytest.raises(IsADirectoryError, match="is a folder") as caught:
+            make(str(tmp_path))
+        assert isinstance(caught.value, mx.MXNetError)
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"0" * 99)[:20])
+    with pytest.raises(mx.MXNetError, match="cut.gz is damaged"):
+        MNISTIter(str(tmp_path / "cut.gz"), str(tmp_path / "cut.gz"))

@@ -43,8 +43,10 @@ def test_iterators(digits, shape, expected):
 def test_files_that_are_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("MXNET_HOME", str(tmp_path))
     for call in (test_utils.get_mnist, lambda: test_utils.get_mnist_iterator(4, (784,))):
-        with pytest.raises(DatasetFileError, match="MNIST has no file train-images-idx3-ubyte.gz or"):
+        with pytest.raises(DatasetFileError, match="MNIST has no file train-images-idx3-ubyte.gz or") as caught:
             call()
+        assert "root=" not in str(caught.value), "neither function has this argument"
+        assert "set the environment variable MXNET_HOME to a folder that has it in datasets/mnist" in str(caught.value)
 
 
 def test_download_names_the_file(tmp_path):

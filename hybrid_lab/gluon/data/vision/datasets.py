@@ -58,17 +58,18 @@ class _Labelled(Dataset):
         return sample if self._transform is None else self._transform(*sample)
 
     def _missing(self, names: Sequence[str]) -> DatasetFileError:
-        return _missing(type(self).__name__, self._root, names)
+        return _missing(type(self).__name__, self._root, names, "give its folder as root=")
 
 
 def _folder_of(data_set: str) -> str:
     return os.path.expanduser(os.path.join(data_dir(), "datasets", data_set))
 
 
-def _missing(data_set: str, folder: str, names: Sequence[str]) -> DatasetFileError:
+def _missing(data_set: str, folder: str, names: Sequence[str], otherwise: str) -> DatasetFileError:
+    """otherwise : what the user can do who does not put the file into the folder"""
     return DatasetFileError(
         f"{data_set} has no file {' or '.join(names)} in {folder}. Nothing is downloaded: "
-        f"put the file there, or give its folder as root="
+        f"put the file there, or {otherwise}"
     )
 
 
@@ -81,7 +82,10 @@ def mnist_file(name: str, folder: str | None = None, data_set: str = "MNIST") ->
     for each in (name + ".gz", name):
         if os.path.exists(path := os.path.join(place, each)):
             return path
-    raise _missing(data_set, place, [name + ".gz", name])
+    otherwise = "give its folder as root="
+    if folder is None:
+        otherwise = "set the environment variable MXNET_HOME to a folder that has it in datasets/mnist"
+    raise _missing(data_set, place, [name + ".gz", name], otherwise)
 
 
 class MNIST(_Labelled):
