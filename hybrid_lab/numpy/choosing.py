@@ -18,6 +18,7 @@ from hybrid_lab.numpy.operators import (
     alike,
     as_tensor,
     cast,
+    composed,
     dtype_of,
     is_tensor,
     known_rank,
@@ -129,6 +130,7 @@ def diag(v: ArrayLike, k: int = 0) -> Tensor:
 
 
 @FUNCTIONS.add
+@composed("diagflat")
 def diagflat(v: ArrayLike, k: int = 0) -> Tensor:
     """A matrix with the flattened array as its diagonal."""
     return diag(ravel(as_tensor(v)), k)
@@ -151,6 +153,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
 
 
 @FUNCTIONS.add
+@composed("trace")
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, out: Out = None) -> Tensor:
     """The sums of the diagonals of two axes."""
     return write(out, FUNCTIONS["sum"](diagonal(a, offset, axis1, axis2), axis=-1))
@@ -189,6 +192,7 @@ def diff(
 
 
 @FUNCTIONS.add
+@composed("ediff1d")
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     """The differences of neighbours of the flattened array, between `to_begin` and `to_end`."""
     line = ravel(ary)
@@ -197,6 +201,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 @FUNCTIONS.add
+@composed("meshgrid")
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Tensor]:
     """Matrices of coordinates from vectors of coordinates."""
     vectors = [at_least(as_tensor(each), 1) for each in xi]

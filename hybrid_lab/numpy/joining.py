@@ -13,6 +13,7 @@ from hybrid_lab.numpy.operators import (
     R,
     alike,
     as_tensor,
+    composed,
     is_tensor,
     known_rank,
     rank_of,
@@ -61,10 +62,10 @@ def _joined(name: str, least: int, axis: int) -> Function:
     function.__name__ = function.__qualname__ = name
     words = {0: "one above the other", 1: "side by side", 2: "behind one another"}
     function.__doc__ = f"Arrays joined {words[axis]}."
-    return function
+    return composed(name)(function)
 
 
-FUNCTIONS["vstack"] = FUNCTIONS["row_stack"] = _joined("vstack", 2, 0)
+FUNCTIONS["vstack"], FUNCTIONS["row_stack"] = _joined("vstack", 2, 0), _joined("row_stack", 2, 0)
 FUNCTIONS["hstack"], FUNCTIONS["dstack"] = _joined("hstack", 1, 1), _joined("dstack", 3, 2)
 
 
@@ -96,10 +97,13 @@ for _rank in (1, 2, 3):
 
 
 @FUNCTIONS.add
+@composed("column_stack")
 def column_stack(tup: Sequence[ArrayLike]) -> Tensor:
     """Vectors as the columns of a matrix; matrices side by side."""
     parts = [as_tensor(part) for part in tup]
-    return concatenate([R.Reshape(at_least(p, 1), shape=(-1, 1)) if known_rank("", p) < 2 else p for p in parts], 1)
+    return concatenate(
+        [R.Reshape(at_least(p, 1), shape=(-1, 1)) if known_rank("column_stack", p) < 2 else p for p in parts], 1
+    )
 
 
 @FUNCTIONS.add
@@ -128,6 +132,7 @@ def _inside(place: int, size: int) -> int:
 
 
 @FUNCTIONS.add
+@composed("array_split")
 def array_split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list[Tensor]:
     """As `split`; where the size does not divide, the first parts are larger by one."""
     if isinstance(indices_or_sections, (int, np.integer)):

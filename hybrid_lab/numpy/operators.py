@@ -7,14 +7,15 @@ inputs with as many axes and these dtypes, `shape_of` for inputs of these shapes
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
 from typing import cast as cast_to
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
@@ -30,6 +31,7 @@ from hybrid_lab.symbol.trace_types import known_type
 
 Number = (bool, int, float, np.generic)
 Item = TypeVar("Item")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def call(op: Operator, inputs: Sequence[object], ctx: Context | None = None) -> Any:
@@ -149,11 +151,52 @@ def rank_of(item: Any) -> int | None:
     return item.ndim if isinstance(item, NDArray) else np.ndim(item)
 
 
+class UnknownTypeError(AttributeSpecError):
+    """A function needs the shape, or the number of axes, of a Symbol of which it is not known."""
+
+    def __init__(self, function: str, what: str, tensor: object) -> None:
+        super().__init__(f"np.{function}: {what} of {tensor!r} is not known; call it in a Block")
+        self.what, self.tensor = what, tensor
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AttributeSpecError, (str(self),)
+
+
+def composed(name: str) -> Callable[[F], F]:
+    """Decorator of a function that calls others of `mx.np`: errors name this one, which the user called.
+
+    name : of the function in `mx.np`. An UnknownTypeError gets it in place of the inner one, other errors get a note.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def named(*args: Any, **keywords: Any) -> Any:
+            try:
+                return function(*args, **keywords)
+            except UnknownTypeError as error:
+                given = any(error.tensor is item for item in (*args, *keywords.values()))
+                raise UnknownTypeError(name, error.what, error.tensor if given else _Argument()) from None
+            except HybridLabError as error:
+                error.add_note(f"in np.{name}")
+                raise
+
+        return cast_to("F", named)
+
+    return decorate
+
+
+class _Argument:
+    """Stands in a message for a Symbol that the function made itself."""
+
+    def __repr__(self) -> str:
+        return "an argument"
+
+
 def known_rank(function: str, item: ArrayLike) -> int:
     """The number of axes. Raises AttributeSpecError where it is not known."""
     rank = rank_of(item)
     if rank is None:
-        raise AttributeSpecError(f"np.{function}: the number of axes of {item!r} is not known; call it in a Block")
+        raise UnknownTypeError(function, "the number of axes", item)
     return rank
 
 
@@ -162,7 +205,7 @@ def shape_of(function: str, item: Any) -> tuple[int, ...]:
     if isinstance(item, Symbol):
         known = _known(item, "shape")
         if known is None:
-            raise AttributeSpecError(f"np.{function}: the shape of {item!r} is not known; call it in a Block")
+            raise UnknownTypeError(function, "the shape", item)
         return tuple(known[0])
     return tuple(item.shape) if isinstance(item, NDArray) else np.shape(item)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.numpy.methods import FUNCTIONS
-from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, rank_of, shape_of, write
+from hybrid_lab.numpy.operators import R, alike, as_tensor, composed, is_tensor, known_rank, rank_of, shape_of, write
 from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, sizes_of, transpose
 from hybrid_lab.numpy.types import ArrayLike, Out, Tensor
 from hybrid_lab.ops.linalg import numpy_products as _products
@@ -112,6 +112,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
 
 
 @FUNCTIONS.add
+@composed("cross")
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:

@@ -13,6 +13,7 @@ from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import (
     R,
     as_tensor,
+    composed,
     is_tensor,
     known_rank,
     shape_of,
@@ -23,6 +24,7 @@ from hybrid_lab.numpy.types import ArrayLike, Axis, Out, ShapeLike, Tensor
 
 
 @FUNCTIONS.add
+@composed("tile")
 def tile(A: Any, reps: ShapeLike) -> Tensor | np.ndarray:  # noqa: N803 - NumPy's name
     """The array repeated as a whole, `reps` times along each axis."""
     if not is_tensor(A) and np.ndim(A) == 0:
@@ -34,6 +36,7 @@ def tile(A: Any, reps: ShapeLike) -> Tensor | np.ndarray:  # noqa: N803 - NumPy'
 
 
 @FUNCTIONS.add
+@composed("repeat")
 def repeat(a: ArrayLike, repeats: ShapeLike, axis: int | None = None) -> Tensor:
     """Every element repeated, along an axis or of the flattened array. repeats : one number, or one for each element"""
     a = as_tensor(a)

@@ -1,12 +1,15 @@
 """Functions of `mx.np` beside NumPy's: values, and gradients beside numeric ones; in a graph the same."""
 
+import inspect
+import itertools
+
 import numpy
 import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, np, npx, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
-from hybrid_lab.diagnostics.errors import InputError, ShapeError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import AttributeSpecError, InputError, ShapeError, UnsupportedArgument
 from hybrid_lab.util import np_shape
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
@@ -512,3 +515,35 @@ def test_empty_like_takes_the_arguments_of_numpy():
 def test_norms_that_are_none(arguments, error, said):
     with pytest.raises(error, match=said):
         np.linalg.norm(np.ones((2, 3)), *arguments)
+
+
+def _functions():
+    for module, prefix in ((mx.np, ""), (mx.np.linalg, "linalg."), (mx.np.random, "random.")):
+        for name in module.__all__:
+            function = getattr(module, name)
+            if callable(function) and not inspect.isclass(function):
+                yield f"{prefix}{name}", function
+
+
+def test_an_error_about_an_unknown_shape_names_the_function_that_was_called():
+    """Also of functions that are composed of others. Each is called with one or two Symbols, and a few numbers."""
+    seen = set()
+    for name, function in _functions():
+        for count, rest in itertools.product((1, 2), ((), (2,), (0, 1))):
+            symbols = [mx.sym.var(f"x{index}").as_np_ndarray() for index in range(count)]
+            for given in ((*symbols, *rest), (symbols, *rest)):
+                try:
+                    function(*given)
+                except AttributeSpecError as error:
+                    if "is not known; call it in a Block" in str(error):
+                        seen.add(name)
+                        assert str(error).startswith(f"np.{name}: ") or name == "genfromtxt", str(error)
+                except Exception:  # noqa: BLE001, S110 - of arguments that mean nothing to this function
+                    pass
+    assert {"linalg.solve", "linalg.slogdet", "vstack", "random.normal", "trace"} <= seen
+
+
+def test_other_errors_of_composed_functions_have_a_note_with_their_name():
+    with pytest.raises(ShapeError, match="is not a square matrix") as caught:
+        mx.np.linalg.solve(mx.np.ones((2, 3)), mx.np.ones(2))
+    assert caught.value.__notes__ == ["in np.linalg.solve"]
