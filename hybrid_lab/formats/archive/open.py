@@ -145,7 +145,7 @@ def structure(path: str | PathLike[str]) -> Block:
 
 
 def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, Any]:
-    """The constructor's arguments of an archive's outermost Block; none of a file of SINGA's states.
+    """The constructor's arguments of an archive's outermost Block but for its children; none of SINGA's states.
 
     Raises HybridLabError where the Block is of another class than `class_name`, ArchiveError for a damaged file.
     """
@@ -155,7 +155,7 @@ def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, A
     record = Archive(file, values=False).tree.blocks[0]
     if record.class_ != class_name:
         raise HybridLabError(f"{file} holds a {record.class_}, not a {class_name}")
-    return record.config
+    return {name: value for name, value in record.config.items() if registry.child_name(value) is None}
 
 
 class _Builder:
@@ -165,6 +165,8 @@ class _Builder:
         self.archive, self.ctx = archive, ctx
         self.blocks: dict[int, Block] = {}
         self.parameters: dict[str, Parameter] = {}
+        self._waiting: set[int] = set()
+        """The ids of blocks that wait for a child which is an argument of their constructor."""
 
     def build(self, number: int, existing: Block | None = None) -> Block:
         """The block of this id. existing : the one that a registered parent made itself in its place."""
@@ -187,10 +189,14 @@ class _Builder:
         return block
 
     def _make(self, record: BlockRecord) -> Block:
+        if record.layer is not None and record.layer not in registry.classes():
+            registry.load_library()
         if record.layer is not None and record.layer in registry.classes():
             try:
                 _check_function(record.config)
-                return registry.build(record.layer, record.config, record.prefix)
+                arguments = self._arguments(record)
+                if arguments is not None:
+                    return registry.build(record.layer, arguments, record.prefix)
             except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
                 logger.warning(
                     f"{record.path or record.class_}: {record.layer} could not be constructed again: {error}"
@@ -205,6 +211,27 @@ class _Builder:
             "traced, as a warning said then."
         )
         return HybridStub(record.prefix, record.class_, reason)
+
+    def _arguments(self, record: BlockRecord) -> dict[str, Any] | None:
+        """The constructor's arguments, with the children that are among them; None where one has no code of its own.
+
+        Raises HybridLabError for a name that is none of a child, and for a child that contains the Block.
+        """
+        arguments = dict(record.config)
+        for argument, value in record.config.items():
+            if (name := registry.child_name(value)) is None:
+                continue
+            number = dict(record.children).get(name)
+            if number is None or record.id in self._waiting:
+                raise HybridLabError(f"the argument {argument} is no child of it")
+            self._waiting.add(record.id)
+            try:
+                child = arguments[argument] = self.build(number)
+            finally:
+                self._waiting.discard(record.id)
+            if isinstance(child, (ArchivedBlock, BlockStub, HybridStub)):
+                return None
+        return arguments
 
     def _attach(self, block: Block, name: str, child: Block) -> None:
         """As a child and as an attribute, where the name can be one and means nothing else."""

@@ -8,6 +8,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import Activation
 from hybrid_lab.gluon.nn.conv import checked_layout, window
+from hybrid_lab.gluon.nn.registry import layer
 
 if TYPE_CHECKING:  # else they would be names of this public module
     from hybrid_lab.gluon.nn.conv import Size
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # else they would be names of this public module
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 
 
+@layer
 class DeformableConvolution(HybridBlock):
     """A convolution that predicts where its kernel's places lie, with a second convolution (arXiv 1703.06211).
 
@@ -116,6 +118,7 @@ class DeformableConvolution(HybridBlock):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+@layer
 class ModulatedDeformableConvolution(DeformableConvolution):
     """A DeformableConvolution that weights the places of its kernel by predicted masks, too (arXiv 1811.11168).
 

@@ -9,6 +9,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.nn import BatchNorm, Embedding, HybridSequential, Sequential
 from hybrid_lab.gluon.nn.conv import window
+from hybrid_lab.gluon.nn.registry import layer
 
 if TYPE_CHECKING:  # else they would be names of this public module
     from numpy.typing import DTypeLike
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@layer
 class Concurrent(Sequential):
     """Every child gets the same input; their outputs are joined along `axis`.
 
@@ -44,6 +46,7 @@ class Concurrent(Sequential):
         return nd.concat(*(child(x) for child in self._children.values()), dim=self.axis)
 
 
+@layer
 class HybridConcurrent(HybridSequential):
     """Concurrent as a HybridBlock."""
 
@@ -55,6 +58,7 @@ class HybridConcurrent(HybridSequential):
         return F.concat(*(child(x) for child in self._children.values()), dim=self.axis)
 
 
+@layer
 class Identity(HybridBlock):
     """The input, unchanged: the short way of a residual connection in a HybridConcurrent."""
 
@@ -62,6 +66,7 @@ class Identity(HybridBlock):
         return x
 
 
+@layer
 class SparseEmbedding(Embedding):
     """Embedding under MXNet's name. Weights and gradients are dense here."""
 
@@ -76,6 +81,7 @@ class SparseEmbedding(Embedding):
         super().__init__(input_dim, output_dim, dtype, weight_initializer, **keywords)
 
 
+@layer
 class SyncBatchNorm(BatchNorm):
     """BatchNorm whose statistics several devices would share. One process computes here, so that it is BatchNorm.
 
@@ -113,18 +119,21 @@ class _PixelShuffle(HybridBlock):
         return f"{type(self).__name__}({self._factors})"
 
 
+@layer
 class PixelShuffle1D(_PixelShuffle):
     """(n, c * f, w) -> (n, c, w * f)."""
 
     _rank = 1
 
 
+@layer
 class PixelShuffle2D(_PixelShuffle):
     """(n, c * f1 * f2, h, w) -> (n, c, h * f1, w * f2)."""
 
     _rank = 2
 
 
+@layer
 class PixelShuffle3D(_PixelShuffle):
     """(n, c * f1 * f2 * f3, d, h, w) -> (n, c, d * f1, h * f2, w * f3)."""
 

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 
+@layer
 class VariationalDropoutCell(ModifierCell):
     """Dropout whose masks are the same at all steps of a sequence (arXiv 1512.05287).
 

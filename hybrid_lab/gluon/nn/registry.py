@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.initializer import Initializer
 
@@ -46,7 +47,9 @@ def layer(cls: BlockClass) -> BlockClass:
             self.__dict__["_arguments"] = {name: value for name, value in arguments.items() if name not in _NOT_CONFIG}
 
     target.__init__ = __init__
-    _classes[cls.__name__] = cls
+    # The package's own modules load when they are used: a class of the user, registered before, keeps its name.
+    if cls.__name__ not in _classes or not cls.__module__.startswith("hybrid_lab."):
+        _classes[cls.__name__] = cls
     return cls
 
 
@@ -58,9 +61,31 @@ def config(block: Block) -> dict[str, Any] | None:
     if arguments is None or _classes.get(type(block).__name__) is not type(block):
         return None
     try:
-        return {name: _as_data(value) for name, value in arguments.items()}
+        return {name: _as_argument(block, value) for name, value in arguments.items()}
     except NotData:
         return None
+
+
+def child_name(argument: object) -> str | None:
+    """The name of the child that an argument of `config` stands for; None for any other argument."""
+    return argument.get("child") if isinstance(argument, dict) else None
+
+
+def _as_argument(block: Block, value: object) -> Any:
+    """An argument as data. A Block that is a child, as the cell in a ResidualCell, is {"child": its name}."""
+    if isinstance(value, Block):
+        for name, child in access.children(block).items():
+            if child is value:
+                return {"child": name}
+    return _as_data(value)
+
+
+def load_library() -> None:
+    """Register all layers of the package, whose modules otherwise load when they are used."""
+    from hybrid_lab.gluon import loss, rnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import cnn as contrib_cnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import nn as contrib_nn  # noqa: F401
+    from hybrid_lab.gluon.contrib import rnn as contrib_rnn  # noqa: F401
 
 
 def classes() -> Mapping[str, type]:

@@ -118,6 +118,7 @@ class ModifierCell(HybridRecurrentCell):
         return f"{type(self).__name__}({self.base_cell!r})"
 
 
+@layer
 class ZoneoutCell(ModifierCell):
     """In training, elements of output and states keep their value of the step before, with the given probabilities
     (arXiv 1606.01305).
@@ -170,6 +171,7 @@ def _mixed(F: Functions, rate: float, new: Tensor, old: Tensor) -> Tensor:
     return F.where(F.Dropout(F.ones_like(new), p=rate), new, old)
 
 
+@layer
 class ResidualCell(ModifierCell):
     """Adds the input to the output of the wrapped cell (arXiv 1609.08144); both have the same size."""
 
@@ -190,6 +192,7 @@ class ResidualCell(ModifierCell):
         ], states
 
 
+@layer
 class BidirectionalCell(CellOfCells, HybridRecurrentCell):
     """One cell runs forwards and one backwards over the sequence; their outputs are joined. It can only be unrolled."""
 
