@@ -190,7 +190,7 @@ class _Builder:
 
     def _make(self, record: BlockRecord) -> Block:
         if record.layer is not None and record.layer not in registry.classes():
-            registry.load_library()
+            _load_library()
         if record.layer is not None and record.layer in registry.classes():
             try:
                 _check_function(record.config)
@@ -311,6 +311,14 @@ class _Builder:
         access.own_parameters(block)[name] = parameter
         if own is not None or (name.isidentifier() and not hasattr(type(block), name)):
             object.__setattr__(block, name, parameter)
+
+
+def _load_library() -> None:
+    """Register all layers of the package, whose modules otherwise load when they are used."""
+    from hybrid_lab.gluon import loss, rnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import cnn as contrib_cnn  # noqa: F401
+    from hybrid_lab.gluon.contrib import nn as contrib_nn  # noqa: F401
+    from hybrid_lab.gluon.contrib import rnn as contrib_rnn  # noqa: F401
 
 
 def _check_function(config: dict[str, object]) -> None:

@@ -80,14 +80,6 @@ def _as_argument(block: Block, value: object) -> Any:
     return _as_data(value)
 
 
-def load_library() -> None:
-    """Register all layers of the package, whose modules otherwise load when they are used."""
-    from hybrid_lab.gluon import loss, rnn  # noqa: F401
-    from hybrid_lab.gluon.contrib import cnn as contrib_cnn  # noqa: F401
-    from hybrid_lab.gluon.contrib import nn as contrib_nn  # noqa: F401
-    from hybrid_lab.gluon.contrib import rnn as contrib_rnn  # noqa: F401
-
-
 def classes() -> Mapping[str, type]:
     """All registered layers by class name."""
     return MappingProxyType(_classes)
