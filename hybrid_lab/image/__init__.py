@@ -3,6 +3,7 @@
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.image_files import ImageError
 
+from . import detection as det
 from .augmenting import (
     Augmenter,
     BrightnessJitterAug,
@@ -39,6 +40,17 @@ from .cropping import (
     resize_short,
     scale_down,
 )
+from .detecting import ImageDetIter
+from .detection import (
+    CreateDetAugmenter,
+    CreateMultiRandCropAugmenter,
+    DetAugmenter,
+    DetBorrowAug,
+    DetHorizontalFlipAug,
+    DetRandomCropAug,
+    DetRandomPadAug,
+    DetRandomSelectAug,
+)
 from .iterating import ImageIter
 
 __all__ = [
@@ -50,9 +62,18 @@ __all__ = [
     "ColorNormalizeAug",
     "ContrastJitterAug",
     "CreateAugmenter",
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
     "ForceResizeAug",
     "HorizontalFlipAug",
     "HueJitterAug",
+    "ImageDetIter",
     "ImageError",
     "ImageIter",
     "LightingAug",
@@ -66,6 +87,7 @@ __all__ = [
     "center_crop",
     "color_normalize",
     "copyMakeBorder",
+    "det",
     "fixed_crop",
     "imdecode",
     "imread",

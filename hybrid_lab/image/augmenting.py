@@ -22,7 +22,7 @@ _FROM_YIQ = np.array([[1.0, 0.956, 0.621], [1.0, -0.272, -0.647], [1.0, -1.107, 
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 _EIGENVALUES = np.array([55.46, 4.794, 1.148])
 _EIGENVECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
-_MEAN, _STD = (123.68, 116.28, 103.53), (58.395, 57.12, 57.375)
+MEAN, STD = (123.68, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 
 #: A number for each channel.
@@ -309,7 +309,21 @@ def CreateAugmenter(
         augmenters.append((RandomCropAug if rand_crop else CenterCropAug)(size, inter_method))
     if rand_mirror:
         augmenters.append(HorizontalFlipAug(0.5))
-    augmenters.append(CastAug())
+    return augmenters + color_augmenters(mean, std, brightness, contrast, saturation, hue, pca_noise, rand_gray)
+
+
+def color_augmenters(
+    mean: Channels | bool | None,
+    std: Channels | bool | None,
+    brightness: float,
+    contrast: float,
+    saturation: float,
+    hue: float,
+    pca_noise: float,
+    rand_gray: float,
+) -> list[Augmenter]:
+    """The augmenters that change colours, after one that makes float32 of them. Arguments as of CreateAugmenter."""
+    augmenters: list[Augmenter] = [CastAug()]
     if brightness or contrast or saturation:
         augmenters.append(ColorJitterAug(brightness, contrast, saturation))
     if hue:
@@ -318,7 +332,7 @@ def CreateAugmenter(
         augmenters.append(LightingAug(pca_noise, _EIGENVALUES, _EIGENVECTORS))
     if rand_gray > 0:
         augmenters.append(RandomGrayAug(rand_gray))
-    means, stds = _channels(mean, _MEAN), _channels(std, _STD)
+    means, stds = _channels(mean, MEAN), _channels(std, STD)
     if means is not None or stds is not None:
         augmenters.append(ColorNormalizeAug(means, stds))
     return augmenters
