@@ -160,31 +160,33 @@ def difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
     return worst
 
 
-def same_detections(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
-    """The largest error of the closest assignment of rows, for detectors: classes, scores and boxes of N objects each,
-    which stand in the order of their scores. Rounding exchanges two objects whose scores are almost equal.
+def same_detections(found: list[np.ndarray], wanted: list[np.ndarray]) -> np.ndarray:
+    """The error of each object of a detector, after the objects were assigned to their closest: their classes, scores,
+    boxes and masks are rows in the order of the scores, and rounding exchanges objects with almost equal scores.
 
-    Returns inf where the arrays are not (batch, N, ...).
+    Returns [inf] where the arrays are not (batch, N, ...).
     """
-    leading = {array.shape[:2] for array in [*found, *wanted]}
-    if len(leading) != 1 or {array.ndim for array in wanted} != {3} or len(wanted) < 2:
-        return float("inf")
-    if [array.shape for array in found] != [array.shape for array in wanted]:
-        return float("inf")
+    shapes = [array.shape for array in wanted]
+    if [array.shape for array in found] != shapes or len(shapes) < 2 or len({shape[:2] for shape in shapes}) > 1:
+        return np.array([np.inf])
+    if min(map(len, shapes)) < 2:
+        return np.array([np.inf])
     scales = [np.abs(array[np.isfinite(array)]).max(initial=1e-30) for array in wanted]
 
     def rows(arrays: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([array.astype("float64") / scale for array, scale in zip(arrays, scales, strict=True)], 2)
+        flat = [array.reshape(*array.shape[:2], -1) / scale for array, scale in zip(arrays, scales, strict=True)]
+        return np.nan_to_num(np.concatenate(flat, 2).astype("float64"))
 
-    worst = 0.0
-    for one, other in zip(np.nan_to_num(rows(found)), np.nan_to_num(rows(wanted)), strict=True):
-        free = np.ones(len(other), bool)
+    errors = []
+    for one, other in zip(rows(found), rows(wanted), strict=True):
+        in_place = np.abs(one - other).max(axis=1)
+        errors.append(in_place[in_place <= RELATIVE])
+        one, other = one[in_place > RELATIVE], other[in_place > RELATIVE]
         for row in one:
-            apart = np.where(free, np.abs(other - row).max(axis=1), np.inf)
-            closest = int(apart.argmin())
-            free[closest] = False
-            worst = max(worst, float(apart[closest]))
-    return worst
+            closest = int(np.abs(other[:, :6] - row[:6]).max(axis=1).argmin())  # by class, score and box
+            errors.append(np.abs(other[closest : closest + 1] - row).max(axis=1))
+            other = np.delete(other, closest, axis=0)
+    return np.concatenate(errors)
 
 
 def compared(found: list[np.ndarray], wanted: list[np.ndarray], report: dict[str, Any]) -> float:
@@ -192,9 +194,10 @@ def compared(found: list[np.ndarray], wanted: list[np.ndarray], report: dict[str
     apart = difference(found, wanted)
     if apart > tolerance(report):
         assigned = same_detections(found, wanted)
-        if assigned <= tolerance(report):
+        report["same objects"] = float((assigned <= tolerance(report)).mean())
+        if report["same objects"] == 1:
             report["exchanged"] = True
-            return assigned
+            return float(assigned.max())
     return apart
 
 
@@ -226,7 +229,7 @@ def work(name: str, source: str, target: Path, real: bool, dtype: str, wanted: d
         if not real:
             mx.random.seed(0)
             rounded = arrays(net(*(one * (1 + 2**-22) for one in inputs)))
-            report["rounding"] = min(difference(rounded, outputs), same_detections(rounded, outputs))
+            report["rounding"] = min(difference(rounded, outputs), float(same_detections(rounded, outputs).max()))
             check_hybrid(net, mx, inputs, outputs, target, report, done)
     except BaseException as error:
         report["error"] = f"{type(error).__name__}: {error}"[:600]
