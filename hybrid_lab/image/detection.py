@@ -75,7 +75,8 @@ class DetRandomSelectAug(DetAugmenter):
 
     def __init__(self, aug_list: Sequence[DetAugmenter] | DetAugmenter, skip_prob: float = 0) -> None:
         super().__init__(skip_prob=skip_prob)
-        self.aug_list = list(aug_list) if isinstance(aug_list, (list, tuple)) else [aug_list]
+        given = [aug_list] if isinstance(aug_list, DetAugmenter) else aug_list
+        self.aug_list: list[DetAugmenter] = list(given)
         for each in self.aug_list:
             if not isinstance(each, DetAugmenter):
                 raise ValueError(f"DetRandomSelectAug needs augmenters for detection, not {each!r:.60}")

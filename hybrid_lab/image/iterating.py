@@ -63,7 +63,9 @@ class ImageIter(DataIter):
         self.data_shape, self.label_width, self.shuffle = tuple(data_shape), label_width, shuffle
         self.path_root, self.last_batch_handle = path_root or "", last_batch_handle
         self.provide_data = [(data_name, (batch_size, *data_shape))]
-        self.provide_label = [(label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))]
+        self.provide_label: list[tuple[str, tuple[int, ...]]] = [
+            (label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))
+        ]
         self.imglist = (
             read_list(path_imglist, dtype) if path_imglist else None if imglist is None else as_table(imglist, dtype)
         )
