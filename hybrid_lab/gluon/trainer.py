@@ -66,6 +66,9 @@ class Trainer:
     Raises KVStoreError for a store of several processes, such as 'dist_sync'.
     """
 
+    #: The constructor makes the store. MXNet makes it later, which its tutorial on learning rates asks for.
+    _kv_initialized = True
+
     def __init__(
         self,
         params: ParameterDict | Mapping[str, Parameter] | Sequence[Parameter],
