@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from hybrid_lab.ndarray import NDArray
 from .augmenting import MEAN, STD
 from .detection import CreateDetAugmenter, DetAugmenter, is_box
 from .iterating import ImageIter
+
+#: The numbers of an image's label.
+Label: TypeAlias = NDArray | np.ndarray | Sequence[float]
 
 _LEAST = 5
 """Numbers of an object: its class and its box."""
@@ -69,7 +72,7 @@ class ImageDetIter(ImageIter):
             last_batch_handle=last_batch_handle,
         )
         self.auglist: list[Any] = list(CreateDetAugmenter(data_shape, **kwargs) if aug_list is None else aug_list)
-        shapes = [objects_of(label).shape for label in self._labels()]
+        shapes = [self._objects(label).shape for label in self._labels()]
         if not shapes:
             raise LabelError("there are no images")
         if len({width for _, width in shapes}) > 1:
@@ -77,27 +80,44 @@ class ImageDetIter(ImageIter):
         self.label_shape = max(count for count, _ in shapes), shapes[0][1]
         self.provide_label = [(label_name, (batch_size, *self.label_shape))]
 
-    def _labels(self) -> Iterator[Any]:
+    def _labels(self) -> Iterator[Label]:
         """The label of every image."""
-        if self.imglist is not None and self.seq is not None:
-            yield from (self.imglist[key][0] for key in self.seq)
-            return
         self.reset()
-        while True:
-            try:
-                yield self.next_sample()[0]
-            except StopIteration:
-                self.reset()
-                return
+        if self.imglist is not None and self.seq is not None:
+            for key in self.seq:
+                self.cur += 1
+                yield self.imglist[key][0]
+        else:
+            while (label := self._next_label()) is not None:
+                yield label
+        self.reset()
+
+    def _next_label(self) -> Label | None:
+        """The label of the next image, or None after the last."""
+        try:
+            return self.next_sample()[0]
+        except StopIteration:
+            return None
+
+    def _objects(self, label: Label) -> np.ndarray:
+        """The objects of the image that was read last. Raises LabelError that names the image."""
+        try:
+            return objects_of(label)
+        except LabelError as error:
+            raise LabelError(f"image {self._name()}: {error}") from None
 
     def _read(self, images: list[np.ndarray], labels: list[Any]) -> None:
         for image, objects in self._augmented():
-            images.append(self.postprocess_data(image).asnumpy())
-            label = np.full(self.label_shape, -1, "float32")
-            label[: len(objects)] = objects
-            labels.append(label)
+            images.append(self.finished(image))
+            labels.append(self._padded(objects))
             if len(images) == self.batch_size:
                 return
+
+    def _padded(self, objects: np.ndarray) -> np.ndarray:
+        """The objects with rows of -1 behind them, as many as labels have."""
+        label = np.full(self.label_shape, -1, "float32")
+        label[: len(objects)] = objects
+        return label
 
     def _augmented(self) -> Iterator[tuple[NDArray, np.ndarray]]:
         """The images that are left with their objects."""
@@ -106,12 +126,12 @@ class ImageDetIter(ImageIter):
                 label, data = self.next_sample()
             except StopIteration:
                 return
-            image, objects = self.imdecode(data), objects_of(label)
+            image, objects = self.imdecode(data), self._objects(label)
             image, objects = self.augmentation_transform(image, objects)
             if (is_box(objects) & (objects[:, 0] >= 0)).any():
                 yield image, objects
             else:
-                logger.debug(f"image {self.cur} is left out: the augmenters left no object")
+                logger.debug(f"image {self._name()} is left out: the augmenters left no object")
 
     def augmentation_transform(  # type: ignore[override]
         self, data: NDArray, label: np.ndarray
@@ -137,6 +157,9 @@ class ImageDetIter(ImageIter):
             self.check_label_shape(label_shape)
             self.provide_label = [(self.provide_label[0][0], (self.batch_size, *label_shape))]
             self.label_shape = (label_shape[0], label_shape[1])
+            if self._kept is not None:
+                images, labels = self._kept
+                self._kept = images, [self._padded(label) for label in labels]
 
     def check_label_shape(self, label_shape: Sequence[int]) -> None:
         """Raises ValueError for fewer objects than before, and for objects of another width."""
@@ -186,7 +209,7 @@ class ImageDetIter(ImageIter):
             yield _drawn(pixels.astype(np.uint8), objects, color, thickness, id2labels or {})
 
 
-def objects_of(label: NDArray | np.ndarray) -> np.ndarray:
+def objects_of(label: Label) -> np.ndarray:
     """The objects with a box of some area in the label of an image: float32 (objects, width of an object).
 
     Raises LabelError for another form of label.

@@ -350,7 +350,7 @@ def CreateDetAugmenter(
 def _range(given: Range | list[Any]) -> tuple[float, float]:
     """A range from a number or a pair. Raises ValueError for anything else."""
     first, last = given if isinstance(given, (list, tuple)) and len(given) == 2 else (given, given)
-    if not all(isinstance(end, (int, float)) for end in (first, last)):
+    if not all(isinstance(end, (int, float, np.number)) for end in (first, last)):
         raise ValueError(f"a range is a number or a pair of numbers, not {given!r}")
     return first, last  # type: ignore[return-value]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
+from hybrid_lab.diagnostics.errors import ShapeError
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.ndarray import NDArray
@@ -143,8 +144,10 @@ class ImageIter(DataIter):
             while len(images) < self.batch_size:
                 if self.imgrec is not None:
                     self.imgrec.reset()
-                self.cur = 0
+                self.cur, before = 0, len(images)
                 self._read(images, labels)
+                if len(images) == before:
+                    raise ImageError("no image is left to fill the last batch: the augmenters leave all of them out")
         shape = self.provide_label[0][1]
         label = np.stack([np.asarray(each, "float32").reshape(shape[1:]) for each in labels])
         return DataBatch([nd.array(np.stack(images))], [nd.array(label)], pad=pad)
@@ -156,9 +159,23 @@ class ImageIter(DataIter):
                 label, data = self.next_sample()
             except StopIteration:
                 return
-            image = self.augmentation_transform(self.imdecode(data))
-            images.append(self.postprocess_data(image).asnumpy())
+            images.append(self.finished(self.augmentation_transform(self.imdecode(data))))
             labels.append(label)
+
+    def finished(self, image: NDArray) -> np.ndarray:
+        """An augmented image as it stands in a batch. Raises ShapeError for another shape than `data_shape`."""
+        pixels = self.postprocess_data(image).asnumpy()
+        if pixels.shape != self.data_shape:
+            raise ShapeError(
+                f"image {self._name()} has the shape {pixels.shape} after the augmenters; data_shape is "
+                f"{self.data_shape}. ForceResizeAug(({self.data_shape[2]}, {self.data_shape[1]})) makes it so"
+            )
+        return pixels
+
+    def _name(self) -> object:
+        """The path or the number of the image that was read last."""
+        key = self.cur - 1 if self.seq is None else self.seq[self.cur - 1]
+        return key if self.imglist is None else self.imglist[key][1]
 
     def check_data_shape(self, data_shape: Sequence[int]) -> None:
         """Raises ValueError for another shape than (3, height, width)."""
@@ -170,9 +187,7 @@ class ImageIter(DataIter):
         try:
             return imdecode(s)
         except ImageError as error:
-            key = self.cur - 1 if self.seq is None else self.seq[self.cur - 1]
-            name = key if self.imglist is None else self.imglist[key][1]
-            raise ImageError(f"image {name}: {error}") from None
+            raise ImageError(f"image {self._name()}: {error}") from None
 
     def read_image(self, fname: str) -> bytes:
         """The bytes of an image file in `path_root`."""

@@ -42,6 +42,8 @@ class NDArrayIter(DataIter):
         layout: str = "NCHW",
     ) -> None:
         super().__init__(batch_size)
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size} must be 1 or more")
         check_choice("last_batch_handle", last_batch_handle, ("pad", "discard", "roll_over"))
         self.data = named_arrays(data, data_name)
         self.label = named_arrays([] if label is None else label, label_name)

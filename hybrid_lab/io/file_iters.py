@@ -140,7 +140,7 @@ def _table(path: str | PathLike[str], shape: tuple[int, ...], dtype: DTypeLike, 
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "loadtxt: input contained no data")
-            rows = np.loadtxt(name, delimiter=",", dtype=dtype, ndmin=2)
+            rows = np.loadtxt(name, delimiter=",", dtype=dtype, ndmin=2, encoding="utf-8-sig")
     except ValueError as error:
         raise _wrong_line(name, size, dtype) or TableError(str(error), name) from None
     if not rows.size:

@@ -24,7 +24,8 @@ class LibSVMIter(NDArrayIter):
     are a csr array, too. Indices count from 0. The last batch is filled up with rows from the beginning.
 
     data_libsvm, label_libsvm : paths; data_shape, label_shape : (n,), of one row
-    num_parts, part_index : read only one of parts with equally many rows
+    num_parts, part_index : read only one of parts with almost equally many rows
+    prefetch_buffer : without effect, since the files are read at once
     Raises HybridLabError for a damaged file, with the line.
     """
 
@@ -40,24 +41,28 @@ class LibSVMIter(NDArrayIter):
         part_index: int = 0,
         data_name: str = "data",
         label_name: str = "softmax_label",
+        prefetch_buffer: int = 4,
     ) -> None:
         if not round_batch:
             raise SettingError("LibSVMIter always fills the last batch up: leave out round_batch=False")
+        if num_parts < 1:
+            raise SettingError(f"num_parts={num_parts} must be 1 or more")
         if not 0 <= part_index < num_parts:
             raise SettingError(f"part_index={part_index} must be from 0 to num_parts - 1, which is {num_parts - 1}")
         columns = _columns("data_shape", data_shape)
-        if label_libsvm is None and tuple(label_shape) != (1,):
-            raise SettingError(f"label_shape={tuple(label_shape)} needs label_libsvm=, the file of these labels")
+        width = _columns("label_shape", label_shape)
+        if label_libsvm is None and width != 1:
+            raise SettingError(f"label_shape=({width},) needs label_libsvm=, the file of these labels")
         labels, data = read_libsvm(data_libsvm, columns)
         label: NDArray = nd_array(labels)
         if label_libsvm is not None:
-            _, label = read_libsvm(label_libsvm, _columns("label_shape", label_shape))
+            _, label = read_libsvm(label_libsvm, width)
             if len(label) != len(data):
                 raise HybridLabError(f"{data_libsvm} has {len(data)} rows, {label_libsvm} has {len(label)}")
-        size = len(data) // num_parts
-        if not size:
-            raise HybridLabError(f"{os.fspath(data_libsvm)} has {len(data)} rows, too few for {num_parts} parts")
-        part = slice(part_index * size, (part_index + 1) * size)
+        part = slice(*(len(data) * end // num_parts for end in (part_index, part_index + 1)))
+        if part.start == part.stop:
+            parts = f", too few for {num_parts} parts" if len(data) else ""
+            raise HybridLabError(f"{os.fspath(data_libsvm)} has {len(data) or 'no'} rows{parts}")
         super().__init__(data[part], label[part], batch_size, False, "pad", data_name, label_name)
 
     def getdata(self) -> NDArray:
@@ -70,19 +75,23 @@ class LibSVMIter(NDArrayIter):
 
 
 def read_libsvm(path: str | PathLike[str], columns: int) -> tuple[np.ndarray, NDArray]:
-    """(labels, rows) of a LibSVM file: float32 (n,), and csr (n, columns). What follows a # is a comment."""
+    """(labels, rows) of a LibSVM file: float32 (n,), and csr (n, columns).
+
+    What follows a # is a comment. A weight behind the label, as in `1:0.5`, and `qid:3` are read and not used.
+    """
     labels: list[float] = []
     values: list[float] = []
     indices: list[int] = []
     starts = [0]
     name = os.fspath(path)
-    with reading(name), open(name, encoding="utf-8") as lines:
+    with reading(name), open(name, encoding="utf-8-sig", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             label, *pairs = line.partition("#")[0].split() or [""]
             if not label:
                 continue
             try:
-                labels.append(float(label))
+                labels.append(float(label.partition(":")[0]))
+                pairs = [pair for pair in pairs if not pair.startswith("qid:")]
                 row: dict[int, float] = {}
                 for pair in pairs:
                     index, value = pair.split(":")
@@ -105,6 +114,6 @@ def read_libsvm(path: str | PathLike[str], columns: int) -> tuple[np.ndarray, ND
 def _columns(argument: str, shape: tuple[int, ...]) -> int:
     """The only size of a row's shape."""
     sizes = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
-    if len(sizes) != 1:
-        raise SettingError(f"{argument} must have one size, such as (10,), not {shape}")
+    if len(sizes) != 1 or not isinstance(sizes[0], (int, np.integer)):
+        raise SettingError(f"{argument} must have one size, such as (10,), not {shape!r}")
     return int(sizes[0])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import ndarray as nd
@@ -18,6 +19,7 @@ from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
+from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.symbol import Symbol
@@ -49,31 +51,39 @@ def export_model(
     """Write a Symbol with its arrays to an ONNX file, as it predicts; returns the path.
 
     sym, params : the Symbol and its arrays: a dict, or a list of arg_params and aux_params. Or the paths of both files
-    in_shapes, in_types : of the inputs that are no parameters, in the order of `sym.list_inputs()`. The label of the
-        last operator needs no shape
+    in_shapes, in_types : of the inputs that are no parameters, in the order of `sym.list_inputs()`. Labels of operators
+        such as SoftmaxOutput are no inputs of the file, if nothing else reads them
     dynamic : with open sizes: those that are None or a name in dynamic_input_shapes; without it, all. The batch is open
         in any case, where the network lets it be
     input_shape, input_type : older names of in_shapes and in_types
     verbose, run_shape_inference : without effect; files always have the shapes of their outputs
 
-    The file may have other operators, names of parameters and opset than MXNet's: see `mx.onnx.export`.
+    The inputs and parameters have the Symbol's names. Outputs are called output, or output0, output1 ...; operators and
+    opset are those of `mx.onnx.export`.
     """
-    net = symbol.load(os.fspath(sym)) if isinstance(sym, (str, PathLike)) else sym
+    given = symbol.load(os.fspath(sym)) if isinstance(sym, (str, PathLike)) else sym
+    if not isinstance(given, Symbol):
+        raise SettingError(f"export_model takes a Symbol, not {given!r:.60}; mx.onnx.export takes a Block")
     arrays = _joined(nd.load(os.fspath(params)) if isinstance(params, (str, PathLike)) else params)
-    net = _without_labels(net, arrays)
-    names = [name for name in net.list_inputs() if name not in arrays]
+    names = [name for name in _predicting(given, {}).list_inputs() if name not in arrays]
     shapes = _for_each(names, in_shapes if input_shape is None else input_shape, "in_shapes")
     types = in_types if input_type is None else input_type
     dtypes = _for_each(names, types if isinstance(types, (list, tuple)) else [types] * len(names), "in_types")
+    inputs: list[Any] = [_zeros(*each) for each in zip(shapes, dtypes, strict=True)]
+    net = _predicting(given, dict(zip(names, shapes, strict=True)))
     block = SymbolBlock(net, [symbol.var(name) for name in names])
-    for name, parameter in block.collect_params().items():
+    parameters = block.params
+    own = access.own_parameters(block)
+    own.clear()  # the file has the Symbol's names, which a Block shortens by what they begin with
+    for name, parameter in parameters.items():
+        own[name] = parameter
         access.load_values(parameter, arrays[name].copy())
-    inputs: list[Any] = [nd.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     if dynamic:
         block.hybridize()
         block(*inputs)  # from here on the Block knows the dtypes of its inputs
         opened = [[None] * len(shape) for shape in shapes] if dynamic_input_shapes is None else dynamic_input_shapes
-        inputs = [_open(name, shape) for name, shape in zip(names, _for_each(names, opened, "dynamic_input_shapes"))]
+        opened = _for_each(names, opened, "dynamic_input_shapes")
+        inputs = [_open(name, shape) for name, shape in zip(names, opened, strict=True)]
     return export(block, onnx_file_path, inputs).path
 
 
@@ -82,7 +92,7 @@ def import_model(model_file: str | PathLike[str]) -> tuple[Symbol, Params, Param
 
     The inputs and the arrays have the names of the file. Raises OnnxError as `mx.onnx.imports`.
     """
-    composed = compose(model_file)
+    composed = compose(os.fspath(model_file))
     net = ImportedGraph(composed)
     outputs = net(*[symbol.var(name) for name in composed.inputs])
     sym = symbol.Group(list(outputs)) if isinstance(outputs, (list, tuple)) else outputs
@@ -123,29 +133,86 @@ def _joined(params: object) -> Params:
     for part in parts:
         if not isinstance(part, Mapping):
             raise SettingError("params must be a dict of arrays, or a list of arg_params and aux_params")
+        wrong = next((name for name, value in part.items() if not isinstance(value, NDArray)), None)
+        if wrong is not None:
+            raise SettingError(
+                f"params must hold arrays of mx.nd, not {part[wrong]!r:.60} for {wrong}; of a Block they are "
+                "{name: parameter.data() for name, parameter in net.collect_params().items()}"
+            )
         joined |= {name.removeprefix("arg:").removeprefix("aux:"): value for name, value in part.items()}
     return joined
 
 
-def _without_labels(net: Symbol, arrays: Params) -> Symbol:
-    """The Symbol without the labels of its loss operators, which its predictions do not depend on."""
-    labels: dict[str, Any] = {}
-    for output in net.outputs:
-        values = dict(zip(output.node.op.signature.inputs, output.node.values_in)) if output.node.op else {}
-        label = values.get("label")
-        if label is not None and label.is_input and label.node.name not in arrays:
-            labels[label.node.name] = symbol.zeros_like(Symbol([values["data"]]))
-    return net(**labels) if labels else net
+def _predicting(net: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
+    """The Symbol with what its operators for training, such as SoftmaxOutput, predict: it reads no labels for them.
+
+    shapes : of inputs; where the rank of SoftmaxOutput's data is not known, it counts as 2
+    """
+
+    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
+        data = inputs[0] if inputs else None
+        if node.op.name not in _PREDICTED or not isinstance(data, Value):
+            return None
+        return _PREDICTED[node.op.name](node, Symbol((data,)), shapes).outputs
+
+    return Symbol(net.graph().map(rewrite).outputs)
+
+
+def _softmax(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
+    settings = node.op.attributes
+    if settings.get("multi_output"):
+        return symbol.softmax(data, axis=1, name=node.name)
+    if settings.get("preserve_shape"):
+        return symbol.softmax(data, axis=-1, name=node.name)
+    known = {name: shape for name, shape in shapes.items() if name in data.list_inputs()}
+    (shape,) = data.infer_shape_partial(**known)[1] if known else (None,)
+    if not shape or len(shape) == 2:
+        return symbol.softmax(data, axis=1, name=node.name)
+    return symbol.reshape_like(symbol.softmax(symbol.flatten(data), axis=1), data, name=node.name)
+
+
+def _identity(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
+    return symbol.identity(data, name=node.name)
+
+
+def _sigmoid(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
+    return symbol.sigmoid(data, name=node.name)
+
+
+#: Operators that compute a loss's gradient from a label -> the Symbol of what they predict.
+_PREDICTED = {
+    "SoftmaxOutput": _softmax,
+    "LinearRegressionOutput": _identity,
+    "MAERegressionOutput": _identity,
+    "LogisticRegressionOutput": _sigmoid,
+    "SVMOutput": _identity,
+}
+
+
+def _zeros(shape: Sequence[int], dtype: DTypeLike) -> NDArray:
+    if not isinstance(shape, (list, tuple)) or not all(isinstance(size, (int, np.integer)) for size in shape):
+        raise SettingError(
+            f"in_shapes is a list of shapes of whole numbers, such as [(1, 3, 224, 224)]; {shape!r} is none. Open "
+            "sizes are given by dynamic=True, dynamic_input_shapes=[(None, 3, 224, 224)]"
+        )
+    return nd.zeros(shape, dtype=dtype)
 
 
 def _for_each(names: Sequence[str], given: Sequence[Any] | None, argument: str) -> Sequence[Any]:
     """The items of an argument that has one for each input. Raises SettingError for another number."""
+    if given is None and not names:
+        return []
     if given is None or len(given) != len(names):
         found = "none was given" if given is None else f"not {len(given)}"
-        raise SettingError(f"{argument} needs one item for each of the inputs {', '.join(names)}; {found}")
+        raise SettingError(
+            f"{argument} needs one item for each of the inputs {', '.join(names) or '(there are none)'}; {found}. "
+            "What is in params needs none, nor do labels of losses"
+        )
     return given
 
 
 def _open(name: str, shape: Sequence[int | str | None]) -> tuple[int | str, ...]:
     """A shape in which each open size has a name."""
+    if not all(size is None or isinstance(size, str) or (isinstance(size, int) and size >= 0) for size in shape):
+        raise SettingError(f"dynamic_input_shapes has None or a name for an open size, not {tuple(shape)}")
     return tuple(f"{name}_{axis}" if size is None else size for axis, size in enumerate(shape))

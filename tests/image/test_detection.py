@@ -130,7 +130,7 @@ def test_images_without_an_object_are_left_out(images, caplog):
     batches = mx.image.ImageDetIter(1, (3, 16, 24), aug_list=[resize, Dropping()], **images)
     with caplog.at_level(logging.DEBUG, "hybrid_lab"):
         assert [batch.label[0].asnumpy()[0, 0, 0] for batch in batches] == [1, 3]
-    assert "image 1 is left out: the augmenters left no object" in caplog.text
+    assert "image 0.png is left out: the augmenters left no object" in caplog.text
 
 
 def test_boxes_are_drawn(images):
@@ -155,3 +155,46 @@ def test_augmenters_check_their_arguments():
         unchanged = mx.image.DetRandomCropAug(area_range=(0.5, 0.1))
     pixels, boxes = mx.nd.ones((8, 8, 3)), np.array([[0, 0, 0, 1, 1]], "float32")
     assert unchanged(pixels, boxes) == (pixels, boxes)
+
+
+def test_images_of_another_shape_are_told_by_name(images):
+    batches = mx.image.ImageDetIter(2, (3, 16, 24), **images)
+    batches.reshape(data_shape=(3, 8, 8))
+    with pytest.raises(ValueError, match=r"image 0.png has the shape \(3, 16, 24\) .*ForceResizeAug\(\(8, 8\)\)"):
+        next(batches)
+    with pytest.raises(ValueError, match=r"image 0.png has the shape \(3, 20, 30\) after the augmenters"):
+        next(mx.image.ImageIter(2, (3, 16, 24), aug_list=[], imglist=[[1, "0.png"]], path_root=images["path_root"]))
+    named = [*images["imglist"], [[2, 5, 0, 0, 0, 0, 0], "1.png"]]
+    with pytest.raises(LabelError, match="image 1.png: a label for detection needs an object"):
+        mx.image.ImageDetIter(2, (3, 16, 24), imglist=named, path_root=images["path_root"])
+
+
+def test_kept_labels_follow_a_new_shape_and_padding_ends(images):
+    batches = mx.image.ImageDetIter(2, (3, 16, 24), last_batch_handle="roll_over", **images)
+    assert len(list(batches)) == 1
+    batches.reshape(label_shape=(4, 5))
+    batches.reset()
+    assert [batch.label[0].shape for batch in batches] == [(2, 4, 5)] * 2
+
+    class Once(mx.image.DetAugmenter):
+        calls = 0
+
+        def __call__(self, src, label):
+            self.calls += 1
+            return src, label[: 1 if self.calls <= 3 else 0]
+
+    resize = mx.image.DetBorrowAug(mx.image.ForceResizeAug((24, 16)))
+    batches = mx.image.ImageDetIter(2, (3, 16, 24), aug_list=[resize, Once()], **images)
+    next(batches)
+    with pytest.raises(mx.image.ImageError, match="no image is left to fill the last batch"):
+        next(batches)
+
+
+def test_lists_of_images_are_shuffled_as_by_mxnet(images):
+    random.seed(3)
+    batches = mx.image.ImageDetIter(3, (3, 16, 24), shuffle=True, **images)
+    order = list("123")
+    random.seed(3)
+    for _ in range(3):  # when it is made, before and after it has read the labels
+        random.shuffle(order)
+    assert batches.seq == order

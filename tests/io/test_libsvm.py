@@ -40,10 +40,19 @@ def test_batches_are_csr_arrays_and_the_last_is_filled_up(write):
 
 def test_labels_can_be_sparse_and_rows_are_split_into_parts(write):
     labels = write("0 0:1\n0 1:3\n0 2:5\n0\n0 2:2\n", "labels.t")
-    (batch,) = mx.io.LibSVMIter(write(ROWS), (5,), labels, (3,), batch_size=2, num_parts=2, part_index=1)
-    np.testing.assert_array_equal(batch.data[0].asnumpy(), DENSE[2:4])
-    assert batch.label[0].stype == "csr"
-    np.testing.assert_array_equal(batch.label[0].asnumpy(), [[0, 0, 5], [0, 0, 0]])
+    parts = [
+        next(mx.io.LibSVMIter(write(ROWS), (5,), labels, (3,), batch_size=3 - part, num_parts=2, part_index=1 - part))
+        for part in (1, 0)
+    ]
+    np.testing.assert_array_equal(np.concatenate([each.data[0].asnumpy() for each in parts]), DENSE)
+    assert parts[1].label[0].stype == "csr"
+    np.testing.assert_array_equal(parts[1].label[0].asnumpy(), [[0, 0, 5], [0, 0, 0], [0, 0, 2]])
+
+
+def test_weights_queries_and_a_byte_order_mark_are_read_over(write):
+    (batch,) = mx.io.LibSVMIter(write("\ufeff3:0.5 qid:7 1:2\n"), (5,))
+    assert batch.label[0].asnumpy().tolist() == [3]
+    assert batch.data[0].asnumpy().tolist() == [[0, 2, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +64,12 @@ def test_labels_can_be_sparse_and_rows_are_split_into_parts(write):
         ("\n1 a:1\n", {}, "line 2: 1 a:1 is not a label with pairs like 3:1.5"),
         ("1 3\n", {}, "line 1: 1 3 is not a label"),
         ("x 1:1\n", {}, "line 1: x 1:1 is not a label"),
-        ("", {}, "has 0 rows, too few for 1 parts"),
+        ("", {}, r"data\.t has no rows$"),
+        (ROWS, {"num_parts": 6}, "has 5 rows, too few for 6 parts"),
+        (ROWS, {"num_parts": 0}, "num_parts=0 must be 1 or more"),
+        (ROWS, {"batch_size": 0}, "batch_size=0 must be 1 or more"),
+        (ROWS, {"data_shape": "5"}, "data_shape must have one size, .* not '5'"),
+        ("1 1:\x00\n", {}, "line 1"),
         (ROWS, {"data_shape": (5, 2)}, r"data_shape must have one size, such as \(10,\), not \(5, 2\)"),
         (ROWS, {"label_shape": (3,)}, r"label_shape=\(3,\) needs label_libsvm="),
         (ROWS, {"round_batch": False}, "always fills the last batch up"),

@@ -104,3 +104,95 @@ def test_bad_arguments_are_told_in_their_terms(changed, message, tmp_path):
     with pytest.raises(HybridLabError, match=message):
         mx.onnx.export_model(**(given | changed))
     assert not (tmp_path / "m.onnx").exists()
+
+
+def dense(name="fc"):
+    data = mx.sym.var("data")
+    params = {
+        f"{name}_weight": mx.nd.array(np.linspace(-1, 1, 15).reshape(3, 5)),
+        f"{name}_bias": mx.nd.array([1, 2, 3]),
+    }
+    return data, mx.sym.FullyConnected(data, num_hidden=3, name=name), params
+
+
+ROWS = np.random.default_rng(2).normal(size=(2, 5)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("head", "predicts"),
+    [
+        (lambda fc: mx.sym.SoftmaxOutput(fc, name="out"), lambda y: np.exp(y) / np.exp(y).sum(1, keepdims=True)),
+        (lambda fc: mx.sym.SVMOutput(fc), lambda y: y),
+        (lambda fc: mx.sym.LinearRegressionOutput(fc), lambda y: y),
+        (lambda fc: mx.sym.MAERegressionOutput(fc, mx.sym.var("y") * 2), lambda y: y),
+        (lambda fc: mx.sym.LogisticRegressionOutput(fc), lambda y: 1 / (1 + np.exp(-y))),
+        (lambda fc: mx.sym.reshape(mx.sym.LinearRegressionOutput(fc), shape=(-1, 1)), lambda y: y.reshape(-1, 1)),
+    ],
+    ids=["softmax", "svm", "linear", "mae", "logistic", "inside"],
+)
+def test_losses_are_written_as_what_they_predict(head, predicts, tmp_path):
+    _, fc, params = dense()
+    path = mx.onnx.export_model(head(fc), params, [ROWS.shape], onnx_file_path=tmp_path / "m.onnx")
+    y = ROWS @ params["fc_weight"].asnumpy().T + params["fc_bias"].asnumpy()
+    np.testing.assert_allclose(run(path, data=ROWS), predicts(y), rtol=1e-4, atol=1e-6)
+
+
+def test_softmax_of_images_is_over_all_pixels_of_each(tmp_path):
+    sym = mx.sym.SoftmaxOutput(mx.sym.var("data") * 2, name="softmax")
+    path = mx.onnx.export_model(sym, {}, [X.shape], onnx_file_path=tmp_path / "m.onnx")
+    rows = np.exp(2 * X.reshape(2, -1))
+    np.testing.assert_allclose(run(path, data=X), (rows / rows.sum(1, keepdims=True)).reshape(X.shape), rtol=1e-4)
+
+
+def test_a_label_that_is_read_elsewhere_stays_an_input(tmp_path):
+    data, _, _ = dense()
+    decoded = mx.sym.FullyConnected(data, num_hidden=5, name="fc")
+    params = {"fc_weight": mx.nd.array(np.eye(5) * 3), "fc_bias": mx.nd.zeros(5)}
+    sym = mx.sym.LinearRegressionOutput(decoded, data)
+    path = mx.onnx.export_model(sym, params, [ROWS.shape], onnx_file_path=tmp_path / "auto.onnx")
+    np.testing.assert_allclose(run(path, data=ROWS), 3 * ROWS, rtol=1e-5)
+
+    label = mx.sym.var("label")
+    both = mx.sym.Group([mx.sym.LinearRegressionOutput(decoded, label), label * 2 + 1])
+    path = mx.onnx.export_model(both, params, [ROWS.shape] * 2, onnx_file_path=tmp_path / "both.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"data": ROWS, "label": ROWS})
+    np.testing.assert_allclose(found[1], 2 * ROWS + 1, rtol=1e-5)
+
+
+def test_names_stay_and_the_model_that_comes_back_trains_as_softmax(tmp_path):
+    _, fc, params = dense("net_fc")
+    path = mx.onnx.export_model(mx.sym.SoftmaxOutput(fc), params, [ROWS.shape], onnx_file_path=tmp_path / "m.onnx")
+    sym, args, _ = mx_onnx.import_model(path)
+    assert sorted(args) == ["net_fc_bias", "net_fc_weight"]
+    gradients = []
+    for each in (
+        mx.gluon.SymbolBlock(sym, mx.sym.var("data")),
+        mx.gluon.SymbolBlock(mx.sym.softmax(fc), mx.sym.var("data")),
+    ):
+        for name, parameter in each.collect_params().items():
+            parameter.initialize()
+            parameter.shape = args[name].shape
+            parameter.set_data(args[name])
+        with mx.autograd.record():
+            loss = (each(mx.nd.array(ROWS)) * mx.nd.array([1, 2, 5])).sum()
+        loss.backward()
+        gradients.append(each.collect_params()["net_fc_bias"].grad().asnumpy())
+    np.testing.assert_allclose(*gradients, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"sym": mx.gluon.nn.Dense(3)}, "export_model takes a Symbol, not Dense.*mx.onnx.export takes a Block"),
+        ({"params": {"fc_weight": np.ones((3, 5))}}, "params must hold arrays of mx.nd, not array"),
+        ({"in_shapes": [(None, 5)]}, r"\(None, 5\) is none. Open sizes are given by dynamic=True"),
+        ({"dynamic": True, "dynamic_input_shapes": [(-1, 5)]}, r"None or a name for an open size, not \(-1, 5\)"),
+    ],
+    ids=["block", "numpy", "open", "negative"],
+)
+def test_the_next_step_is_told(keywords, message, tmp_path):
+    _, fc, params = dense()
+    given = {"sym": fc, "params": params, "in_shapes": [ROWS.shape], "onnx_file_path": tmp_path / "m.onnx"}
+    with pytest.raises(HybridLabError, match=message):
+        mx.onnx.export_model(**(given | keywords))
