@@ -198,3 +198,10 @@ def test_lists_of_images_are_shuffled_as_by_mxnet(images):
     for _ in range(3):  # when it is made, before and after it has read the labels
         random.shuffle(order)
     assert batches.seq == order
+
+
+def test_one_number_pads_all_channels():
+    random.seed(1)
+    padded, _ = mx.image.DetRandomPadAug(pad_val=7)(mx.nd.ones((8, 8, 3)), np.array([[0, 0, 0, 1, 1.0]]))
+    assert padded.shape == (12, 11, 3)
+    assert padded.asnumpy()[0, 0].tolist() == [7, 7, 7]
