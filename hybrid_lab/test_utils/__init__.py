@@ -38,7 +38,7 @@ from .comparing import (
     same,
     same_array,
 )
-from .data_sets import download, get_mnist, get_mnist_iterator
+from .data_sets import download, get_cifar10, get_mnist, get_mnist_iterator, get_mnist_ubyte
 from .executors import (
     check_consistency,
     check_numeric_gradient,

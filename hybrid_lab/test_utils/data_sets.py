@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from hybrid_lab.gluon import utils
-from hybrid_lab.gluon.data.vision.datasets import mnist_file
+from hybrid_lab.gluon.data.vision.datasets import DatasetFileError, mnist_file
 from hybrid_lab.io import MNISTIter
 from hybrid_lab.io.file_iters import read_idx
 
@@ -56,3 +56,25 @@ def get_mnist_iterator(
         )
 
     return iterate("train", True), iterate("t10k", False)
+
+
+def get_cifar10() -> None:
+    """See that CIFAR10's records are in `data/cifar` below the current folder: train.rec, test.rec, train.lst and
+    test.lst. Raises DatasetFileError where they are not; MXNet downloads them.
+    """
+    _require(*(f"data/cifar/{part}.{kind}" for kind in ("rec", "lst") for part in ("train", "test")))
+
+
+def get_mnist_ubyte() -> None:
+    """See that MNIST's four files, not compressed, are in `data` below the current folder. Raises DatasetFileError
+    where they are not; MXNet downloads them.
+    """
+    _require(*(f"data/{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")))
+
+
+def _require(*paths: str) -> None:
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        raise DatasetFileError(
+            f"there is no {' and no '.join(missing)} in {os.getcwd()}. Nothing is downloaded: put the files there"
+        )

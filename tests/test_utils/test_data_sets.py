@@ -53,3 +53,26 @@ def test_download_names_the_file(tmp_path):
     (tmp_path / "given").write_text("digits")
     path = test_utils.download((tmp_path / "given").as_uri(), "own.txt", str(tmp_path / "new"))
     assert path == str(tmp_path / "new" / "own.txt") and (tmp_path / "new" / "own.txt").read_text() == "digits"
+
+
+@pytest.mark.parametrize(
+    ("get", "files"),
+    [
+        (test_utils.get_cifar10, ["cifar/train.rec", "cifar/test.rec", "cifar/train.lst", "cifar/test.lst"]),
+        (
+            test_utils.get_mnist_ubyte,
+            [f"{part}-{kind}-ubyte" for part in COUNTS for kind in ("images-idx3", "labels-idx1")],
+        ),
+    ],
+    ids=["cifar10", "mnist"],
+)
+def test_files_below_the_current_folder(get, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "cifar").mkdir(parents=True)
+    for file in files:
+        with pytest.raises(DatasetFileError, match=f"there is no .*data/{file}.*put the files there"):
+            get()
+        (tmp_path / "data" / file).touch()
+    for file in ("train-labels-idx1-ubyte", "t10k-images-idx3-ubyte"):
+        (tmp_path / "data" / file).touch()
+    get()
