@@ -29,8 +29,8 @@ MEAN, STD = (123.68, 116.28, 103.53), (58.395, 57.12, 57.375)
 Channels: TypeAlias = NDArray | np.ndarray | Sequence[float]
 
 
-class Augmenter:
-    """Base of the augmenters; the keyword arguments are what `dumps` writes."""
+class Described:
+    """Base of what `dumps` describes by its name and its keyword arguments: all augmenters."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {
@@ -41,6 +41,10 @@ class Augmenter:
     def dumps(self) -> str | list[Any]:
         """The augmenter as JSON: its name in lower case and its arguments."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+
+class Augmenter(Described):
+    """Base of the augmenters; the keyword arguments are what `dumps` writes."""
 
     def __call__(self, src: NDArray) -> NDArray:
         """The augmented image."""

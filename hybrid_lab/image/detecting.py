@@ -197,7 +197,7 @@ class ImageDetIter(ImageIter):
         color : red, green, blue; default: a random one for each box; thickness : of the lines, in pixels
         mean, std : what the augmenters normalize with, True for those of ImageNet; it is undone
         clip : cut colours off at 0 and 255; id2labels : class -> a name to write into the box
-        waitKey, window_name : MXNet's window, which there is none of here: waitKey must be None
+        waitKey, window_name : settings of the window that MXNet opens. No window is opened here: waitKey must be None
         """
         if waitKey is not None:
             raise SettingError("draw_next shows no window: leave out waitKey and show the images that it yields")

@@ -6,9 +6,9 @@ object, its class and its box (left, top, right, bottom) as fractions of the ima
 
 from __future__ import annotations
 
-import json
 import random
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import sqrt
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab.ndarray import NDArray
 
 from . import cropping
-from .augmenting import Augmenter, Channels, ForceResizeAug, ResizeAug, color_augmenters
+from .augmenting import Augmenter, Channels, Described, ForceResizeAug, ResizeAug, color_augmenters
 
 #: Left, top, width and height in pixels.
 Region: TypeAlias = tuple[int, int, int, int]
@@ -30,22 +30,8 @@ _LEFT, _TOP, _RIGHT, _BOTTOM = 1, 2, 3, 4
 _BOX = slice(1, 5)
 
 
-class DetAugmenter:
+class DetAugmenter(Described):
     """Base of the augmenters for detection; the keyword arguments are what `dumps` writes."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = {
-            name: value.asnumpy().tolist()
-            if isinstance(value, NDArray)
-            else value.tolist()
-            if isinstance(value, np.ndarray)
-            else value
-            for name, value in kwargs.items()
-        }
-
-    def dumps(self) -> str | list[Any]:
-        """The augmenter as JSON: its name in lower case and its arguments."""
-        return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __call__(self, src: NDArray, label: np.ndarray) -> tuple[NDArray, np.ndarray]:
         """The augmented image and its label."""
@@ -110,7 +96,7 @@ class DetHorizontalFlipAug(DetAugmenter):
         return nd.flip(src, axis=1), flipped
 
 
-class _RegionAug(DetAugmenter):
+class _RegionAug(DetAugmenter, ABC):
     """Base of the augmenters that draw a region until one is right; the image stays as it is if none is found.
 
     aspect_ratio_range : of width / height; area_range : as fractions of the image's area
@@ -144,17 +130,17 @@ class _RegionAug(DetAugmenter):
                 return self.apply(src, region), changed
         return src, label
 
+    @abstractmethod
     def draw(self, ratio: float, height: int, width: int) -> Region | None:
-        """A random region with this ratio of width to height; None if there is none."""
-        raise NotImplementedError
+        """A random region with this ratio of width to height, or None if the image allows no such region."""
 
+    @abstractmethod
     def relabel(self, label: np.ndarray, region: Region, height: int, width: int) -> np.ndarray | None:
-        """The label of a region; None if the region does not suit it."""
-        raise NotImplementedError
+        """The label of a region, or None if the region must be drawn again."""
 
+    @abstractmethod
     def apply(self, src: NDArray, region: Region) -> NDArray:
         """The image of a region."""
-        raise NotImplementedError
 
 
 class DetRandomCropAug(_RegionAug):
@@ -365,5 +351,5 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
 
 
 def is_box(label: np.ndarray) -> np.ndarray:
-    """Which rows of a label have a box of some area."""
+    """For each row of a label, whether its box has a positive width and height."""
     return (label[:, _RIGHT] > label[:, _LEFT]) & (label[:, _BOTTOM] > label[:, _TOP])

@@ -206,7 +206,7 @@ def _for_each(names: Sequence[str], given: Sequence[Any] | None, argument: str) 
         found = "none was given" if given is None else f"not {len(given)}"
         raise SettingError(
             f"{argument} needs one item for each of the inputs {', '.join(names) or '(there are none)'}; {found}. "
-            "What is in params needs none, nor do labels of losses"
+            "Arrays in params and labels of losses are not counted as inputs"
         )
     return given
 

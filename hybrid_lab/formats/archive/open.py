@@ -215,7 +215,7 @@ class _Builder:
     def _arguments(self, record: BlockRecord) -> dict[str, Any] | None:
         """The constructor's arguments, with the children that are among them; None where one has no code of its own.
 
-        Raises HybridLabError for a name that is none of a child, and for a child that contains the Block.
+        Raises HybridLabError if the Block has no child of that name, or if the child contains the Block.
         """
         arguments = dict(record.config)
         for argument, value in record.config.items():

@@ -44,7 +44,7 @@ class SparseParts:
         return None
 
     def wrong_indices(self) -> str | None:
-        """Which index is out of its range, or None. The shapes fit."""
+        """A message about the first index that is out of range, or None. The shapes must be right."""
         count, indices, pointers = len(self.indices), self.indices, self.indptr
         if pointers is not None and (pointers[0] != 0 or pointers[-1] != count or np.any(pointers[1:] < pointers[:-1])):
             return f"indptr must rise from 0 to {count}, the number of stored values"
@@ -56,7 +56,7 @@ class SparseParts:
         return f"{what} index {wrong[0]} is out of range for {limit} {every}"
 
     def unsorted(self) -> bool:
-        """Whether indices do not rise; in a csr array, within a row. The shapes and the indices are right."""
+        """Whether indices do not rise; in a csr array, within a row. The shapes and the indices must be right."""
         rising = self.indices[1:] > self.indices[:-1]
         if self.indptr is not None:
             starts = self.indptr[1:-1].astype(np.int64)
@@ -65,7 +65,7 @@ class SparseParts:
         return not rising.all()
 
     def repeated(self) -> str | None:
-        """Which place is stored twice, or None. The shapes and the indices are right."""
+        """A message about the first element that is stored twice, or None. The shapes and the indices must be right."""
         if not self.unsorted():
             return None
         if self.indptr is None:
