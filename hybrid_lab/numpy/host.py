@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, AutogradError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, AttributeSpecError, AutogradError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -89,11 +89,16 @@ def arrays_in(item: Any) -> list[Any]:
 
 
 def run_on_host(name: str, function: Callable[..., object], args: Sequence[object], keywords: dict[str, Any]) -> Any:
-    """NumPy's function on the numbers of the arrays. Raises AutogradError where a gradient would be lost."""
+    """NumPy's function on the numbers of the arrays. Raises AutogradError where a gradient would be lost, and
+    ArrayIndexError where NumPy raises an IndexError.
+    """
     found = arrays_in((args, keywords))
     nd_calls.refuse_numbers(f"np.{name}", found)
     out = keywords.pop("out", None)
-    result = function(*to_host(tuple(args)), **to_host(keywords))
+    try:
+        result = function(*to_host(tuple(args)), **to_host(keywords))
+    except IndexError as error:  # as np.percentile of nothing
+        raise ArrayIndexError(f"np.{name}: {error}") from None
     narrow = not any(item.host_view.dtype == np.float64 for item in found)
     if tape.state.recording and any(tape.link(item) is not None for item in found) and _has_fractions(result):
         raise AutogradError(

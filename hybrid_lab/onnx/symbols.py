@@ -192,8 +192,8 @@ _PREDICTED = {
 def _zeros(shape: Sequence[int], dtype: DTypeLike) -> NDArray:
     if not isinstance(shape, (list, tuple)) or not all(isinstance(size, (int, np.integer)) for size in shape):
         raise SettingError(
-            f"in_shapes is a list of shapes of whole numbers, such as [(1, 3, 224, 224)]; {shape!r} is none. Open "
-            "sizes are given by dynamic=True, dynamic_input_shapes=[(None, 3, 224, 224)]"
+            f"in_shapes must list a shape for each input, such as [(1, 3, 224, 224)], not {shape!r}. Open sizes are "
+            "given by dynamic=True, dynamic_input_shapes=[(None, 3, 224, 224)]"
         )
     return nd.zeros(shape, dtype=dtype)
 

@@ -547,3 +547,9 @@ def test_other_errors_of_composed_functions_have_a_note_with_their_name():
     with pytest.raises(ShapeError, match="is not a square matrix") as caught:
         mx.np.linalg.solve(mx.np.ones((2, 3)), mx.np.ones(2))
     assert caught.value.__notes__ == ["in np.linalg.solve"]
+
+
+@pytest.mark.parametrize("name", ["percentile", "quantile"])
+def test_a_quantile_of_no_numbers_is_a_typed_error(name):
+    with pytest.raises(ShapeError, match=f"np.{name}: index"):
+        getattr(mx.np, name)(mx.np.zeros((0, 2)), 0.3, axis=0)

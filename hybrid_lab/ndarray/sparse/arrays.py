@@ -82,7 +82,7 @@ class BaseSparseNDArray(NDArray):
         self.become(compressed(self.shape, np.ascontiguousarray(values, self.dtype), self.context, self.stype))
 
     def become(self, source: SparseBuffer) -> None:
-        """Overwrite the values with those of another buffer of this storage type, in the dtype of this array."""
+        """Overwrite the values with those of a buffer of the same storage type, converted to the dtype of the array."""
         self.buffer.replace(source.data.astype(self.buffer.data.dtype, copy=False), source.indices, source.indptr)
 
     def fill(self, number: float) -> None:

@@ -52,8 +52,8 @@ class SmoothL1(Unary, name="smooth_l1"):
 class Clip(Elementwise, name="clip"):
     """data limited to [a_min, a_max]; the gradient passes where data lies inside, limits included.
 
-    data : any shape, numbers; returns : as data. Whole numbers: limits are cut towards zero, and those beyond what the
-    dtype has, or NaN, limit nothing
+    data : any shape, of floating point or whole numbers; returns : as data. For whole numbers, a limit is rounded
+    towards zero; a limit that is NaN or outside the range of the dtype has no effect
     """
 
     kinds = "fiu"
