@@ -51,8 +51,9 @@ The others:
   400 s of processor time. The 8 models that were not run are seven of these and the largest DeepLab.
 - `center_net_resnet101_v1b_coco`: more than 100 objects have the score 1; 99 of the 100 that are chosen are MXNet's.
 - `deeplab_resnest101_ade` differs from MXNet by 1.6e-4.
-- `resnet50_v1b_gn` and `resnet101_v1b_gn` read shapes, which MXNet's graphs cannot do either, and
-  `siamrpn_alexnet_v2_otb15` keeps its results on `self`: they run eagerly; hybridized, they raise typed errors.
+- `resnet50_v1b_gn` and `resnet101_v1b_gn` read shapes: hybridized, they raise typed errors; MXNet's fail too.
+- `siamrpn_alexnet_v2_otb15` keeps its results on `self`: hybridized, it runs eagerly, with its layers as graphs, and
+  equals the eager call. The archive holds the layers' graphs, not one of the whole network.
 - Six networks in 8 bits: hybrid differs from eager by one step of 8 bits (five poses), and MXNet computes otherwise on
   a processor without VNNI.
 

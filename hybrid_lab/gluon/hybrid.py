@@ -288,7 +288,8 @@ class HybridBlock(Block):
         device : where the engine is to run, mx.gpu(0) or mx.cpu(); None takes the engine's own
         static_alloc : keep all intermediate memory from call to call
         static_shape : besides, capture the launches of a GPU once and replay them
-        strict : refuse operators that the engine cannot compile instead of running them through the fallback
+        strict : refuse operators that the engine cannot compile instead of running them through the fallback, and code
+            that has no graph instead of running it eagerly with a warning
         tf32 : on a GPU that has it - NVIDIA's from sm80 on, AMD's gfx942 - products of float32 with 10 bits of each
             factor, several times as fast; without it, and everywhere else, float32 is multiplied as float32
         flags : MXNet's other flags (inline_limit, forward_bulk_size ...) are accepted and kept; any other is dropped
@@ -365,8 +366,10 @@ class HybridBlock(Block):
         self(x, *args)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, Symbol):
-            raise tracing.refuse("HL173", tensor=value, target=f"self.{name}")
+        if tracing.stands_for_arrays() and tracing.holds_symbols(value):
+            error = tracing.refuse("HL173", value=value, target=f"self.{name}")
+            error.runs_eagerly = True
+            raise error
         before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, _ABSENT)
         super().__setattr__(name, value)
         if before is not value and tracing.current() is None and self._decides(name, before, value):
@@ -385,6 +388,8 @@ class HybridBlock(Block):
         if "_graphs" not in self.__dict__ or name in OWN:
             return False
         if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
+            return False
+        if self._graphs.in_eager_call:
             return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read:

@@ -267,7 +267,7 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
-        in_source = source_facts(code, frame, lambda other: _same(other, wanted), _holds_symbols)
+        in_source = source_facts(code, frame, lambda other: _same(other, wanted), holds_symbols)
         if in_source is not None:
             code, name, facts = in_source.code, in_source.tensor or name, {**facts, **in_source.facts}
     error = hybridize_error(code, location, block=trace.scope if trace else None, tensor=name, **facts)
@@ -287,7 +287,8 @@ def _is_symbol(value: object) -> bool:
     return getattr(type(value), "_is_symbol", False)
 
 
-def _holds_symbols(value: object) -> bool:
+def holds_symbols(value: object) -> bool:
+    """Whether a value is a Symbol, or a list, tuple or dict that holds one."""
     if isinstance(value, dict):
         value = tuple(value.values())
     return _is_symbol(value) or (isinstance(value, list | tuple) and any(map(_is_symbol, value)))

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from hybrid_lab import gluon, nd
+from hybrid_lab import gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
 
 
@@ -145,3 +145,86 @@ def test_a_call_without_an_array_says_so():
     net.initialize()
     with pytest.raises(HybridLabError, match="called without an array"):
         net(None)
+
+
+class Keeping(gluon.HybridBlock):
+    """Keeps tensors on itself, in an attribute and in containers, and counts its calls before."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = gluon.nn.Dense(3)
+        self.calls, self.weights, self.pair = 0, None, None
+        self.history, self.by_name = ["start"], {"start": 1}
+
+    def hybrid_forward(self, F, x):
+        self.calls += 1
+        hidden = self.body(x)
+        self.keep(F, hidden)
+        return hidden * 2
+
+    def keep(self, F, hidden):
+        self.weights = F.softmax(hidden)
+
+
+class KeepingPair(Keeping):
+    def keep(self, F, hidden):
+        self.pair = hidden, hidden + 1
+
+
+class KeepingHistory(Keeping):
+    def keep(self, F, hidden):
+        self.history.append(hidden)
+        self.by_name["hidden"] = hidden
+
+
+def kept(net):
+    values = [net.weights, *(net.pair or ()), *net.history[1:], *net.by_name.values()]
+    return [value.asnumpy() if isinstance(value, nd.NDArray) else value for value in values]
+
+
+@pytest.mark.parametrize("kind", [Keeping, KeepingPair, KeepingHistory])
+def test_a_block_that_keeps_tensors_on_itself_runs_eagerly(kind, caplog):
+    net, x = kind(), nd.ones((2, 4))
+    net.initialize()
+    wanted, twin = [], kind()
+    twin.body = net.body
+    for _ in range(2):
+        wanted = [twin(x).asnumpy(), *kept(twin)]
+    net.hybridize(engine="numpy")
+    for _ in range(2):
+        made = [net(x).asnumpy(), *kept(net)]
+    assert len(made) == len(wanted) and net.calls == 2
+    for one, other in zip(made, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    said = [record.getMessage() for record in caplog.records if "HL173" in record.getMessage()]
+    assert len(said) == 1 and "Its calls run eagerly; Blocks below it are compiled" in said[0]
+    assert net.body._graphs.count == 1 and not net._graphs.count
+
+
+@pytest.mark.parametrize("kind", [Keeping, KeepingPair, KeepingHistory])
+def test_keeping_tensors_is_an_error_where_a_graph_is_asked_for(kind):
+    net = kind()
+    net.initialize()
+    net.hybridize(engine="numpy", strict=True)
+    with pytest.raises(HybridizeError, match=r"HL173: `self\.\w+` is (assigned|changed) only once"):
+        net(nd.ones((2, 4)))
+    assert kept(net) == [None, 1] and net.history == ["start"]
+
+
+def test_symbols_of_the_user_may_be_kept():
+    net = Keeping()
+    made = net(sym.var("x"))
+    assert made.list_arguments()[0] == net.weights.list_arguments()[0] == "x"
+
+
+class Long(Counting):
+    def hybrid_forward(self, F, x):
+        return x * len(self.history)
+
+
+def test_a_long_list_that_stays_the_same_is_no_change(caplog):
+    net = Long()
+    net.history = list(range(300))
+    net.hybridize(engine="numpy")
+    net(nd.ones((2,)))
+    assert not any("HL173" in record.getMessage() for record in caplog.records)

@@ -114,7 +114,7 @@ RUNNING = [
 
 
 def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
-    """What makes the source's Net, initializes and hybridizes it, and calls it."""
+    """What makes the source's Net, initializes and hybridizes it, and calls it: an error where there is no graph."""
     file = f"<ipython-input-{next(_numbers)}-agreement>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
 
@@ -123,7 +123,7 @@ def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
         exec(compile(source, file, "exec"), namespace)
         net = namespace["Net"]()
         net.initialize()
-        net.hybridize(engine="numpy")
+        net.hybridize(engine="numpy", strict=True)
         return net(*inputs)
 
     return call

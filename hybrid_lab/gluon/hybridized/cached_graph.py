@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +78,14 @@ def forget_all_programs() -> None:
     for cache in (*_compiled, *traced):
         cache.forget_programs(and_dtypes=True)
 
+
+class _EagerCalls(threading.local):
+    def __init__(self) -> None:
+        self.running: list[GraphCache] = []
+
+
+_eager_calls = _EagerCalls()
+"""Per thread: of the hybridized Blocks whose code runs eagerly, the outermost first."""
 
 _of_the_parent: list[Any] = []
 """In a forked child: the parent's programs. They never run, and are never freed, which might wait for its threads."""
@@ -426,7 +435,7 @@ class GraphCache:
         """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that."""
         kind = spec, bool(_modes.training), bool(_modes.recording)
         if kind in self._eager:
-            return self.block._call_eagerly(args)
+            return self._call_eagerly(args)
         try:
             program = self.program(spec, leaves)
         except HybridizeError as error:
@@ -436,8 +445,22 @@ class GraphCache:
             logger.warning(
                 f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are compiled"
             )
-            return self.block._call_eagerly(args)
+            return self._call_eagerly(args)
         return program(leaves)
+
+    def _call_eagerly(self, args: tuple[Any, ...]) -> Any:
+        _eager_calls.running.append(self)
+        try:
+            return self.block._call_eagerly(args)
+        finally:
+            _eager_calls.running.pop()
+
+    @property
+    def in_eager_call(self) -> bool:
+        """Whether this thread runs the Block's code eagerly because it has no graph. What the code assigns to the
+        Block then makes no graph stale.
+        """
+        return self in _eager_calls.running
 
     @property
     def refusal(self) -> HybridizeError | None:

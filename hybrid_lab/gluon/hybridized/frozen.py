@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybridized.code import globals_of, of_user
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.logger import logger
 from hybrid_lab.provided import Provided
+from hybrid_lab.symbol.symbol import Symbol
 
 if TYPE_CHECKING:
     from hybrid_lab.diagnostics.location import Location
@@ -31,25 +33,32 @@ FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
 
 findings_of: Provided[[type], list[Finding]] = Provided("findings_of")
 
-_MANY = 250
-"""Of longer containers only the length is compared: small numbers are the same object everywhere."""
-
 _checked: weakref.WeakKeyDictionary[type, list[Finding]] = weakref.WeakKeyDictionary()
 _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
 def warning_of_changes(block: Block) -> Iterator[None]:
-    """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class."""
+    """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class.
+
+    Raises HybridizeError HL173 where the code put a tensor into a container that a Block keeps. Where the Block runs
+    eagerly instead, its attributes are as before the trace: the eager call changes them.
+    """
     blocks = _user_blocks(block, {})
     of_kind = {type(each): each for each in reversed(blocks)}
     before = _state(blocks, of_kind)
-    yield
+    try:
+        yield
+        after = _state(blocks, of_kind)
+        _refuse_kept_tensors(after)
+    except HybridizeError as error:
+        if error.runs_eagerly:
+            _restore(before)
+        raise
     for kind in of_kind:
         if kind not in _checked:
             for finding in _find_in_source(kind):
                 _log(block, finding)
-    after = _state(blocks, of_kind)
     for key in {**before, **after}:
         if not same_objects(before.get(key, ()), after.get(key, ())):
             changed = _change(*key)
@@ -59,11 +68,13 @@ def warning_of_changes(block: Block) -> Iterator[None]:
 
 #: (Block, "attribute" or "global", name)
 _Name = tuple[Block, str, str]
+#: an object and, of a container that can change, what it holds: a dict's keys, then its values
+_Content = tuple[object, ...]
 
 
-def _state(blocks: list[Block], of_kind: dict[type[Block], Block]) -> dict[_Name, tuple[object, ...]]:
+def _state(blocks: list[Block], of_kind: dict[type[Block], Block]) -> dict[_Name, _Content]:
     """For each name the object there and, of a container, what it holds."""
-    state: dict[_Name, tuple[object, ...]] = {}
+    state: dict[_Name, _Content] = {}
     seen: set[tuple[int, str]] = set()
     for block in blocks:
         for name, value in list(vars(block).items()):
@@ -76,6 +87,35 @@ def _state(blocks: list[Block], of_kind: dict[type[Block], Block]) -> dict[_Name
                     seen.add((id(names), name))
                     state[block, "global", name] = _content(names[name])
     return state
+
+
+def _refuse_kept_tensors(state: dict[_Name, _Content]) -> None:
+    for (block, sort, name), (_, *parts) in state.items():
+        if any(isinstance(part, Symbol) for part in parts):
+            target = f"self.{name}" if sort == "attribute" else name
+            error = hybridize_error("HL173", _location(block), block=block.name, target=target, changed="changed")
+            error.runs_eagerly = True
+            raise error
+
+
+def _restore(before: dict[_Name, _Content]) -> None:
+    """Give attributes, and containers in attributes and globals, what they had."""
+    for (block, sort, name), content in before.items():
+        value, *parts = content
+        if sort == "attribute" and not isinstance(value, Block) and vars(block).get(name, before) is not value:
+            object.__setattr__(block, name, value)
+        if same_objects(_content(value), content):
+            continue
+        if isinstance(value, dict):
+            half = len(parts) // 2
+            value.clear()
+            value.update(zip(parts[:half], parts[half:], strict=True))
+        elif isinstance(value, (list, deque)):
+            value.clear()
+            value.extend(parts)
+        elif isinstance(value, set):
+            value.clear()
+            value.update(parts)
 
 
 def _change(block: Block, sort: str, name: str) -> Finding | None:
@@ -112,12 +152,10 @@ def _is_about(finding: Finding, code: str, name: str) -> bool:
     return finding.code == code and name in re.findall(r"\w+", finding.message.split("` ")[0])
 
 
-def _content(value: object) -> tuple[object, ...]:
+def _content(value: object) -> _Content:
     """A value, and of a container that can change the parts; they stay alive, so that identity tells them apart."""
     if not isinstance(value, (list, set, deque, dict)):
         return (value,)
-    if len(value) > _MANY:
-        return value, len(value)
     return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
 
 
