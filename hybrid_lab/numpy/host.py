@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ArrayIndexError, AttributeSpecError, AutogradError
+from hybrid_lab.diagnostics.errors import ArrayIndexError, AttributeSpecError, AutogradError, ShapeError
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import CPU
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -97,7 +97,7 @@ def run_on_host(name: str, function: Callable[..., object], args: Sequence[objec
     out = keywords.pop("out", None)
     try:
         result = function(*to_host(tuple(args)), **to_host(keywords))
-    except IndexError as error:  # as np.percentile of nothing
+    except IndexError as error:
         raise ArrayIndexError(f"np.{name}: {error}") from None
     narrow = not any(item.host_view.dtype == np.float64 for item in found)
     if tape.state.recording and any(tape.link(item) is not None for item in found) and _has_fractions(result):
@@ -124,11 +124,22 @@ def on_host(name: str, function: Callable[..., object]) -> Function:
     return run
 
 
-def _with_interpolation(function: Callable[..., object]) -> Callable[..., object]:
-    """A function of quantiles that takes `interpolation`, as MXNet and older NumPy call `method`."""
+def _quantile(name: str) -> Callable[..., object]:
+    """NumPy's function of quantiles, which takes `interpolation`, as MXNet and older NumPy call `method`. It raises
+    ShapeError where there is nothing to choose from.
+    """
+    function: Callable[..., object] = getattr(np, name)
 
-    def run(*args: object, interpolation: str | None = None, **keywords: object) -> object:
-        return function(*args, **keywords if interpolation is None else {**keywords, "method": interpolation})
+    def run(*args: Any, interpolation: str | None = None, **keywords: Any) -> object:
+        if interpolation is not None:
+            keywords["method"] = interpolation
+        try:
+            return function(*args, **keywords)
+        except np.exceptions.AxisError:
+            raise
+        except IndexError:
+            shape = np.shape(args[0] if args else keywords["a"])
+            raise ShapeError(f"np.{name}: {shape} is empty, there is nothing to choose from") from None
 
     return run
 
@@ -142,7 +153,7 @@ for _name in READING:
 if "in1d" not in FUNCTIONS:
     FUNCTIONS["in1d"] = on_host("in1d", lambda ar1, ar2, **options: np.isin(ar1, ar2, **options).reshape(-1))
 for _name in ("quantile", "percentile", "nanquantile", "nanpercentile"):
-    FUNCTIONS[_name] = on_host(_name, _with_interpolation(getattr(np, _name)))
+    FUNCTIONS[_name] = on_host(_name, _quantile(_name))
 FUNCTIONS["trapz"] = on_host("trapz", np.trapezoid)
 FUNCTIONS["msort"] = on_host("msort", lambda a: np.sort(a, axis=0))
 

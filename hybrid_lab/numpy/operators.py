@@ -151,6 +151,18 @@ def rank_of(item: Any) -> int | None:
     return item.ndim if isinstance(item, NDArray) else np.ndim(item)
 
 
+def has_no_axes(item: Tensor) -> bool:
+    """Whether it is known to be a single number of shape (). Only if it is, a Symbol makes the graph hold for such
+    inputs.
+    """
+    if isinstance(item, Symbol):
+        trace = tracing.current()
+        known = None if trace is None else known_type(trace, item.outputs[0])
+        if known is None or known[0]:
+            return False
+    return rank_of(item) == 0
+
+
 class UnknownTypeError(AttributeSpecError):
     """A function needs the shape, or the number of axes, of a Symbol of which it is not known."""
 

@@ -16,6 +16,8 @@ from hybrid_lab.numpy.host import run_on_host as _run_on_host
 from hybrid_lab.numpy.operators import R as _R
 from hybrid_lab.numpy.operators import as_tensor as _as_tensor
 from hybrid_lab.numpy.operators import call as _call
+from hybrid_lab.numpy.operators import has_no_axes as _has_no_axes
+from hybrid_lab.numpy.operators import is_tensor as _is_tensor
 from hybrid_lab.numpy.operators import write as _write
 from hybrid_lab.numpy_extension import image, random
 from hybrid_lab.ops.framework.operator import get as _get
@@ -81,7 +83,17 @@ def _dispatch(op: Operator, inputs: list[object], out: Out, name: str | None) ->
     return _write(out, _call(op, inputs))
 
 
-globals().update({name: _make_function(_get(record), _dispatch, name) for name, record in OPERATORS.items()})
+def _dispatch_along_axis(op: Operator, inputs: list[Any], out: Out, name: str | None) -> Tensor:
+    """As `_dispatch`; an array of shape () counts as one with an axis of size 1."""
+    if not (_is_tensor(inputs[0]) and _has_no_axes(inputs[0])):
+        return _dispatch(op, inputs, out, name)
+    return _write(out, _R._drop_axes(_call(op, [_R.expand_dims(inputs[0], axis=0), *inputs[1:]])))
+
+
+_DISPATCHES = {"log_softmax": _dispatch_along_axis, "softmax": _dispatch_along_axis}
+globals().update(
+    {name: _make_function(_get(record), _DISPATCHES.get(name, _dispatch), name) for name, record in OPERATORS.items()}
+)
 
 
 def nonzero(a: ArrayLike) -> Tensor:

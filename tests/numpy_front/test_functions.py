@@ -9,7 +9,13 @@ import pytest
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, nd, np, npx, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
-from hybrid_lab.diagnostics.errors import AttributeSpecError, InputError, ShapeError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import (
+    ArrayIndexError,
+    AttributeSpecError,
+    InputError,
+    ShapeError,
+    UnsupportedArgument,
+)
 from hybrid_lab.util import np_shape
 
 A = numpy.array([[0.5, -1.2, 2.0], [1.5, 0.3, -0.7]], "float32")
@@ -551,5 +557,31 @@ def test_other_errors_of_composed_functions_have_a_note_with_their_name():
 
 @pytest.mark.parametrize("name", ["percentile", "quantile"])
 def test_a_quantile_of_no_numbers_is_a_typed_error(name):
-    with pytest.raises(ShapeError, match=f"np.{name}: index"):
+    with pytest.raises(ShapeError, match=rf"np.{name}: \(0, 2\) is empty, there is nothing to choose from"):
         getattr(mx.np, name)(mx.np.zeros((0, 2)), 0.3, axis=0)
+    with pytest.raises(ArrayIndexError, match=f"np.{name}: axis 2 is out of bounds"):
+        getattr(mx.np, name)(mx.np.zeros((2, 2)), 0.3, axis=2)
+
+
+class Probabilities(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.npx.softmax(x) + 2 * F.npx.log_softmax(x * 3, axis=0)
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_softmax_of_an_array_of_shape_nothing(hybridize):
+    """As in MXNet, it counts as an array with one axis."""
+    net = Probabilities()
+    if hybridize:
+        net.hybridize(engine="numpy")
+    x = np.array(1.5)
+    x.attach_grad()
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    assert (y.shape, y.item(), x.grad.shape, x.grad.item()) == ((), 1.0, (), 0.0)
+    assert net(np.array([1.5, 1.5])).shape == (2,)
+    length = np.array(0, dtype="int32")
+    assert npx.softmax(x, length, use_length=True).item() == 0.0
+    with pytest.raises(ShapeError, match="axis 1 does not exist"):
+        npx.softmax(x, axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybrid_lab import nd, ops
+from hybrid_lab import autograd, nd, ops
 from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ops.framework.run import run_kernel
 from tests.ops.onnx_model import run_model
@@ -72,3 +72,23 @@ def test_smooth_l1_without_a_border():
 def test_whole_numbers_take_no_number_beyond_64_bits(number):
     with pytest.raises(DTypeError, match="does not fit int32"):
         nd.array([1, 2], dtype="int32") + number
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gamma_at_its_poles_and_for_large_numbers(dtype):
+    """Values and gradients of MXNet; in float64 its infinite slopes are the largest number."""
+    x = nd.array([0.0, -0.0, -1, -100, INF, -INF, 500, 1e4, -200.5, -1000.5], dtype=dtype)
+    x.attach_grad()
+    with np.errstate(all="ignore"):
+        with autograd.record():
+            values, logarithms = nd.gamma(x), nd.gammaln(x)
+        logarithms.backward()
+        again = nd.array([-1, 0.0], dtype=dtype)
+        again.attach_grad()
+        with autograd.record():
+            slope = autograd.grad(nd.gammaln(again), again, create_graph=True, retain_graph=True)[0]
+        slope.backward()
+    np.testing.assert_array_equal(values.asnumpy(), [INF, -INF, NAN, NAN, INF, NAN, INF, INF, 0, 0])
+    np.testing.assert_array_equal(logarithms.asnumpy()[:6], [INF] * 6)
+    np.testing.assert_array_equal(x.grad.asnumpy()[:6], [INF] * 6)
+    np.testing.assert_array_equal(again.grad.asnumpy(), [INF, INF])

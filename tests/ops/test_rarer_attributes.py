@@ -101,3 +101,35 @@ def test_broadcast_to_sizes_that_are_there():
         mx.np.broadcast_to(mx.np.zeros((3,)), (-2, 3))
     with pytest.raises(AttributeSpecError, match="negative size"):
         nd.broadcast_to(nd.zeros((1, 3)), shape=(-1, 3))
+
+
+def test_axes_of_slice_like_count_from_the_end_of_data():
+    x = nd.zeros((4, 3, 6))
+    assert nd.slice_like(x, nd.zeros((2, 3)), axes=(-2,)).shape == (4, 3, 6)
+    assert nd.slice_like(x, nd.zeros((2, 3)), axes=(-3,)).shape == (2, 3, 6)
+    assert nd.slice_like(x, nd.zeros((2, 2, 5, 1)), axes=(-1,)).shape == (4, 3, 5)
+    with pytest.raises(ShapeError, match=r"axis -1 is axis 2 of \(4, 3, 6\), which \(2, 3\) does not have"):
+        nd.slice_like(x, nd.zeros((2, 3)), axes=(-1,))
+
+
+def test_smooth_l1_of_whole_numbers_rounds_its_scalar():
+    x = nd.array([-3, -2, 0, 2, 3], dtype="int32")
+    for scalar, wanted in ((0.5, [0, 0, 0, 0, 0]), (-0.5, [0, 0, 0, 0, 0]), (1.5, [2, 1, 0, 1, 2])):
+        assert nd.smooth_l1(x, scalar=scalar).asnumpy().tolist() == wanted
+
+
+@pytest.mark.parametrize("engine", [None, "numpy", "onnxruntime", "torch"])
+def test_softmax_with_lengths_and_a_negative_temperature(engine):
+    def probabilities(F, x, length):
+        return F.softmax(x, length, axis=1, use_length=True, temperature=-0.5)
+
+    x = nd.array([[[0.1, -0.7, 0.4], [0.9, 0.2, -0.3]]])
+    x.attach_grad()
+    net = mx.gluon.nn.HybridLambda(probabilities)
+    if engine is not None:
+        net.hybridize(engine=engine)
+    with autograd.record():
+        y = net(x, nd.array([[1, 2, 0]], dtype="int32"))
+    y.backward(nd.array([[[0, 1, 2], [3, 4, 5]]]))
+    np.testing.assert_allclose(y.asnumpy(), [[[1, 0.85815, 0], [0, 0.14185, 0]]], atol=1e-5)
+    np.testing.assert_allclose(x.grad.asnumpy(), [[[0, 0.73038, 0], [0, -0.73038, 0]]], atol=1e-5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import factorial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,6 +217,11 @@ MORE = (
     ("Orthogonal", "Invalid Parameter format for shape"),
     ("dcasgd", "truth value of an NDArray"),
     ("DTranspose", "input num_filter must divide group size"),
+    ("Deconvolution", "adj(x) must be"),
+    ("F.dot(", "Cannot transpose vectors"),
+    ("cumsum", "Invalid Input: 'uint8'"),
+    ("SparseEmbedding", "Cannot find argument 'sparse_grad'"),
+    ("SparseEmbedding", "Invalid Input: 'int"),
 )
 
 
@@ -281,6 +287,10 @@ NONSENSE = (
     ("Transpose", "Deconvolution"),
     ("image.normalize", "floating numbers are needed"),
     ("randint", "by 2^32 at most"),
+    ("AdaptiveAvgPooling2D", "positive numbers are needed"),
+    ("box_encode", "need the first dimensions of anchors"),
+    ("image.random_lighting", "must be at least 0"),
+    ("moments", "floating numbers are needed"),
 )
 
 
@@ -553,15 +563,61 @@ def softmax_of_another_dtype(item: Comparison, difference: Difference) -> bool:
     if difference.kind != "value" or not re.search(r"softm.*dtype='float16'", item.case["text"]):
         return False
     ours, theirs = item.ours.values[difference.name], item.theirs.values[difference.name]
-    return not apart(ours.astype(np.float16), theirs.astype(np.float16)).any()
+    # A gradient is a probability times a difference of two head gradients, each of which is 2 at most.
+    rounding = 2 * float(np.finfo(np.float16).eps) / 10 if difference.name == "da" else 0.0
+    return not apart(ours.astype(np.float16), theirs.astype(np.float16), rounding).any()
+
+
+@rule("factorials of whole numbers are exact; MXNet computes them in floating point and cuts off what is just below")
+def exact_factorials(item: Comparison, difference: Difference) -> bool:
+    spec = item.case["arrays"].get("a", {"dtype": "float32"})
+    called = re.match(r"F\.(npx\.)?gamma\(", item.case["text"]) is not None
+    if difference.kind != "value" or not called or spec["dtype"][0] not in "iu":
+        return False
+    ours, theirs = (each.values[difference.name].ravel().tolist() for each in (item.ours, item.theirs))
+    points, bits = array(spec, item.case).ravel().tolist(), 8 * np.dtype(spec["dtype"]).itemsize
+    return all(
+        1 <= point <= 21 and (mine - factorial(point - 1)) % 2**bits == 0
+        for point, mine, other in zip(points, ours, theirs, strict=True)
+        if mine != other
+    )
+
+
+@rule("the slope of log gamma is infinite at its poles; MXNet's in float64 is the largest number, and 0 times it is 0")
+def slope_at_poles_of_gamma(item: Comparison, difference: Difference) -> bool:
+    from tests.oracle.compare import apart
+
+    spec = item.case["arrays"].get("a", {"dtype": "float32"})
+    called = re.match(r"F\.(npx\.)?gamma(ln)?\(", item.case["text"]) is not None
+    if difference.name != "da" or difference.kind != "value" or not called or spec["dtype"] != "float64":
+        return False
+    wrong = apart(item.ours.values["da"], item.theirs.values["da"])
+    points = array(spec, item.case)[wrong]
+    return bool(((points <= 0) & (points == np.floor(points))).all())
+
+
+@rule("adjust_lighting leaves images of one channel as they are; MXNet gives memory that nobody wrote")
+def lighting_of_one_channel(item: Comparison, difference: Difference) -> bool:
+    image = item.case["arrays"].get("a", {"shape": [0]})
+    if difference.kind != "value" or "image.adjust_lighting" not in item.case["text"] or image["shape"][-1] != 1:
+        return False
+    return bool(np.array_equal(item.ours.values["y0"], array(image, item.case), equal_nan=image["dtype"][0] == "f"))
 
 
 @rule("the order of equal elements: theirs is not stable")
 def order_of_equal_elements(item: Comparison, difference: Difference) -> bool:
-    if difference.kind != "value" or not re.search("argsort|topk", item.case["text"]):
+    from tests.oracle.compare import apart
+
+    if difference.kind != "value":
+        return False
+    if re.search("argsort|topk", item.case["text"]):
+        values = array(item.case["arrays"]["a"], item.case)
+        return len(np.unique(values)) < values.size
+    if "sort(" not in item.case["text"] or difference.name != "da":
         return False
     values = array(item.case["arrays"]["a"], item.case)
-    return len(np.unique(values)) < values.size
+    wrong = apart(item.ours.values["da"], item.theirs.values["da"])
+    return all(int((values == value).sum()) > 1 for value in values[wrong])
 
 
 @rule("clip to a range that ends before it begins: the upper end here")

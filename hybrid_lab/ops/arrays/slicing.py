@@ -211,7 +211,10 @@ class SliceAxisGrad(_AxisRange, SliceAdjoint, name="_slice_axis_grad"):
 
 
 class SliceLike(_Slicing, name="slice_like"):
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all).
+
+    axes : negative ones count from the end of data, whatever number of axes shape_like has
+    """
 
     identity_if_alike = True
     axes: Shape = ()
@@ -225,7 +228,9 @@ class SliceLike(_Slicing, name="slice_like"):
         made = [slice(None)] * len(shape)
         for axis in self.axes or range(len(shape)):
             index = axis_of("slice_like", axis, len(shape))
-            wanted = like[axis_of("slice_like", axis, len(like))]
+            if index >= len(like):
+                raise ShapeError(f"slice_like: axis {axis} is axis {index} of {shape}, which {like} does not have")
+            wanted = like[index]
             if wanted > shape[index]:
                 raise ShapeError(f"slice_like: axis {axis} of {shape} is shorter than that of {like}")
             made[index] = slice(0, wanted)

@@ -15,7 +15,7 @@ from hybrid_lab.ops.framework.types import Array
 class SmoothL1(Unary, name="smooth_l1"):
     """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2.
 
-    data : any shape, floating; returns : as data
+    data : any shape, floating; returns : as data. For whole numbers, s is rounded towards zero, as in MXNet
     """
 
     precision = "float32"
@@ -33,6 +33,11 @@ class SmoothL1(Unary, name="smooth_l1"):
     def triton(self, dtype: np.dtype) -> str:
         half, less, limit = (printed(number, dtype) for number in self._numbers)
         return f"tl.where(tl.abs({{0}}) < {limit}, {half} * {{0}} * {{0}}, tl.abs({{0}}) - {less})"
+
+    def numpy(self, data: Array, out: Array | None = None) -> Array:
+        if data.dtype.kind in "iu" and np.trunc(self.scalar) != self.scalar:
+            return SmoothL1.bind(scalar=float(np.trunc(self.scalar))).numpy(data, out=out)
+        return super().numpy(data, out)
 
     def ufunc(self, data: Array, out: Array | None = None) -> Array:
         (half, less, limit), size = self._numbers, np.abs(data)

@@ -119,6 +119,15 @@ def _lanczos(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return series, z + 6.5
 
 
+#: gamma(x) of a larger x overflows in float64.
+_LARGEST = 171.7
+
+
+def _poles(x: np.ndarray) -> np.ndarray:
+    """Where x is 0, a negative whole number or -infinity."""
+    return (x <= 0) & (x == np.floor(x))
+
+
 #: gamma(1), gamma(2) ... up to the last that float64 holds.
 _FACTORIALS = np.array([float(math.factorial(number)) for number in range(171)])
 
@@ -137,8 +146,9 @@ def gamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         series, t = _lanczos(z)
         half = t ** ((z - 0.5) / 2)  # squared below, so that it does not overflow before its factor
         y = math.sqrt(2 * math.pi) * (half * np.exp(-t)) * half * series
+        y = np.where(z > _LARGEST, np.inf, y)
         y = np.where(low, np.pi / (sine * y), y)
-        y = np.where((wide <= 0) & (wide == np.floor(wide)), np.where(wide == 0, np.copysign(np.inf, wide), np.nan), y)
+        y = np.where(_poles(wide), np.where(wide == 0, np.copysign(np.inf, wide), np.nan), y)
         listed, factorials = _factorials(wide)
         y[listed] = factorials
     return into(y, out, x.dtype)
@@ -152,7 +162,7 @@ def log_gamma(x: Array, out: np.ndarray | None = None) -> Array:
         series, t = _lanczos(z)
         y = 0.5 * math.log(2 * math.pi) + (z - 0.5) * np.log(t) - t + np.log(series)
         y = np.where(low, math.log(math.pi) - np.log(np.abs(sine)) - y, y)
-        y = np.where((wide <= 0) & (wide == np.floor(wide)), np.inf, y)
+        y = np.where(_poles(wide) | (wide == np.inf), np.inf, y)
         listed, factorials = _factorials(wide)
         y[listed] = np.log(factorials)
     return into(y, out, x.dtype)
@@ -174,7 +184,7 @@ def _shifted(x: np.ndarray, power: int, up_to: int = 10) -> tuple[np.ndarray, np
 
 
 def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
-    """The derivative of log gamma(x)."""
+    """The derivative of log gamma(x); infinite at 0 and the negative whole numbers."""
     wide = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         low = wide < 0.5
@@ -182,6 +192,7 @@ def digamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         squared = 1.0 / (z * z)
         y = np.log(z) - 0.5 / z - squared * np.polyval(_DIGAMMA[::-1], squared) - passed
         y = np.where(low, y - np.pi / np.tan(np.pi * wide), y)
+        y = np.where(_poles(wide), np.inf, y)
     return into(y, out, x.dtype)
 
 
@@ -194,6 +205,7 @@ def trigamma_function(x: Array, out: np.ndarray | None = None) -> Array:
         squared = 1.0 / (z * z)
         y = 1.0 / z + 0.5 * squared + squared / z * np.polyval(_TRIGAMMA[::-1], squared) + passed
         y = np.where(low, (np.pi / sine) ** 2 - y, y)
+        y = np.where(_poles(wide), np.inf, y)
     return into(y, out, x.dtype)
 
 
@@ -223,6 +235,7 @@ def polygamma_function(x: Array, order: int, out: np.ndarray | None = None) -> A
         y = sign * (series + factorial * passed)
         slope = polynomial.polyval(1.0 / np.tan(np.pi * wide), _cotangent_derivative(order)) * np.pi ** (order + 1)
         y = np.where(low, -sign * y - slope, y)
+        y = np.where(_poles(wide), np.inf, y)
     return into(y, out, x.dtype)
 
 

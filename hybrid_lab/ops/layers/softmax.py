@@ -245,6 +245,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
     kind: Literal["softmax", "softmin", "log_softmax"] = "softmax"
     samples = [
         sample((2, 3, 4), ints((2, 3), 0, 5, "int32"), use_length=True),
+        sample((2, 3, 4), ints((2, 3), 0, 5, "int32"), use_length=True, temperature=-0.5),
         sample((2, 3), kind="softmin", attrs={"dtype": "float64"}),
         sample((2, 3), kind="log_softmax", temperature=0.5, attrs={"dtype": "float64"}),
     ]
@@ -256,6 +257,11 @@ class SoftmaxWith(Operator, name="_softmax_with"):
     def plain(self) -> Any:
         """The operator without lengths and dtype."""
         return get(self.kind).bind(axis=self.axis, temperature=self.temperature)
+
+    @property
+    def _ignored(self) -> float:
+        """The number whose exponential is 0 after the division by the temperature."""
+        return -np.inf if (self.temperature or 1.0) > 0 else np.inf
 
     def infer_shape(self, data: Shape, length: tuple[int, ...] | None = None) -> Shape:
         return Softmax.bind(axis=self.axis, use_length=self.use_length).infer_shape(
@@ -278,7 +284,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         inside = self.counted(data, length)
         # A vector of no elements keeps its numbers for the quotient, and is all 0 then.
         some = inside.any(axis=self.axis, keepdims=True)
-        y = self.plain().numpy(np.where(inside | ~some, wide, wide.dtype.type(-np.inf)))
+        y = self.plain().numpy(np.where(inside | ~some, wide, wide.dtype.type(self._ignored)))
         return into(np.where(inside, y, wide.dtype.type(0)).astype(dtype), out)
 
     def lower(self, F: Functions, data: Tensor, length: Tensor | None = None) -> Tensor:
@@ -292,7 +298,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
             steps = F._contrib_arange_like(F.Cast(data, dtype="float32"), axis=self.axis)
             steps = F._channel_like(steps, data, axis=self.axis)
             inside = F.broadcast_lesser(steps, F.Cast(F.expand_dims(length, axis=self.axis), dtype="float32"))
-            y = F.where(inside, self.plain().lower(F, F.where(inside, wide, -np.inf)), 0.0)
+            y = F.where(inside, self.plain().lower(F, F.where(inside, wide, self._ignored)), 0.0)
         return F.Cast(y, dtype=dtype.name)
 
     def grad(self, F: Functions, x: Tensor, *rest: Tensor) -> Gradient | Gradients:
@@ -316,7 +322,7 @@ class SoftmaxWith(Operator, name="_softmax_with"):
         inside = g.Less(steps, ends)
         # A vector of no elements keeps its numbers for the quotient, as in NumPy.
         kept = g.Or(inside, g.Less(ends, g.const(1, "int64")))
-        masked = g.declare(g.Where(kept, wide, g.const(-np.inf, dtype)), shape, dtype)
+        masked = g.declare(g.Where(kept, wide, g.const(self._ignored, dtype)), shape, dtype)
         return g.Where(inside, self.plain().onnx(g, masked), g.const(0, dtype))
 
 
