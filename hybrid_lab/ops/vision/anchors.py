@@ -8,6 +8,7 @@ from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, all_into, into, sample
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
 from hybrid_lab.ops.vision.boxes import corners
+from hybrid_lab.ops.vision.suppression import uncovered
 
 _ANCHORS = np.array(
     [[[0.1, 0.1, 0.3, 0.3], [0.5, 0.5, 0.9, 0.8], [0.0, 0.2, 0.4, 0.6], [0.6, 0.1, 0.9, 0.4], [0.3, 0.3, 0.7, 0.7],
@@ -209,13 +210,14 @@ class MultiBoxDetection(Operator, name="_contrib_MultiBoxDetection"):
         result = rows.copy()
         result[count:, 0] = -1
         result[:count] = rows[order[:count]]
-        best = result[:count]
-        overlaps = _overlaps(best[:, 2:], best[:, 2:])
-        covered = overlaps >= rows.dtype.type(self.nms_threshold)
-        for index in range(count):
-            if best[index, 0] >= 0:
-                hidden = covered[index] & (np.arange(count) > index)
-                if not self.force_suppress:
-                    hidden &= best[:, 0] == best[index, 0]
-                best[hidden, 0] = -1
+        best, threshold = result[:count], rows.dtype.type(self.nms_threshold)
+        classes = best[:, 0].copy()
+
+        def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+            covered = _overlaps(best[some, 2:], best[others, 2:]) >= threshold
+            return covered if self.force_suppress else covered & (classes[some, None] == classes[others])
+
+        best[:, 0] = -1
+        kept = uncovered(count, covers)
+        best[kept, 0] = classes[kept]
         return result

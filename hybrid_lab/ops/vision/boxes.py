@@ -15,6 +15,7 @@ from hybrid_lab.ops.framework import Operator, Signature, all_into, into, ints, 
 from hybrid_lab.ops.framework.lowering import emit_lowering, run_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, Shape
+from hybrid_lab.ops.vision.suppression import uncovered
 
 Format = Literal["corner", "center"]
 
@@ -158,48 +159,35 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
         if self.topk == 0:
             result, record = rows.copy(), np.arange(len(rows) * count).reshape(len(rows), count)
         else:
-            kept, found = self._suppressed(rows)
-            place = np.where(found, kept, 0)
-            result = np.full(rows.shape, -1, data.dtype)
-            record = np.full(rows.shape[:2], -1)
-            steps = kept.shape[1]
-            taken = np.take_along_axis(rows, place[..., None], axis=1)
-            result[:, :steps] = np.where(found[..., None], self._converted(taken), -1)
-            record[:, :steps] = np.where(found, place + np.arange(len(rows))[:, None] * count, -1)
+            result, record = np.full(rows.shape, -1, data.dtype), np.full(rows.shape[:2], -1)
+            for image, boxes in enumerate(rows):
+                kept = self._kept(boxes)
+                result[image, : len(kept)] = self._converted(boxes[kept])
+                record[image, : len(kept)] = kept + image * count
         made = result.reshape(data.shape), record.reshape(*data.shape[:-1], 1)
         return tuple(into(item, target, data.dtype) for item, target in zip(made, out or (None, None), strict=True))
 
-    def _suppressed(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Per batch the numbers of the boxes that are left, best first; and where such a number is one.
-
-        One step finds the next box of every batch at once, so there are as many steps as boxes are left.
-        """
-        batch, count, _ = rows.shape
-        scores = rows[..., self.score_index]
+    def _kept(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the boxes of one image (n, k) that are left, best first."""
+        scores = rows[:, self.score_index]
         valid = scores > self.valid_thresh
         if self.id_index >= 0:
-            valid &= rows[..., self.id_index] != self.background_id
-        order = np.argsort(np.where(valid, -scores, np.inf), axis=1, kind="stable")
-        topk = count if self.topk < 0 else min(count, self.topk)
-        order = order[:, :topk]
-        alive = np.take_along_axis(valid, order, axis=1)
-        ranked = np.take_along_axis(rows, order[..., None], axis=1)
-        box = corners(ranked[..., self.coord_start : self.coord_start + 4], self.in_format)
-        classes = ranked[..., self.id_index] if self.id_index >= 0 and not self.force_suppress else None
-        line, kept, found = np.arange(batch), [], []
-        while alive.any():
-            best = alive.argmax(axis=1)
-            there = alive[line, best]
-            kept.append(order[line, best])
-            found.append(there)
-            covered = overlaps(tuple(item[line, best][:, None] for item in box), box) > self.overlap_thresh
-            if classes is not None:
-                covered &= classes == classes[line, best][:, None]
-            alive &= ~(covered & there[:, None])
-            alive[line, best] = False
-        if not kept:
-            return np.zeros((batch, 0), np.int64), np.zeros((batch, 0), np.bool_)
-        return np.stack(kept, axis=1), np.stack(found, axis=1)
+            valid &= rows[:, self.id_index] != self.background_id
+        order = np.argsort(np.where(valid, -scores, np.inf), kind="stable")[: None if self.topk < 0 else self.topk]
+        order = order[valid[order]]
+        place = slice(self.coord_start, self.coord_start + 4)
+        box = [*map(np.ascontiguousarray, corners(rows[order, place], self.in_format))]
+        groups = [np.arange(len(order))]
+        if self.id_index >= 0 and not self.force_suppress:
+            _, of_class = np.unique(rows[order, self.id_index], return_inverse=True, equal_nan=False)
+            groups = [np.flatnonzero(of_class == number) for number in range(of_class.max(initial=-1) + 1)]
+
+        def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+            return overlaps(tuple(item[some, None] for item in box), tuple(item[others] for item in box)) > limit
+
+        limit = self.overlap_thresh
+        kept = [group[uncovered(len(group), lambda a, b, g=group: covers(g[a], g[b]))] for group in groups]
+        return order[np.sort(np.concatenate(kept))] if kept else order[:0]
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates in out_format; a box that starts below 0 stays as it is, as in MXNet."""

@@ -9,6 +9,7 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.ops.framework import Operator, Signature, all_into, filled, sample
 from hybrid_lab.ops.framework.types import Array, Arrays, Outs, PartialShape, PartialShapes, Shape
+from hybrid_lab.ops.vision.suppression import uncovered
 
 _SCALES, _RATIOS = (4.0, 8.0, 16.0, 32.0), (0.5, 1.0, 2.0)
 
@@ -122,20 +123,18 @@ class _Proposing(Operator):
         order = np.argsort(-scores, kind="stable")
         if self.rpn_pre_nms_top_n > 0:
             order = order[: self.rpn_pre_nms_top_n]
-        ranked = boxes[order]
-        areas = (ranked[:, 2] - ranked[:, 0] + 1) * (ranked[:, 3] - ranked[:, 1] + 1)
-        alive, kept = np.ones(len(order), np.bool_), list[int]()
-        wanted = min(self.rpn_post_nms_top_n, len(order))
-        while len(kept) < wanted and alive.any():
-            best = int(alive.argmax())
-            kept.append(int(order[best]))
-            low, high = np.maximum(ranked[best, :2], ranked[:, :2]), np.minimum(ranked[best, 2:], ranked[:, 2:])
-            shared = np.maximum(high - low + 1, 0).prod(axis=1)
+        left, top, right, bottom = np.ascontiguousarray(boxes[order].T)
+        areas, threshold = (right - left + 1) * (bottom - top + 1), boxes.dtype.type(self.threshold)
+
+        def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+            each = some[:, None]
+            width = np.maximum(np.minimum(right[each], right[others]) - np.maximum(left[each], left[others]) + 1, 0)
+            height = np.maximum(np.minimum(bottom[each], bottom[others]) - np.maximum(top[each], top[others]) + 1, 0)
+            shared = width * height
             with np.errstate(divide="ignore", invalid="ignore"):
-                overlap = shared / (areas[best] + areas - shared)
-            alive &= ~(overlap > boxes.dtype.type(self.threshold))
-            alive[best] = False
-        return np.array(kept, np.int64)
+                return np.asarray(shared / (areas[each] + areas[others] - shared) > threshold)
+
+        return order[uncovered(len(order), covers, self.rpn_post_nms_top_n)]
 
 
 _INFO = np.array([[32.0, 48.0, 1.0], [30.0, 40.0, 1.0]], "float32")
