@@ -36,11 +36,18 @@ def channels_first(rows: np.ndarray, shape: tuple[int, ...], out: np.ndarray | N
     return out
 
 
+_NUMBERS = 1 << 16
+"""Numbers that `gather` computes at once: they stay in a processor's cache."""
+
+
 def gather(pixels: np.ndarray, terms: Terms) -> np.ndarray:
     """(points, c): for every point the weighted sum of its pixels."""
     total = np.zeros((len(terms.rows), pixels.shape[1]), pixels.dtype)
-    for term in range(terms.rows.shape[1]):
-        total += pixels[terms.rows[:, term]] * terms.weights[:, term, None]
+    size = max(1, _NUMBERS // max(1, pixels.shape[1]))
+    for start in range(0, len(total), size):
+        rows, weights, sums = (item[start : start + size] for item in (*terms, total))
+        for term in range(rows.shape[1]):
+            sums += pixels[rows[:, term]] * weights[:, term, None]
     return total
 
 

@@ -182,12 +182,16 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
             _, of_class = np.unique(rows[order, self.id_index], return_inverse=True, equal_nan=False)
             groups = [np.flatnonzero(of_class == number) for number in range(of_class.max(initial=-1) + 1)]
 
-        def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-            return overlaps(tuple(item[some, None] for item in box), tuple(item[others] for item in box)) > limit
+        def kept(group: np.ndarray) -> np.ndarray:
+            own = [item[group] for item in box]
 
-        limit = self.overlap_thresh
-        kept = [group[uncovered(len(group), lambda a, b, g=group: covers(g[a], g[b]))] for group in groups]
-        return order[np.sort(np.concatenate(kept))] if kept else order[:0]
+            def covers(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+                shared = overlaps(tuple(item[some, None] for item in own), tuple(item[others] for item in own))
+                return shared > self.overlap_thresh
+
+            return group[uncovered(len(group), covers)]
+
+        return order[np.sort(np.concatenate([*map(kept, groups), np.zeros(0, np.int64)]))]
 
     def _converted(self, rows: np.ndarray) -> np.ndarray:
         """Coordinates in out_format; a box that starts below 0 stays as it is, as in MXNet."""
