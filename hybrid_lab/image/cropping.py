@@ -17,6 +17,7 @@ import numpy as np
 from hybrid_lab import image_files
 from hybrid_lab import ndarray as nd
 from hybrid_lab.diagnostics import DTypeError, ShapeError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.numpy_mode import in_mode
@@ -50,8 +51,10 @@ def imdecode(
 def imread(
     filename: str | PathLike[str], flag: int = 1, to_rgb: bool | int = True, out: NDArray | None = None
 ) -> NDArray:
-    """The image in a file; see `imdecode`. Raises OSError for a missing file, ImageError for one without an image."""
-    with open(filename, "rb") as stream:
+    """The image in a file; see `imdecode`. Raises FileError, as MissingFileError for a file that is not there, and
+    ImageError for one without an image.
+    """
+    with reading(filename), open(filename, "rb") as stream:
         data = stream.read()
     try:
         return imdecode(data, flag, to_rgb, out)

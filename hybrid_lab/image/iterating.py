@@ -12,6 +12,7 @@ import numpy as np
 from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.image_files import ImageError
 from hybrid_lab.io import DataBatch, DataIter
 from hybrid_lab.ndarray import NDArray
@@ -190,8 +191,9 @@ class ImageIter(DataIter):
             raise ImageError(f"image {self._name()}: {error}") from None
 
     def read_image(self, fname: str) -> bytes:
-        """The bytes of an image file in `path_root`."""
-        with open(os.path.join(self.path_root, fname), "rb") as stream:
+        """The bytes of an image file in `path_root`. Raises FileError."""
+        path = os.path.join(self.path_root, fname)
+        with reading(path), open(path, "rb") as stream:
             return stream.read()
 
     def augmentation_transform(self, data: NDArray) -> NDArray:
@@ -206,9 +208,9 @@ class ImageIter(DataIter):
 
 
 def read_list(path: str, dtype: str) -> dict[Any, tuple[np.ndarray, str]]:
-    """The labels and paths of a file with lines "number TAB labels TAB path", by number."""
+    """The labels and paths of a file with lines "number TAB labels TAB path", by number. Raises FileError."""
     table: dict[Any, tuple[np.ndarray, str]] = {}
-    with open(path, encoding="utf-8") as lines:
+    with reading(path), open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             parts = line.strip().split("\t")
             try:

@@ -8,6 +8,7 @@ import os
 import struct
 import warnings
 import zlib
+from collections.abc import Callable, Iterator
 from os import PathLike
 
 import numpy as np
@@ -75,7 +76,7 @@ class _FileIter(NDArrayIter):
 
 
 class CSVIter(_FileIter):
-    """Rows of CSV files, without a head line.
+    """Rows of CSV files, without a head line. Commas behind the last number of a row do not count, as in MXNet.
 
     data_csv, label_csv : paths; without labels there is a label of 0 for each row
     data_shape, label_shape : the shape of one row's numbers
@@ -138,11 +139,15 @@ def _table(path: str | PathLike[str], shape: tuple[int, ...], dtype: DTypeLike, 
     with reading(name), open(name, "rb"):
         pass  # loadtxt opens it again; its own errors of the system have no number
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
-            rows = np.loadtxt(name, delimiter=",", dtype=dtype, ndmin=2, encoding="utf-8-sig")
+        rows = _numbers(name, dtype)
     except ValueError as error:
-        raise _wrong_line(name, size, dtype) or TableError(str(error), name) from None
+        wrong = _wrong_line(name, size, dtype)
+        if wrong is not None:
+            raise wrong from None
+        try:
+            rows = _numbers(_rows_without_last_commas(name), dtype)
+        except ValueError:
+            raise TableError(str(error), name) from None
     if not rows.size:
         raise TableError("there are no rows of numbers in this file", name)
     if rows.shape[1] != size:
@@ -150,18 +155,39 @@ def _table(path: str | PathLike[str], shape: tuple[int, ...], dtype: DTypeLike, 
     return rows.reshape(len(rows), *shape)
 
 
+def _numbers(source: str | Iterator[str], dtype: DTypeLike) -> np.ndarray:
+    """The numbers of a CSV file, or of its rows. Raises ValueError."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+        return np.loadtxt(source, delimiter=",", dtype=dtype, ndmin=2, encoding="utf-8-sig")
+
+
+def _rows_without_last_commas(path: str) -> Iterator[str]:
+    """The rows of a CSV file without comments, and without the commas behind their last numbers."""
+    with np.lib.npyio.DataSource(None).open(path, "rt", encoding="utf-8-sig") as lines:
+        for line in lines:
+            yield _row(line)
+
+
+def _row(line: str) -> str:
+    """A line without its comment, and without the commas behind its last number; one without numbers keeps them."""
+    text = line.partition("#")[0].strip()
+    return text.rstrip(", \t") or text
+
+
 def _wrong_line(path: str, size: int, dtype: DTypeLike) -> TableError | None:
     """The error for the first line that does not hold `size` numbers of the dtype."""
     kind = np.dtype(dtype)
+    number_of: Callable[[str], object] = kind.type
     with np.lib.npyio.DataSource(None).open(path, "rt", encoding="latin1") as lines:
         for number, line in enumerate(lines, 1):
-            text = line.partition("#")[0].strip()
+            text = _row(line)
             if not text:
                 continue
             fields = [field.strip() for field in text.split(",")]
             for field in fields:
                 try:
-                    kind.type(field)
+                    number_of(field)
                 except (ValueError, OverflowError):
                     return TableError(f"{field!r:.60} is no number of the dtype {kind.name}", path, number)
             if len(fields) != size:

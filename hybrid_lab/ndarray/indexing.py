@@ -116,7 +116,15 @@ def _index_array(item: object) -> np.ndarray:
             item = item.astype(np.int64)
     if not isinstance(item, np.ndarray) or item.dtype.kind not in f"biu{FLOATING}":
         raise ArrayIndexError(f"NDArray does not support slicing with key {item!r} of type {type(item).__name__}")
-    return item.astype(np.int64) if is_floating(item.dtype) else item.copy()
+    return _whole(item) if is_floating(item.dtype) else item.copy()
+
+
+def _whole(indices: np.ndarray) -> np.ndarray:
+    """Floating indices as int64, without their fractions. Raises ArrayIndexError for NaN and numbers beyond int64."""
+    outside = ~(np.abs(indices.astype(np.float64)) < 2.0**63)
+    if outside.any():
+        raise ArrayIndexError(f"{indices[outside][0]} cannot be an index: indices are whole numbers below 2**63")
+    return indices.astype(np.int64)
 
 
 def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterable
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, InputError, UnsupportedArgument
+from hybrid_lab.diagnostics.file_errors import read_error
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.elementwise import refuse_options
@@ -222,7 +225,23 @@ def copy(a: ArrayLike) -> Tensor:
 
 
 @FUNCTIONS.add
-def genfromtxt(*args: object, **options: object) -> Tensor:
-    """The numbers in a text file; see numpy.genfromtxt. dtype : default float32"""
+def genfromtxt(fname: object, dtype: DType = np.float32, *args: object, **options: object) -> Tensor:
+    """The numbers in a text file; see numpy.genfromtxt.
+
+    fname : a path, an open file or lines of text. Raises DTypeError for another one, MissingFileError, and InputError
+    for rows of different lengths.
+    """
+    item = fname[0] if isinstance(fname, (list, tuple)) and fname else fname  # of lines: the first one
+    readable = isinstance(item, (str, PathLike, Iterable)) and not isinstance(item, np.ndarray)
+    if is_tensor(item) or isinstance(fname, bytes) or not readable:
+        raise DTypeError(f"np.genfromtxt: fname is a path, an open file or lines of text, not {type(item).__name__}")
     read: Callable[..., np.ndarray] = np.genfromtxt
-    return from_values(read(*args, **{"dtype": np.float32, **options}), None)
+    try:
+        found = read(fname, dtype, *args, **options)
+    except FileNotFoundError:
+        if not isinstance(fname, (str, PathLike)):
+            raise
+        raise read_error(errno.ENOENT, fname) from None
+    except ValueError as error:
+        raise InputError(f"np.genfromtxt: {error}") from None
+    return from_values(found, None)

@@ -7,9 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, UnsupportedArgument
 from hybrid_lab.numpy.methods import FUNCTIONS
-from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, common, dtype_of, is_tensor, rank_of, write
+from hybrid_lab.numpy.operators import (
+    BOOL,
+    R,
+    alike,
+    as_tensor,
+    cast,
+    common,
+    dtype_of,
+    is_tensor,
+    named_after,
+    naming,
+    rank_of,
+    write,
+)
 from hybrid_lab.numpy.types import ArrayLike, Function, Out, Tensor
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.symbol.symbol import Symbol
@@ -89,6 +102,15 @@ def _first_line(record: str) -> str:
 def _unary(name: str, record: str, floating: bool, test: bool) -> Function:
     run, ufunc = getattr(R, record), getattr(np, name)
 
+    def compute(x: Tensor) -> Tensor:
+        if floating:
+            (x,) = alike(x, floating=True)
+        elif record == "negative" and dtype_of(x) == BOOL:
+            raise AttributeSpecError("np.negative of bools: use np.logical_not or ~x")
+        elif dtype_of(x) == BOOL:
+            return cast(run(cast(x, "int32")), BOOL)
+        return cast(run(x), BOOL) if test else run(x)
+
     def function(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
         if options:
             refuse_options(name, options)
@@ -96,14 +118,11 @@ def _unary(name: str, record: str, floating: bool, test: bool) -> Function:
             if not isinstance(x, (np.ndarray, list, tuple)):
                 return ufunc(x)
             x = as_tensor(x)
-        if floating:
-            (x,) = alike(x, floating=True)
-        elif record == "negative" and dtype_of(x) == BOOL:
-            raise AttributeSpecError("np.negative of bools: use np.logical_not or ~x")
-        elif dtype_of(x) == BOOL:
-            return write(out, cast(run(cast(x, "int32")), BOOL))
-        result = run(x)
-        return write(out, cast(result, BOOL) if test else result)
+        try:
+            result = compute(x)
+        except HybridLabError as error:
+            raise named_after(error, name) from None
+        return write(out, result)
 
     kind = " bools." if test else ""
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx : an array, or a number, whose result is one")
@@ -112,6 +131,16 @@ def _unary(name: str, record: str, floating: bool, test: bool) -> Function:
 def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
     run, ufunc = getattr(R, record), getattr(np, name)
 
+    def compute(x1: Any, x2: Any) -> Tensor:
+        dtype = common(x1, x2, floating=floating)
+        if dtype is None:
+            result = run(x1, x2)
+            return cast(result, BOOL) if test else result
+        narrow = dtype == BOOL and not test  # the arithmetic records do not take bools
+        x1, x2 = (cast(item, "int32" if narrow else dtype) if is_tensor(item) else item for item in (x1, x2))
+        result = run(x1, x2)
+        return cast(result, BOOL) if test or narrow else result
+
     def function(x1: ArrayLike, x2: ArrayLike, out: Out = None, **options: object) -> Tensor:
         if options:
             refuse_options(name, options)
@@ -119,14 +148,11 @@ def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
             x1, x2 = operands(x1, x2)
             if not is_tensor(x1) and not is_tensor(x2):
                 return ufunc(x1, x2)
-        dtype = common(x1, x2, floating=floating)
-        if dtype is None:
-            result = run(x1, x2)
-            return write(out, cast(result, BOOL) if test else result)
-        narrow = dtype == BOOL and not test  # the arithmetic records do not take bools
-        x1, x2 = (cast(item, "int32" if narrow else dtype) if is_tensor(item) else item for item in (x1, x2))
-        result = run(x1, x2)
-        return write(out, cast(result, BOOL) if test or narrow else result)
+        try:
+            result = compute(x1, x2)
+        except HybridLabError as error:
+            raise named_after(error, name) from None
+        return write(out, result)
 
     kind = " The result is of bools." if test else " Whole numbers give float32." if floating else ""
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx1, x2 : arrays or numbers, broadcast")
@@ -154,6 +180,7 @@ FUNCTIONS["deg2rad"], FUNCTIONS["rad2deg"] = FUNCTIONS["radians"], FUNCTIONS["de
 
 
 @FUNCTIONS.add
+@naming("logical_not")
 def logical_not(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is 0."""
     refuse_options("logical_not", options)
@@ -166,6 +193,7 @@ def _counted(x: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("floor_divide")
 def floor_divide(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The quotient rounded down; whole numbers give whole numbers."""
     refuse_options("floor_divide", options)
@@ -182,6 +210,7 @@ def floor_divide(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor
 
 
 @FUNCTIONS.add
+@naming("arctan2")
 def arctan2(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The angle of the point (x2, x1), between -pi and pi."""
     refuse_options("arctan2", options)
@@ -192,6 +221,7 @@ def arctan2(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("copysign")
 def copysign(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The magnitude of x1 with the sign of x2."""
     refuse_options("copysign", options)
@@ -206,6 +236,7 @@ def copysign(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("ldexp")
 def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """x1 * 2**x2."""
     refuse_options("ldexp", options)
@@ -217,18 +248,21 @@ def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("isneginf")
 def isneginf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is -infinity."""
     return write(out, _of_numbers("isneginf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, -np.inf))
 
 
 @FUNCTIONS.add
+@naming("isposinf")
 def isposinf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is infinity."""
     return write(out, _of_numbers("isposinf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, np.inf))
 
 
 @FUNCTIONS.add
+@naming("clip")
 def clip(
     a: ArrayLike, a_min: Tensor | float | None = None, a_max: Tensor | float | None = None, out: Out = None
 ) -> Tensor:
@@ -256,6 +290,7 @@ def _to_even(x: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("rint")
 def rint(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The nearest whole number, of two the even one."""
     refuse_options("rint", options)
@@ -263,6 +298,7 @@ def rint(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("around")
 def around(x: ArrayLike, decimals: int = 0, out: Out = None, **options: object) -> Tensor:
     """x rounded to `decimals` digits after the point, halves to the even neighbour."""
     if not is_tensor(x):
@@ -284,6 +320,7 @@ FUNCTIONS["round"] = FUNCTIONS["round_"] = around
 
 
 @FUNCTIONS.add
+@naming("nan_to_num")
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -324,7 +361,7 @@ def _bits(name: str) -> Function:
             return write(out, cast(getattr(R, f"broadcast_{record}")(x1, x2), BOOL))
         return write(out, FUNCTIONS["_host_bits"](name, x1, x2, dtype))
 
-    return _documented(function, name, f"The bits of `{name}`; of bools their logical counterpart.")
+    return _documented(naming(name)(function), name, f"The bits of `{name}`; of bools their logical counterpart.")
 
 
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
@@ -332,6 +369,7 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
 
 
 @FUNCTIONS.add
+@naming("invert")
 def invert(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The opposite of each bit: ~x of whole numbers, `logical_not` of bools."""
     refuse_options("invert", options)

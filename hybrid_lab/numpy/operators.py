@@ -24,7 +24,7 @@ from hybrid_lab.numpy.array import ndarray
 from hybrid_lab.numpy.symbol import _Symbol
 from hybrid_lab.numpy.types import ArrayLike, DType, Out, Records, Tensor
 from hybrid_lab.ops.framework.namespace import Namespace
-from hybrid_lab.ops.framework.operator import Operator
+from hybrid_lab.ops.framework.operator import Operator, find
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant
 from hybrid_lab.symbol.trace_types import known_type
@@ -197,6 +197,30 @@ def composed(name: str) -> Callable[[F], F]:
     return decorate
 
 
+def named_after(error: HybridLabError, function: str) -> HybridLabError:
+    """The error of an operator with the function of `mx.np`, which the user called, in place of the operator's name."""
+    operator, colon, problem = str(error).partition(": ")
+    if colon and find(operator) is not None and len(error.args) == 1:
+        error.args = (f"np.{function}: {problem}",)
+    return error
+
+
+def naming(name: str) -> Callable[[F], F]:
+    """Decorator of the function `name` of `mx.np`: errors of the operators that it runs name it. See `named_after`."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def named(*args: Any, **keywords: Any) -> Any:
+            try:
+                return function(*args, **keywords)
+            except HybridLabError as error:
+                raise named_after(error, name) from None
+
+        return cast_to("F", named)
+
+    return decorate
+
+
 class _Argument:
     """Stands in a message for a Symbol that the function made itself."""
 
@@ -257,7 +281,10 @@ def common(*items: object, floating: bool = False) -> np.dtype | None:
                 return None
             found = dtype if found is None or found == dtype else promoted(found, dtype)
         else:
-            number = max(number, _KINDS[np.asarray(item).dtype.kind])
+            kind = _KINDS.get(np.asarray(item).dtype.kind)
+            if kind is None:
+                raise DTypeError(f"an operand is an array or a number, not {type(item).__name__}")
+            number = max(number, kind)
     assert found is not None
     kind = _KINDS[found.kind]
     if kind < 2 and (floating or number == 2):

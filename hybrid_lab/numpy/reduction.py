@@ -12,6 +12,7 @@ from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, promoted, rank_of, shape_of, write
 from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Out, Tensor
+from hybrid_lab.ops.framework.shapes import reduced_axes
 
 
 def reduce(record: str, a: Tensor, axis: Axis, keepdims: bool, **attributes: float) -> Tensor:
@@ -163,6 +164,8 @@ def var(
     """The variance: the mean squared distance from the mean; ddof is subtracted from the number of elements."""
     a = as_tensor(a)
     a = _summable(alike(a, floating=True)[0], dtype)
+    if rank_of(a) == 0 and axis is not None:
+        reduced_axes("np.var", axis if isinstance(axis, int) else tuple(axis), 1)  # a number may have one axis
     if axis == () or rank_of(a) == 0:  # the mean of a number is the number
         result = R.square(R.broadcast_sub(a, a))
     else:

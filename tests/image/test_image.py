@@ -116,6 +116,21 @@ def test_automatic_interpolation():
         choose_interp(7)
 
 
+def test_missing_image_files_say_what_to_do(tmp_path):
+    pytest.importorskip("PIL")
+    (tmp_path / "cat.png").write_bytes(b"nothing")
+    wanted = "there is no file '.*caat.png'; did you mean '.*cat.png'"
+    iterator = mx.image.ImageIter(1, (3, 4, 4), imglist=[[0, "caat.png"]], path_root=str(tmp_path))
+    for read in (lambda: mx.image.imread(tmp_path / "caat.png"), iterator.next):
+        with pytest.raises(FileNotFoundError, match=wanted) as caught:
+            read()
+        assert isinstance(caught.value, mx.MXNetError) and caught.value.filename == str(tmp_path / "caat.png")
+    with pytest.raises(IsADirectoryError, match="is a folder; give the path of a file"):
+        mx.image.imread(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no file '.*images.lst'"):
+        mx.image.ImageIter(1, (3, 4, 4), path_imglist=str(tmp_path / "images.lst"), path_root=str(tmp_path))
+
+
 def test_wrong_images_say_so(tmp_path):
     pytest.importorskip("PIL")
     (tmp_path / "a.png").write_bytes(b"nothing")

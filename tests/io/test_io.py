@@ -181,6 +181,16 @@ def test_iterators_over_files_give_their_array_itself(tmp_path):
     assert [batch.data[0].shape for batch in rows] == [(2, 2), (2, 2)]
 
 
+@pytest.mark.parametrize("text", ["1,2,\n3,4,\n", "1,2,,\n3,4\n", "1,2\r\n\r\n3,4, \r\n", "1,2,  # two\n3,4,"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_commas_behind_the_last_number_of_a_row_do_not_count(tmp_path, text, packed):
+    path = tmp_path / ("table.csv.gz" if packed else "table.csv")
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    assert next(CSVIter(path, (2,), batch_size=2)).data[0].asnumpy().tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(mx.MXNetError, match="line 1: a row has 3 numbers; here are 2"):
+        CSVIter(path, (3,))
+
+
 WRONG_TABLES = {
     "a text": ("1,2\n3,a\n", "line 2: 'a' is no number of the dtype float32"),
     "a head line": ("x,y\n1,2\n", "line 1: 'x' is no number"),
@@ -188,6 +198,8 @@ WRONG_TABLES = {
     "a number too many": ("1,2\n3,4,5\n", "line 2: a row has 2 numbers; here are 3"),
     "another shape": ("1,2,3\n4,5,6\n", "line 1: a row has 2 numbers; here are 3"),
     "an empty field": ("1,2\n,3\n", "line 2: '' is no number"),
+    "commas only": ("1,2,\n,,\n", "line 2: '' is no number"),
+    "an empty field before a last comma": ("1,2,\n3,,4,\n", "line 2: '' is no number"),
     "no rows": ("\n\n", "there are no rows of numbers"),
     "an empty file": ("", "there are no rows of numbers"),
     "bytes": ("\0\1\2\xff", "line 1: .* is no number"),

@@ -107,6 +107,18 @@ def test_index_errors_are_index_errors_and_ours():
         x[:] = "a"
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1e20])
+@pytest.mark.parametrize("make", [nd.array, mx.np.array, np.array, list])
+def test_a_number_that_is_no_whole_number_of_64_bits_is_no_index(make, number):
+    for x in (nd.zeros((2, 3)), mx.np.zeros((2, 3))):
+        with pytest.raises(IndexError, match="cannot be an index: indices are whole numbers") as caught:
+            x[make([0, number])]
+        assert isinstance(caught.value, HybridLabError)
+        with pytest.raises(IndexError, match="cannot be an index"):
+            x[0, make([number])] = 1
+
+
 def test_an_index_into_a_copy_of_an_index_array():
     """The key is kept for the backward, so a later write to it changes nothing."""
     x, key = nd.array([1, 2, 3]), nd.array([0, 1])
