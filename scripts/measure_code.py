@@ -40,7 +40,7 @@ ORDER = (
     ("image_files",),
     ("io", "recordio"),
     ("image",),
-    ("kvstore",),
+    ("contrib.text", "kvstore"),
     ("gluon",),
     ("executor",),
     ("model",),

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,20 +20,8 @@ from hybrid_lab.ndarray import NDArray
 from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
 from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imdecode, imresize
 from .iterating import read_list
+from .warping import RandomAffine, change_hls
 
-#: Arguments of MXNet that change an image in a way that is not here, and their values that change nothing.
-_ABSENT: dict[str, float] = {
-    "max_rotate_angle": 0,
-    "rotate": -1,
-    "max_shear_ratio": 0,
-    "max_random_scale": 1,
-    "min_random_scale": 1,
-    "max_img_size": 1e10,
-    "min_img_size": 0,
-    "random_h": 0,
-    "random_s": 0,
-    "random_l": 0,
-}
 #: Arguments of MXNet that name its threads, buffers and devices. They change no number, and do nothing here.
 _WITHOUT_EFFECT = (
     *("preprocess_threads", "prefetch_buffer", "verbose", "device_id", "ctx"),
@@ -56,10 +44,20 @@ class Augmenting(TypedDict, total=False):
     min_aspect_ratio: float | None
     max_random_area: float
     min_random_area: float
+    max_rotate_angle: int
+    rotate: int
+    max_shear_ratio: float
+    max_random_scale: float
+    min_random_scale: float
+    max_img_size: float
+    min_img_size: float
     brightness: float
     contrast: float
     saturation: float
     pca_noise: float
+    random_h: int
+    random_s: int
+    random_l: int
     mirror: bool
     rand_mirror: bool
     mean_img: str
@@ -93,13 +91,19 @@ class ImageRecordIter(DataIter):
     rand_crop : crop at a random place, not in the middle; min_crop_size, max_crop_size : crop a square of random size
     random_resized_crop : crop a part of random area (min_random_area to max_random_area of the image) and of random
         ratio of its sides (min_aspect_ratio to max_aspect_ratio)
+    rotate : turn by this angle, or by a random one of up to max_rotate_angle, in degrees; max_shear_ratio : shear
+    min_random_scale, max_random_scale : enlarge or shrink by a random factor; without random_resized_crop,
+        max_aspect_ratio changes the ratio of the sides here. min_img_size, max_img_size : limits of the new sides
     brightness, contrast, saturation, pca_noise : how much the colors change; mirror, rand_mirror : flip all, or half
+    random_h, random_s, random_l : the largest random changes of hue (half a circle is 90), saturation and lightness
     mean_img : a file of `nd.save` with an image `mean_img`; mean_r, std_r ... : of each channel
     max_random_contrast, max_random_illumination : a random factor and a random summand of all values
     scale : factor of all values at the end; seed_aug : of the random numbers of the images
+    dtype : uint8 gives the pixels as they are; int8 gives them less the rounded mean, limited to -128 to 127. As in
+        MXNet, these two ignore std_r ..., scale, max_random_contrast and max_random_illumination, and uint8 the mean
 
     Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead.
-    Raises SettingError for arguments that are unknown or not supported, such as rotations.
+    Raises SettingError for arguments that are unknown.
     """
 
     def __init__(
@@ -130,7 +134,7 @@ class ImageRecordIter(DataIter):
         self.provide_data = [DataDesc(data_name, (batch_size, *data_shape), self.dtype)]
         label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
         self.provide_label = [DataDesc(label_name, label_shape)]
-        self._images = _Images(self.data_shape, **augmenting)
+        self._images = _Images(self.data_shape, self.dtype, **augmenting)
         self._labels = read_list(path_imglist, "float32") if path_imglist else None
         self._offsets = np.array(_part(path_imgrec, path_imgidx, part_index, num_parts))
         if len(self._offsets) < batch_size:
@@ -228,6 +232,20 @@ class ImageRecordIter(DataIter):
         return self._current().pad or 0
 
 
+class ImageRecordUInt8Iter(ImageRecordIter):
+    """`ImageRecordIter(..., dtype="uint8")`, under MXNet's older name."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, "dtype": "uint8"})
+
+
+class ImageRecordInt8Iter(ImageRecordIter):
+    """`ImageRecordIter(..., dtype="int8")`, under MXNet's older name."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, "dtype": "int8"})
+
+
 def _part(records: str, index: str, part: int, parts: int) -> list[int]:
     """The offsets of one of equal parts: of the records by the index, or of the bytes of the file without one."""
     if index:
@@ -253,12 +271,26 @@ def _numpy_state(seed: int) -> dict[str, object]:
     return np.random.RandomState(seed).get_state(legacy=False)
 
 
+def _recolored(image: NDArray, augmenters: list[Augmenter]) -> NDArray:
+    """An image of uint8 with other colors, limited to 0 to 255."""
+    for augment in augmenters:
+        changed = np.clip(host(augment(image.astype("float32"))), 0, 255)
+        image = nd.array(changed.astype("uint8"), dtype="uint8")
+    return image
+
+
+def _random_change(most: int) -> int:
+    """A number of -most to most, which is rarely one of the largest."""
+    return int(((random.random() + 4 * random.random()) / 5 * 2 - 1) * most)
+
+
 class _Images:
-    """Augments one image in MXNet's order: resize, border, crop, colors, flip, normalization."""
+    """Augments one image in MXNet's order: resize, rotation, border, crop, colors, flip, normalization."""
 
     def __init__(
         self,
         data_shape: tuple[int, ...],
+        dtype: np.dtype,
         resize: int = -1,
         pad: int = 0,
         fill_value: int = 255,
@@ -271,10 +303,20 @@ class _Images:
         min_aspect_ratio: float | None = None,
         max_random_area: float = 1.0,
         min_random_area: float = 1.0,
+        max_rotate_angle: int = 0,
+        rotate: int = -1,
+        max_shear_ratio: float = 0.0,
+        max_random_scale: float = 1.0,
+        min_random_scale: float = 1.0,
+        max_img_size: float = 1e10,
+        min_img_size: float = 0.0,
         brightness: float = 0.0,
         contrast: float = 0.0,
         saturation: float = 0.0,
         pca_noise: float = 0.0,
+        random_h: int = 0,
+        random_s: int = 0,
+        random_l: int = 0,
         mirror: bool = False,
         rand_mirror: bool = False,
         mean_img: str = "",
@@ -290,18 +332,26 @@ class _Images:
         **others: object,
     ) -> None:
         for name, value in others.items():
-            if name not in _WITHOUT_EFFECT and value != _ABSENT.get(name):
+            if name not in _WITHOUT_EFFECT:
                 raise SettingError(
                     f"ImageRecordIter has no {name}={value!r}; mx.image.ImageIter takes other augmenters"
                 )
         ratios = (1 - max_aspect_ratio, 1 + max_aspect_ratio)
         self._ratios = ratios if min_aspect_ratio is None else (min_aspect_ratio, max_aspect_ratio)
-        if self._ratios != (1, 1) and not random_resized_crop:
-            raise SettingError("ratios of the sides need random_resized_crop=True")
-        if random_resized_crop and (rand_crop or max_crop_size != -1 or min_crop_size != -1):
-            raise SettingError("random_resized_crop excludes rand_crop, max_crop_size and min_crop_size")
+        scales = (min_random_scale, max_random_scale)
+        if random_resized_crop and (rand_crop or max_crop_size != -1 or min_crop_size != -1 or scales != (1, 1)):
+            raise SettingError("random_resized_crop excludes rand_crop, crop sizes and random scales")
         if not self._ratios[0] > 0 or self._ratios[0] > self._ratios[1] or min_random_area > max_random_area:
             raise SettingError("the least ratio and area are above 0 and at most the largest")
+        warp_ratios = (1.0, 1.0) if random_resized_crop else self._ratios
+        sizes = (min_img_size, max_img_size)
+        warp = RandomAffine(max(rotate, 0), max_rotate_angle, max_shear_ratio, scales, warp_ratios, sizes)
+        self._warp = None if warp == RandomAffine() else warp
+        if self._warp is not None and inter_method == 0:
+            raise SettingError("rotations, shears and random scales need inter_method 1 to 4, 9 or 10")
+        self._hls = (random_h, random_l, random_s)
+        if any(self._hls) and data_shape[0] != 3:
+            raise SettingError("random_h, random_s and random_l need images with 3 channels")
         self._channels, self._height, self._width = data_shape
         self._interp, self._rand_crop = inter_method, rand_crop
         self._areas = (min_random_area, max_random_area) if random_resized_crop else None
@@ -309,31 +359,47 @@ class _Images:
         self._first: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
         self._border, self._fill = pad, fill_value
         self._colors: list[Augmenter] = [ColorJitterAug(brightness, contrast, saturation)]
-        self._colors += [LightingAug(pca_noise, _EIGENVALUES, _EIGENVECTORS)] if pca_noise > 0 else []
+        self._lighting: list[Augmenter] = []
+        if pca_noise > 0:
+            self._lighting.append(LightingAug(pca_noise, _EIGENVALUES, _EIGENVECTORS))
         self._mirror, self._rand_mirror = mirror, rand_mirror
         self._mean = np.array([mean_r, mean_g, mean_b], "float32")[: self._channels, None, None]
         if mean_img:
             self._mean = _mean_image(mean_img)
         self._std = np.array([std_r, std_g, std_b], "float32")[: self._channels, None, None]
         self._scale, self._contrast, self._light = scale, max_random_contrast, max_random_illumination
+        self._dtype = dtype
 
     def __call__(self, image: NDArray) -> np.ndarray:
-        """An image (height, width, channels), uint8, as (channels, height, width), float32."""
+        """An image (height, width, channels), uint8, as (channels, height, width): int8 or uint8 for these dtypes, else
+        float32.
+        """
         for augment in self._first:
             image = augment(image)
+        if self._warp is not None:
+            image = nd.array(self._warp(host(image), self._interp, self._fill), dtype="uint8")
         if self._border:
             side = self._border
             image = copyMakeBorder(image, side, side, side, side, value=self._fill)
         image = self._cropped(image)
-        for augment in self._colors:
-            changed = np.clip(host(augment(image.astype("float32"))), 0, 255)
-            image = nd.array(changed.astype("uint8"), dtype="uint8")
-        values = host(image).transpose(2, 0, 1).astype("float32") - self._mean
+        image = _recolored(image, self._colors)
+        if any(self._hls):
+            image = nd.array(change_hls(host(image), *map(_random_change, self._hls)), dtype="uint8")
+        image = _recolored(image, self._lighting)
+        values = self._normalized(host(image).transpose(2, 0, 1))
+        return values[:, :, ::-1] if self._mirror or (self._rand_mirror and random.random() < 0.5) else values
+
+    def _normalized(self, pixels: np.ndarray) -> np.ndarray:
+        """Pixels (channels, height, width), uint8, as the values of the iterator's dtype."""
+        if self._dtype == np.uint8:
+            return pixels
+        if self._dtype == np.int8:
+            mean = np.trunc(self._mean + np.copysign(0.5, self._mean))  # halves are rounded away from zero
+            return np.clip(pixels - mean, -128, 127).astype("int8")
+        values = pixels.astype("float32") - self._mean
         if self._contrast or self._light:
             values = values * (1 + random.uniform(-self._contrast, self._contrast))
             values = values + random.uniform(-self._light, self._light)
-        if self._mirror or (self._rand_mirror and random.random() < 0.5):
-            values = values[:, :, ::-1]
         return values * np.float32(self._scale) / self._std
 
     def _cropped(self, image: NDArray) -> NDArray:

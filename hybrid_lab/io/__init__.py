@@ -11,13 +11,18 @@ from .libsvm_iter import LibSVMIter
 
 #: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
 ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
+#: The same with pixels of int8 and of uint8.
+ImageRecordInt8Iter: _Provided[..., DataIter] = _Provided("image_record_int8_iter")
+ImageRecordUInt8Iter: _Provided[..., DataIter] = _Provided("image_record_uint8_iter")
 
 __all__ = [
     "CSVIter",
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageRecordInt8Iter",
     "ImageRecordIter",
+    "ImageRecordUInt8Iter",
     "LibSVMIter",
     "MNISTIter",
     "NDArrayIter",

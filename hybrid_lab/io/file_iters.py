@@ -200,6 +200,7 @@ class MNISTIter(_FileIter):
 
     flat : images as (batch, 784) instead of (batch, 1, 28, 28)
     seed : of the order if shuffle; num_parts, part_index : read only one of equal parts
+    input_shape, data_shape, prefetch_buffer, silent : without an effect, as the shapes are in MXNet: `flat` decides
     """
 
     def __init__(
@@ -216,6 +217,8 @@ class MNISTIter(_FileIter):
         input_shape: tuple[int, ...] | None = None,
         data_name: str = "data",
         label_name: str = "softmax_label",
+        data_shape: tuple[int, ...] | None = None,
+        prefetch_buffer: int = 4,
     ) -> None:
         images, labels = read_idx(image), read_idx(label)
         size = len(images) // num_parts
@@ -226,6 +229,6 @@ class MNISTIter(_FileIter):
         if shuffle:
             order = np.random.default_rng(seed).permutation(len(images))
             images, labels = images[order], labels[order]
-        shape = input_shape or ((-1,) if flat else (1, *images.shape[1:]))
+        shape = (-1,) if flat else (1, *images.shape[1:])
         images = images.reshape(len(images), *shape)
         super().__init__(images, labels, batch_size, False, "discard", data_name, label_name)

@@ -48,6 +48,15 @@ def test_as_the_real_one(folder, number):
     np.testing.assert_allclose(data, EXPECTED[f"data_{number}"], rtol=1e-6, atol=1e-4)
 
 
+def test_older_names_of_whole_pixels(folder):
+    setting = {"data_shape": (3, 8, 6), "batch_size": 3, "label_width": 2, "path_imgrec": str(folder / "images.rec")}
+    for iterator, dtype in ((mx.io.ImageRecordUInt8Iter, "uint8"), (mx.io.ImageRecordInt8Iter, "int8")):
+        (older,) = next(iterator(**setting)).data
+        (newer,) = next(mx.io.ImageRecordIter(dtype=dtype, **setting)).data
+        assert np.dtype(older.dtype) == np.dtype(newer.dtype) == dtype
+        assert np.array_equal(older.asnumpy(), newer.asnumpy())
+
+
 def test_without_rounding_the_last_batch_repeats_its_images(folder):
     # The real one leaves memory there that nobody has written, and its pad is 0.
     *_, last = batches_of(folder, round_batch=False)
@@ -94,17 +103,38 @@ def test_a_crop_of_random_area_has_the_shape_of_the_data(folder):
     assert data.std() > 10
 
 
+def test_random_rotations_and_colors_differ_from_image_to_image(folder):
+    drawn = {
+        "max_rotate_angle": 10,
+        "max_shear_ratio": 0.1,
+        "min_random_scale": 0.8,
+        "max_aspect_ratio": 0.25,
+        "random_h": 36,
+        "random_s": 50,
+        "random_l": 50,
+        "seed_aug": 3,
+    }
+    (first,), (again,), (plain,) = (
+        next(batches_of(folder, batch_size=7, **setting)).data for setting in (drawn, drawn, {})
+    )
+    assert np.array_equal(first.asnumpy(), again.asnumpy())
+    changes = np.abs(first.asnumpy() - plain.asnumpy()).mean((1, 2, 3))
+    assert len(set(changes)) == 7
+    assert changes.min() > 1
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"max_rotate_angle": 10}, "no max_rotate_angle=10"),
+        ({"max_rotate_angle": 10, "inter_method": 0}, "need inter_method 1 to 4"),
+        ({"random_h": 10, "data_shape": (1, 8, 6)}, "need images with 3 channels"),
+        ({"random_resized_crop": True, "max_random_scale": 1.5}, "excludes rand_crop, crop sizes and random scales"),
         ({"rand_flip": True}, "no rand_flip=True"),
         ({"label_width": 1}, "has 2 labels, label_width is 1"),
         ({"batch_size": 8}, "has 7 images to read, less than a batch"),
         ({"data_shape": (8, 6)}, "data_shape is"),
         ({"num_parts": 2, "part_index": 2}, "part_index 2 is not one of 0 to 1"),
         ({"random_resized_crop": True, "rand_crop": True}, "random_resized_crop excludes"),
-        ({"max_aspect_ratio": 0.2}, "need random_resized_crop"),
         ({"max_crop_size": 30, "min_crop_size": 30}, "is not within"),
     ],
 )

@@ -162,6 +162,8 @@ def test_mnist(tmp_path):
     assert batch.data[0].shape == (2, 1, 4, 4) and batch.label[0].asnumpy().tolist() == [0, 1]
     assert batch.data[0].asnumpy()[1, 0, 0, 0] == pytest.approx(16 / 256)
     assert next(MNISTIter(*paths, batch_size=2, flat=True)).data[0].shape == (2, 16)
+    for shape in ("input_shape", "data_shape"):  # without an effect, as in MXNet
+        assert next(MNISTIter(*paths, batch_size=2, **{shape: (16,)})).data[0].shape == (2, 1, 4, 4)
     assert len(list(MNISTIter(*paths, batch_size=2))) == 2
     (tmp_path / "cut").write_bytes((tmp_path / "labels").read_bytes()[:-1])
     with pytest.raises(mx.diagnostics.HybridLabError, match="damaged"):

@@ -55,14 +55,17 @@ def taps(old: int, new: int, interp: int, shrinks: bool = False) -> Taps:
         at = (place + 0.5) * scale - 0.5
         start = np.floor(at).astype(int)
         part = (at - start).astype("float32").astype("float64")
-    if interp == CUBIC:
-        weights, first = _cubic(part), -1
-    elif interp == LANCZOS:
-        weights, first = _lanczos(part), -3
-    else:
-        weights, first = np.stack([1 - part, part], 1), 0
+    weights = weights_between(part, interp)
+    first = 1 - weights.shape[1] // 2
     indices = start[:, None] + np.arange(first, first + weights.shape[1])
     return Taps(np.clip(indices, 0, old - 1), weights)
+
+
+def weights_between(part: np.ndarray, interp: int) -> np.ndarray:
+    """The weights (n, 2, 4 or 8) of the pixels around places that are `part` (n,) of a pixel's width behind a pixel."""
+    if interp == CUBIC:
+        return _cubic(part)
+    return _lanczos(part) if interp == LANCZOS else np.stack([1 - part, part], 1)
 
 
 def _area(old: int, new: int) -> Taps:

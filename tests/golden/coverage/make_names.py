@@ -9,14 +9,14 @@ import types
 
 MODULES = """
 mx gluon gluon.nn gluon.rnn gluon.loss gluon.parameter gluon.trainer gluon.utils gluon.block gluon.contrib.nn
-gluon.contrib.rnn gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.data gluon.data gluon.data.vision
-gluon.data.vision.transforms gluon.data.sampler gluon.data.dataloader gluon.data.dataset gluon.model_zoo.vision autograd
-initializer optimizer metric lr_scheduler visualization callback context base random io image recordio kvstore module
-model executor operator profiler monitor name attribute util runtime engine test_utils rnn contrib.amp contrib.onnx
-contrib.text.embedding contrib.text.utils contrib.text.vocab contrib.quantization contrib.autograd contrib.io ndarray
-ndarray.contrib ndarray.random ndarray.linalg ndarray.image ndarray.sparse symbol symbol.contrib symbol.random
-symbol.linalg symbol.image symbol.sparse numpy numpy.random numpy.linalg numpy_extension numpy_extension.image
-numpy_extension.random
+gluon.contrib.rnn gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.data gluon.contrib.data.text gluon.data
+gluon.data.vision gluon.data.vision.transforms gluon.data.sampler gluon.data.dataloader gluon.data.dataset
+gluon.model_zoo.vision autograd initializer optimizer metric lr_scheduler visualization callback context base random io
+image recordio kvstore module model executor operator profiler monitor name attribute util runtime engine test_utils rnn
+contrib.amp contrib.onnx contrib.text.embedding contrib.text.utils contrib.text.vocab contrib.quantization
+contrib.autograd contrib.io ndarray ndarray.contrib ndarray.random ndarray.linalg ndarray.image ndarray.sparse symbol
+symbol.contrib symbol.random symbol.linalg symbol.image symbol.sparse numpy numpy.random numpy.linalg numpy_extension
+numpy_extension.image numpy_extension.random
 """.split()
 
 

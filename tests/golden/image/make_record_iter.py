@@ -28,7 +28,18 @@ SETTINGS = [
     {"min_crop_size": 9, "max_crop_size": 9},
     {"num_parts": 2, "part_index": 1, "batch_size": 2},
     {"num_parts": 3, "part_index": 1, "batch_size": 1, "path_imgidx": "/tmp/images.idx"},
+    {"rotate": 30, "data_shape": (3, 12, 12), "fill_value": 9},
+    {"rotate": 200, "data_shape": (3, 12, 12), "inter_method": 2},
+    {"rotate": 77, "data_shape": (3, 12, 12), "inter_method": 3, "resize": 14},
+    {"rotate": 45, "data_shape": (3, 12, 12), "inter_method": 4},
+    {"min_random_scale": 0.7, "max_random_scale": 0.7},
+    {"min_random_scale": 1.6, "max_random_scale": 1.6, "inter_method": 9},
+    {"min_aspect_ratio": 1.3, "max_aspect_ratio": 1.3, "rotate": 10},
+    {"min_img_size": 40.0},
     {"dtype": "uint8"},
+    {"dtype": "uint8", "mean_r": 10.0, "std_g": 3.0, "scale": 0.5, "mirror": True},
+    {"dtype": "int8", "mean_r": 100.5, "mean_g": 20.4, "mean_b": 250.0, "std_r": 2.0, "scale": 0.5, "mirror": True},
+    {"dtype": "int8", "mean_img": "/tmp/mean.nd"},
 ]
 out = {}
 for number, setting in enumerate(SETTINGS):

@@ -41,7 +41,7 @@ class _Labelled(Dataset):
     _train: bool
 
     def __init__(self, root: str | PathLike[str] | None, transform: Transform | None) -> None:
-        self._root = _folder_of(self._folder) if root is None else os.path.expanduser(os.fspath(root))
+        self._root = folder_of(self._folder) if root is None else os.path.expanduser(os.fspath(root))
         self._transform = transform
         data, label = self._read()
         self._data: NDArray = in_mode(nd.array(data, dtype="uint8"))
@@ -58,15 +58,19 @@ class _Labelled(Dataset):
         return sample if self._transform is None else self._transform(*sample)
 
     def _missing(self, names: Sequence[str]) -> DatasetFileError:
-        return _missing(type(self).__name__, self._root, names, "give its folder as root=")
+        return missing_file(type(self).__name__, self._root, names, "give its folder as root=")
 
 
-def _folder_of(data_set: str) -> str:
+def folder_of(data_set: str) -> str:
+    """The default folder of a data set: `datasets/<data_set>` in MXNet's data folder."""
     return os.path.expanduser(os.path.join(data_dir(), "datasets", data_set))
 
 
-def _missing(data_set: str, folder: str, names: Sequence[str], otherwise: str) -> DatasetFileError:
-    """otherwise : what the user can do who does not put the file into the folder"""
+def missing_file(data_set: str, folder: str, names: Sequence[str], otherwise: str) -> DatasetFileError:
+    """The error for a data set none of whose files `names` is in the folder.
+
+    otherwise : what the user can do who does not put the file into the folder
+    """
     return DatasetFileError(
         f"{data_set} has no file {' or '.join(names)} in {folder}. Nothing is downloaded: "
         f"put the file there, or {otherwise}"
@@ -78,14 +82,14 @@ def mnist_file(name: str, folder: str | None = None, data_set: str = "MNIST") ->
 
     folder : by default `datasets/mnist` in MXNet's data folder. Raises DatasetFileError.
     """
-    place = _folder_of("mnist") if folder is None else folder
+    place = folder_of("mnist") if folder is None else folder
     for each in (name + ".gz", name):
         if os.path.exists(path := os.path.join(place, each)):
             return path
     otherwise = "give its folder as root="
     if folder is None:
         otherwise = "set the environment variable MXNET_HOME to a folder that has it in datasets/mnist"
-    raise _missing(data_set, place, [name + ".gz", name], otherwise)
+    raise missing_file(data_set, place, [name + ".gz", name], otherwise)
 
 
 class MNIST(_Labelled):
