@@ -52,10 +52,10 @@ def missing() -> str | None:
     """
     if setting() not in ("", INTERPRET):
         return f"HYBRID_LAB_TRITON={setting()}: the variable takes {INTERPRET}, or nothing"
-    absent = [module for module in ("triton", "torch") if importlib.util.find_spec(module) is None]
-    if "triton" in absent and sys.platform != "linux":
+    if sys.platform != "linux" and "triton" in _absent():
         return f"Triton runs on Linux, not on {sys.platform}; hybridize() without engine= takes another engine"
     if interpreting():
+        absent = _absent()
         # The interpreter runs with any build of torch.
         return f"{_are_missing(absent)}; pip install {' '.join(absent)}" if absent else None
     if not driver_seen():
@@ -64,9 +64,14 @@ def missing() -> str | None:
             "net.compile_for('gfx942', inputs=x) has the kernels for one that is elsewhere, and "
             "HYBRID_LAB_TRITON=interpret runs them in Triton's interpreter (slow, for tests)"
         )
+    absent = _absent()
     if absent:
         return f'{_are_missing(absent)}; NVIDIA: pip install "hybrid-lab[cuda]"; AMD: {ROCM_INSTALL}'
     return _gpu_problem()
+
+
+def _absent() -> list[str]:
+    return [module for module in ("triton", "torch") if importlib.util.find_spec(module) is None]
 
 
 def _are_missing(modules: Sequence[str]) -> str:
