@@ -7,6 +7,7 @@ import pytest
 
 from hybrid_lab import gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
+from hybrid_lab.gluon.hybridized import frozen
 
 
 class Noisy(gluon.HybridBlock):
@@ -228,3 +229,21 @@ def test_a_long_list_that_stays_the_same_is_no_change(caplog):
     net.hybridize(engine="numpy")
     net(nd.ones((2,)))
     assert not any("HL173" in record.getMessage() for record in caplog.records)
+
+
+def test_a_class_that_a_function_makes_is_read_once(monkeypatch, capsys):
+    def made():
+        class Drawing(gluon.HybridBlock):
+            def hybrid_forward(self, F, x):
+                return x * np.random.rand()
+
+        return Drawing()
+
+    read, find = [], frozen.findings_of
+    monkeypatch.setattr(frozen, "findings_of", lambda kind: read.append(kind) or find(kind))
+    for _ in range(3):
+        net = made()
+        net.hybridize(engine="numpy")
+        net(nd.ones((2,)))
+    assert len(read) == 1
+    assert capsys.readouterr().err.count("HL172") == 3

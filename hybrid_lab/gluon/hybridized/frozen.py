@@ -12,12 +12,13 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import CodeType
 from typing import TYPE_CHECKING, cast
 
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import globals_of, of_user
+from hybrid_lab.gluon.hybridized.code import code_of, globals_of, of_user
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.logger import logger
@@ -34,6 +35,9 @@ FROZEN = frozenset({"HL172", "HL173", "HL176", "HL178"})
 findings_of: Provided[[type], list[Finding]] = Provided("findings_of")
 
 _checked: weakref.WeakKeyDictionary[type, list[Finding]] = weakref.WeakKeyDictionary()
+_by_code: dict[tuple[CodeType, ...], list[Finding]] = {}
+"""The findings of the latest classes by their code: a class inside a function is another one in each call."""
+_KEPT = 256
 _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -143,8 +147,14 @@ def _log(block: Block, finding: Finding) -> None:
 
 
 def _find_in_source(kind: type) -> list[Finding]:
-    _checked[kind] = [finding for finding in findings_of(kind) if finding.code in FROZEN]
-    return _checked[kind]
+    code = code_of(kind)
+    findings = _by_code.pop(code, None)
+    if findings is None:
+        findings = [finding for finding in findings_of(kind) if finding.code in FROZEN]
+    _by_code[code] = _checked[kind] = findings
+    if len(_by_code) > _KEPT:
+        del _by_code[next(iter(_by_code))]
+    return findings
 
 
 def _is_about(finding: Finding, code: str, name: str) -> bool:
