@@ -133,3 +133,20 @@ def test_softmax_with_lengths_and_a_negative_temperature(engine):
     y.backward(nd.array([[[0, 1, 2], [3, 4, 5]]]))
     np.testing.assert_allclose(y.asnumpy(), [[[1, 0.85815, 0], [0, 0.14185, 0]]], atol=1e-5)
     np.testing.assert_allclose(x.grad.asnumpy(), [[[0, 0.73038, 0], [0, -0.73038, 0]]], atol=1e-5)
+
+
+def test_l2_normalization_of_a_vector_takes_every_number_for_a_sample():
+    x = nd.array([1, -2, 0.5])
+    x.attach_grad()
+    with autograd.record():
+        y = nd.L2Normalization(x)
+    y.backward(nd.array([1, 2, 3]))
+    np.testing.assert_allclose(y.asnumpy(), [1, -1, 1], 1e-6)
+    np.testing.assert_allclose(x.grad.asnumpy(), [0, 0, 0], atol=1e-6)
+    with pytest.raises(ShapeError, match="mode='channel' needs more dimensions"):
+        nd.L2Normalization(x, mode="channel")
+
+
+def test_axes_of_broadcast_like_come_in_pairs():
+    with pytest.raises(ShapeError, match=r"lhs_axes=\(1,\) and rhs_axes=\(1, 0\) differ in their number of axes"):
+        nd.broadcast_like(nd.ones((7, 1, 2)), nd.ones((7, 3, 2)), lhs_axes=(1,), rhs_axes=(1, 0))

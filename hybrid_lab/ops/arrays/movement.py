@@ -203,6 +203,10 @@ class BroadcastLike(_Broadcasting, name="broadcast_like"):
             if broadcast_shapes("broadcast_like", lhs, rhs) != rhs:
                 raise ShapeError(f"broadcast_like: {lhs} does not broadcast to {rhs}")
             return rhs
+        if len(self.lhs_axes) != len(self.rhs_axes):
+            raise ShapeError(
+                f"broadcast_like: lhs_axes={self.lhs_axes} and rhs_axes={self.rhs_axes} differ in their number of axes"
+            )
         made = list(lhs)
         for name, axes, shape in (("lhs", self.lhs_axes, lhs), ("rhs", self.rhs_axes, rhs)):
             if not all(-len(shape) <= axis < len(shape) for axis in axes):

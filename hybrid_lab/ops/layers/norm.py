@@ -330,7 +330,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     """x / sqrt(sum(x^2) + eps), the sum per sample (instance), over axis 1 (channel) or over the axes behind it
     (spatial).
 
-    data : two or more dimensions (spatial: three or more), floating; returns : as data
+    data : one or more dimensions (channel and spatial: three or more), floating; returns : as data
     """
 
     kinds = "f"
@@ -341,7 +341,7 @@ class L2Normalization(Operator, name="L2Normalization"):
     samples = [sample((2, 3, 4), mode=mode) for mode in ("instance", "channel", "spatial")]
 
     def infer_shape(self, data: Shape) -> Shape:
-        if len(data) < (2 if self.mode == "instance" else 3):
+        if len(data) < (1 if self.mode == "instance" else 3):
             raise ShapeError(f"L2Normalization: mode={self.mode!r} needs more dimensions than {data} has")
         return data
 
