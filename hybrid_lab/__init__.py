@@ -140,6 +140,7 @@ _provided.register({
     "onnx_get_model_metadata": ("hybrid_lab.onnx.symbols", "get_model_metadata"),
     "onnx_import_model": ("hybrid_lab.onnx.symbols", "import_model"),
     "onnx_import_to_gluon": ("hybrid_lab.onnx.symbols", "import_to_gluon"),
+    "image_det_record_iter": ("hybrid_lab.image.detection_record_iter", "ImageDetRecordIter"),
     "image_record_int8_iter": ("hybrid_lab.image.record_iter", "ImageRecordInt8Iter"),
     "image_record_iter": ("hybrid_lab.image.record_iter", "ImageRecordIter"),
     "image_record_uint8_iter": ("hybrid_lab.image.record_iter", "ImageRecordUInt8Iter"),

@@ -178,13 +178,18 @@ class ImageRecordIter(DataIter):
         header, image = recordio.unpack(self._file.read_at(offset) or b"")
         label = header.label
         if self._labels is not None:
-            if header.id not in self._labels:
-                raise SettingError(f"the record {header.id} of {self._file.uri} is not in path_imglist")
-            label = self._labels[header.id][0]
+            label = self._listed(header.id)
         label = np.asarray(label, "float32").reshape(-1)
         if len(label) != self.label_width:
             raise SettingError(f"the record {header.id} has {len(label)} labels, label_width is {self.label_width}")
         return self._images(imdecode(image, flag=int(self.data_shape[0] == 3))), label
+
+    def _listed(self, record: int) -> np.ndarray:
+        """The labels that path_imglist has for a record."""
+        assert self._labels is not None
+        if record not in self._labels:
+            raise SettingError(f"the record {record} of {self._file.uri} is not in path_imglist")
+        return self._labels[record][0]
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
@@ -386,10 +391,10 @@ class _Images:
         if any(self._hls):
             image = nd.array(change_hls(host(image), *map(_random_change, self._hls)), dtype="uint8")
         image = _recolored(image, self._lighting)
-        values = self._normalized(host(image).transpose(2, 0, 1))
+        values = self.normalized(host(image).transpose(2, 0, 1))
         return values[:, :, ::-1] if self._mirror or (self._rand_mirror and random.random() < 0.5) else values
 
-    def _normalized(self, pixels: np.ndarray) -> np.ndarray:
+    def normalized(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels (channels, height, width), uint8, as the values of the iterator's dtype."""
         if self._dtype == np.uint8:
             return pixels

@@ -9,6 +9,8 @@ from .combined import PrefetchingIter, ResizeIter
 from .file_iters import CSVIter, MNISTIter
 from .libsvm_iter import LibSVMIter
 
+#: Batches of images and the objects in them: `hybrid_lab.image.detection_record_iter.ImageDetRecordIter`.
+ImageDetRecordIter: _Provided[..., DataIter] = _Provided("image_det_record_iter")
 #: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
 ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
 #: The same with pixels of int8 and of uint8.
@@ -20,6 +22,7 @@ __all__ = [
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageDetRecordIter",
     "ImageRecordInt8Iter",
     "ImageRecordIter",
     "ImageRecordUInt8Iter",
