@@ -62,6 +62,40 @@ operator here, and `_contrib_quantized_pooling`. On unsigned data without overfl
 MXNet's own results depend on the processor there: without VNNI, oneDNN adds products in 16 bits, which overflow, and
 halves the weights for signed data.
 
+## MXNet's examples
+
+The scripts of `example/gluon` of MXNet 1.9.1, unchanged, through `hybrid_lab.compat`, beside the real MXNet on a CPU,
+with small made-up data in place of the downloads. Names that NumPy, Pillow, pandas and Python have removed since were
+put back for both.
+
+| script | MXNet | here |
+|---|---|---|
+| `actor_critic` (gym 0.25) | trains | trains |
+| `audio/urban_sounds`: train, predict | run | run |
+| `dc_gan`, also with the inception score | run | run |
+| `embedding_learning` | trains | trains |
+| `house_prices` | runs | runs |
+| `image_classification` with `--mode hybrid` and `imperative` | run | run |
+| `image_classification --mode symbolic` | trains, then calls a method that Module lacks | the same |
+| `lipnet`: main and its test | run | run |
+| `lstm_crf` | runs | runs |
+| `mnist` | runs | runs |
+| `sn_gan` | runs | AutogradError |
+| `style_transfer`: train, optim, eval | run | run |
+| `super_resolution`: train, resolve | run | run |
+| `tree_lstm` | runs | runs |
+| `word_language_model`, also hybridized and exported | run | run |
+
+`sn_gan` overwrites a parameter that its recorded loss has read, before `backward()`. MXNet computes the gradient with
+the new value; here such a write is an error.
+
+Of the other folders these run in both: `image-classification/train_cifar10.py`, `module/mnist_mlp.py`, `multi-task`,
+`numpy-ops/weighted_logistic_regression.py`, `profiler/profiler_ndarray.py`, `rnn/bucketing/lstm_bucketing.py` and
+`svrg_module/api_usage_example/example_inference.py`. In both, `module/python_loss.py`, `module/sequential_module.py`,
+`rnn/word_lm`, `profiler/profiler_matmul.py` and the Boltzmann machines ask for a GPU, and
+`profiler/profiler_executor.py` needs the package `memonger`. `numpy-ops/custom_sparse_sqr.py` runs here and raises an
+error of its own operator in MXNet. Other examples need data, packages or a GPU, or were not run.
+
 ## Names
 
 """

@@ -234,7 +234,7 @@ class ImageDetRecordIter(ImageRecordIter):
         **others: Any,
     ) -> None:
         changes = {name: others.pop(name) for name in _AUGMENTING & others.keys()}
-        self._augment = DetectionAugmenting(tuple(data_shape), **changes)
+        self._augment = DetectionAugmenting(data_shape, **changes)
         if others.pop("aug_seq", "det_aug_default") != "det_aug_default":
             raise SettingError("ImageDetRecordIter has one sequence of augmenters, det_aug_default")
         super().__init__(path_imgrec, data_shape, batch_size, **others)
