@@ -313,6 +313,7 @@ NONSENSE = (
     ("Correlation", "max_displacement and pad_size at least 0"),
     ("_index", "positive sizes are needed"),
     ("random_randint", "does not fit int32"),
+    ("_histogram", "a positive number and (low, high) are needed"),
     ("moments", "floating numbers are needed"),
 )
 
