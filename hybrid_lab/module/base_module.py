@@ -395,10 +395,9 @@ class BaseModule:
     def prepare(self, data_batch: Any, sparse_row_id_fn: Callable[..., Any] | None = None) -> None:
         """Get ready for a batch, before its `forward`.
 
-        sparse_row_id_fn : must be None, since parameters are dense. Raises SettingError
+        sparse_row_id_fn : without effect. In MXNet it tells which rows of row_sparse parameters to fetch from the
+            store; the parameters of a Module here are dense, and all their rows are up to date
         """
-        if sparse_row_id_fn is not None:
-            raise SettingError("prepare: sparse_row_id_fn is for row_sparse parameters; arrays are dense here")
 
     def _undefined(self, name: str) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__} does not define {name}")

@@ -55,7 +55,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     of SciPy, gives a sparse array.
 
     dtype : default the source's for an NDArray, else float32 - also for NumPy's float64 and int64, as in MXNet
-    Raises DTypeError for anything but numbers.
+    Strings that are numbers are read as such. Raises DTypeError for anything but numbers.
     """
     if source_array.buffer.stored if isinstance(source_array, NDArray) else hasattr(source_array, "tocsr"):
         return sparse_array(source_array, ctx, dtype)
@@ -66,6 +66,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     wanted = np.dtype(np.float32) if dtype is None else check_dtype(dtype)
     try:
         values = np.asarray(source_array)
+        if values.dtype.kind in "US":
+            values = values.astype(wanted)
         if values.dtype.kind not in "biuf" and values.dtype.name != BFLOAT16:
             raise TypeError(f"elements of type {values.dtype}")
     except (TypeError, ValueError) as error:

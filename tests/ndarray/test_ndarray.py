@@ -274,3 +274,11 @@ def test_a_write_that_is_refused_is_none():
         with pytest.raises((IndexError, ValueError)):
             array[key] = value
     assert array.version == before
+
+
+def test_strings_that_are_numbers_are_read():
+    numbers = nd.array(["3", "14", "-5"], dtype="int32")
+    assert numbers.dtype is np.int32 and numbers.asnumpy().tolist() == [3, 14, -5]
+    assert nd.array(["1.5", "2"]).asnumpy().tolist() == [1.5, 2]
+    with pytest.raises(DTypeError, match="takes numbers"):
+        nd.array(["three"])
