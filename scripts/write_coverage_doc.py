@@ -107,12 +107,13 @@ the new value; here such a write is an error.
 Of the other folders these run in both: `image-classification/train_cifar10.py`, `module/mnist_mlp.py`, `multi-task`,
 `numpy-ops/custom_softmax.py` and `weighted_logistic_regression.py`, `profiler/profiler_ndarray.py`,
 `rnn/bucketing/lstm_bucketing.py`, `sparse/factorization_machine`, `linear_classification` and `matrix_factorization`,
-`svrg_module/api_usage_example/example_inference.py`. In both, `module/python_loss.py`, `module/sequential_module.py`,
-`rnn/word_lm` and `profiler/profiler_matmul.py` ask for a GPU, and `profiler/profiler_executor.py` needs the package
-`memonger`. `restricted-boltzmann-machine/binary_rbm_gluon.py` raises the error of `sn_gan` here. `dsd/mlp.py` raises
-an error here, because its optimizer takes the names of parameters for numbers; in MXNet its two contexts never call
-that optimizer, and nothing is trained. `numpy-ops/custom_sparse_sqr.py` runs here and raises an error of its own
-operator in MXNet. Other examples need data, packages or a GPU, or were not run.
+`stochastic-depth/sd_mnist.py` and `svrg_module/api_usage_example/example_inference.py`. In both,
+`module/python_loss.py`, `module/sequential_module.py`, `rnn/word_lm` and `profiler/profiler_matmul.py` ask for a GPU,
+and `profiler/profiler_executor.py` needs the package `memonger`. `restricted-boltzmann-machine/binary_rbm_gluon.py`
+raises the error of `sn_gan` here. `dsd/mlp.py` raises an error here, because its optimizer takes the names of
+parameters for numbers; in MXNet its two contexts never call that optimizer, and nothing is trained.
+`numpy-ops/custom_sparse_sqr.py` runs here and raises an error of its own operator in MXNet. Other examples need data,
+packages or a GPU, or were not run.
 
 ## Names
 
