@@ -171,8 +171,10 @@ FUNCTIONS["msort"] = on_host("msort", lambda a: np.sort(a, axis=0))
 
 @FUNCTIONS.add
 def nonzero(a: ArrayLike) -> tuple[Tensor, ...]:
-    """The places of the elements that are not 0: one array of int64 for each axis; not in graphs."""
-    made = run_on_host("nonzero", np.nonzero, (as_tensor(a),), {})
+    """The places of the elements that are not 0: one array of int64 for each axis; not in graphs. An array of shape ()
+    counts as one with an axis.
+    """
+    made = run_on_host("nonzero", lambda values: np.nonzero(np.atleast_1d(values)), (as_tensor(a),), {})
     return tuple(made)
 
 

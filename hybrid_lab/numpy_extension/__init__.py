@@ -100,7 +100,7 @@ def nonzero(a: ArrayLike) -> Tensor:
     """The places of the elements that are not 0, one row of int64 for each. Graphs refuse it."""
     import numpy
 
-    return _run_on_host("nonzero", lambda x: numpy.argwhere(x).astype(numpy.int64), (a,), {})
+    return _run_on_host("nonzero", lambda x: numpy.argwhere(numpy.atleast_1d(x)).astype(numpy.int64), (a,), {})
 
 
 def reshape(a: ArrayLike, newshape: int | Sequence[int], reverse: bool = False, order: str = "C") -> Tensor:

@@ -586,6 +586,13 @@ def test_errors_of_operators_name_the_function():
         np.std(np.array(1.5), axis=1)
 
 
+def test_nonzero_of_an_array_of_shape_nothing_takes_it_for_a_vector():
+    for number, places in ((1.5, [0]), (0.0, [])):
+        (found,) = np.nonzero(np.array(number))
+        assert (found.dtype, found.asnumpy().tolist()) == ("int64", places)
+        assert npx.nonzero(np.array(number)).asnumpy().tolist() == [[place] for place in places]
+
+
 def test_genfromtxt_reads_lines_and_refuses_arrays(tmp_path):
     assert np.genfromtxt(["1,2", "3,4"], delimiter=",").asnumpy().tolist() == [[1, 2], [3, 4]]
     with pytest.raises(TypeError, match="^np.genfromtxt: fname is a path, an open file or lines of text, not ndarray"):
