@@ -325,7 +325,7 @@ class HybridBlock(Block):
             object.__setattr__(self, "_active", bool(active))
             looks.changed(self)
         object.__setattr__(self, "_flags", chosen)
-        self._graphs.clear()
+        self._graphs.start_over()
         super().hybridize(active, **chosen)
 
     def _refuse_other_children(self) -> None:
@@ -368,7 +368,7 @@ class HybridBlock(Block):
     def __setattr__(self, name: str, value: object) -> None:
         if tracing.stands_for_arrays() and tracing.holds_symbols(value):
             error = tracing.refuse("HL173", value=value, target=f"self.{name}")
-            error.runs_eagerly = True
+            error.runs_eagerly = error.keeps_tensors = True
             raise error
         before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, _ABSENT)
         super().__setattr__(name, value)
@@ -388,8 +388,6 @@ class HybridBlock(Block):
         if "_graphs" not in self.__dict__ or name in OWN:
             return False
         if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
-            return False
-        if self._graphs.in_eager_call:
             return False
         read = attributes_read(type(self))
         if name not in read and ANY not in read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -267,7 +268,7 @@ def refuse(code: str, tensor: Symbol | str | None = None, value: object = None, 
     name = tensor if tensor is None or isinstance(tensor, str) else tensor.name or "a group"
     if frame is not None:
         wanted = tensor if value is None else value
-        in_source = source_facts(code, frame, lambda other: _same(other, wanted), holds_symbols)
+        in_source = source_facts(code, frame, lambda other: _same(other, wanted), _holds_symbols)
         if in_source is not None:
             code, name, facts = in_source.code, in_source.tensor or name, {**facts, **in_source.facts}
     error = hybridize_error(code, location, block=trace.scope if trace else None, tensor=name, **facts)
@@ -288,7 +289,19 @@ def _is_symbol(value: object) -> bool:
 
 
 def holds_symbols(value: object) -> bool:
-    """Whether a value is a Symbol, or a list, tuple or dict that holds one."""
+    """Whether a value is a Symbol, or a list, tuple, set, deque or dict that holds one, at any depth."""
+    pending, visited = [value], set[int]()
+    while pending:
+        item = pending.pop()
+        if _is_symbol(item):
+            return True
+        if isinstance(item, (list, tuple, set, deque, dict)) and id(item) not in visited:
+            visited.add(id(item))
+            pending += item.values() if isinstance(item, dict) else item
+    return False
+
+
+def _holds_symbols(value: object) -> bool:
     if isinstance(value, dict):
         value = tuple(value.values())
     return _is_symbol(value) or (isinstance(value, list | tuple) and any(map(_is_symbol, value)))

@@ -1,11 +1,13 @@
 """What a trace freezes silently is named when the graph is made; errors of code that is no graph."""
 
+import copy
 import inspect
+import linecache
 
 import numpy as np
 import pytest
 
-from hybrid_lab import gluon, nd, sym
+from hybrid_lab import autograd, gluon, nd, sym
 from hybrid_lab.diagnostics import HybridizeError, HybridLabError
 from hybrid_lab.gluon.hybridized import frozen
 
@@ -247,3 +249,109 @@ def test_a_class_that_a_function_makes_is_read_once(monkeypatch, capsys):
         net(nd.ones((2,)))
     assert len(read) == 1
     assert capsys.readouterr().err.count("HL172") == 3
+
+
+class Stateful(gluon.HybridBlock):
+    """Keeps a tensor; what its code does with state is given."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run, self.kept, self.count = run, None, 0
+        self.nested = {"counts": {"calls": 0}, "tensors": []}
+
+    def hybrid_forward(self, F, x):
+        return self.run(self, F, x)
+
+
+def counting_in_training(block, F, x):
+    if autograd.is_training():
+        block.count += 1
+        block.kept = x * 2
+    return x * block.count
+
+
+def first_call(block, F, x):
+    first = not hasattr(block, "ready")
+    block.ready, block.kept = True, x
+    return x * (10 if first else 1)
+
+
+def nested_count(block, F, x):
+    block.nested["counts"]["calls"] += 1
+    block.kept = x
+    return x * block.nested["counts"]["calls"]
+
+
+def drawing(block, F, x):
+    block.kept = x
+    return x * np.random.rand()
+
+
+def lazy(block, F, x):
+    if block.kept is None:
+        block.kept = F.ones_like(x)
+    return x * block.kept
+
+
+def recurrent(block, F, x):
+    block.kept = [[x if block.kept is None else x + block.kept[0][0]]]
+    return block.kept[0][0] * 1
+
+
+def logging(block, F, x):
+    block.nested["tensors"].append((x * 2, "tag"))
+    return x * len(block.nested["tensors"])
+
+
+def in_the_class(block, F, x):
+    type(block).last = x
+    return x * 3
+
+
+STATEFUL = [counting_in_training, first_call, nested_count, drawing, lazy, recurrent, logging, in_the_class]
+
+
+@pytest.mark.parametrize("run", STATEFUL, ids=lambda run: run.__name__)
+@pytest.mark.parametrize("order", ["ppp", "ptptp", "tptp", "thpht"])
+def test_state_on_self_is_that_of_eager_calls(run, order):
+    """t : a recorded call, p : a prediction, h : hybridize() again"""
+    x = nd.array([1.0, 2.0])
+
+    def results(hybridized):
+        net, made = Stateful(run), []
+        net.hybridize(hybridized, engine="numpy")
+        np.random.seed(0)
+        for step in order:
+            if step == "h":
+                net.hybridize(hybridized, engine="numpy")
+            elif step == "t":
+                with autograd.record():
+                    made.append(net(x).asnumpy())
+            else:
+                made.append(net(x).asnumpy())
+        return made
+
+    for one, other in zip(results(True), results(False), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert isinstance(getattr(Stateful, "last", x), nd.NDArray)
+
+
+def test_a_copy_with_state_runs_eagerly():
+    net, x = Stateful(lazy), nd.array([1.0, 2.0])
+    net.hybridize(engine="numpy")
+    net(x)
+    twin = copy.deepcopy(net)
+    assert twin(x).asnumpy().tolist() == [1.0, 2.0]
+
+
+def test_findings_name_the_file_that_runs(capsys):
+    source = "class S(B):\n    def hybrid_forward(self, F, x):\n        self.z = 3\n        return x * 2\n"
+    for file in ("<cell 1 of frozen>", "<cell 2 of frozen>"):
+        linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+        space = {"B": gluon.HybridBlock, "__name__": "cells_of_frozen"}
+        exec(compile(source, file, "exec"), space)
+        net = space["S"]()
+        net.hybridize(engine="numpy")
+        net(nd.ones((2,)))
+    said = capsys.readouterr().err
+    assert "<cell 1 of frozen>:3" in said and "<cell 2 of frozen>:3" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
-from hybrid_lab.gluon.hybridized.frozen import warning_of_changes
+from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
@@ -79,14 +78,6 @@ def forget_all_programs() -> None:
         cache.forget_programs(and_dtypes=True)
 
 
-class _EagerCalls(threading.local):
-    def __init__(self) -> None:
-        self.running: list[GraphCache] = []
-
-
-_eager_calls = _EagerCalls()
-"""Per thread: of the hybridized Blocks whose code runs eagerly, the outermost first."""
-
 _of_the_parent: list[Any] = []
 """In a forked child: the parent's programs. They never run, and are never freed, which might wait for its threads."""
 
@@ -134,6 +125,8 @@ class GraphCache:
         self.failure: Failure | None = None
         #: (arguments, training, recording) of calls that run eagerly -> why
         self._eager: dict[tuple[Spec, bool, bool], HybridizeError] = {}
+        #: why all calls run eagerly: the code keeps tensors from one call to the next
+        self.stateful: HybridizeError | None = None
         self._reported = False
         self._warned: set[Any] = set()
 
@@ -154,6 +147,11 @@ class GraphCache:
 
     # -- graphs ----------------------------------------------------------------------------------------------
 
+    def start_over(self) -> None:
+        """Drop traces and programs, and try again whether calls have a graph."""
+        self.stateful = None
+        self.clear()
+
     def clear(self) -> None:
         """Drop traces and programs; graphs that came from a file stay until a child is replaced."""
         with self._lock:
@@ -170,7 +168,8 @@ class GraphCache:
                 caches.discard(self)
             self.source = None
             self.values = {}
-            self._forget_failure()
+            if self.stateful is None:
+                self._forget_failure()
             self._reported = False
             self.forget_programs()
 
@@ -434,38 +433,30 @@ class GraphCache:
     def _run(self, spec: Spec, leaves: Sequence[NDArray], args: tuple[Any, ...]) -> Any:
         """The call, compiled; eagerly where the code has sizes that depend on numbers, unless `strict` refuses that."""
         kind = spec, bool(_modes.training), bool(_modes.recording)
-        if kind in self._eager:
-            return self._call_eagerly(args)
+        if self.stateful is not None or kind in self._eager:
+            return self.block._call_eagerly(args)
         try:
             program = self.program(spec, leaves)
         except HybridizeError as error:
-            if not error.runs_eagerly or self.block._flags.get("strict"):
+            keeps = error.keeps_tensors or (error.code == "HL164" and keeps_tensors(self.block))
+            if not (keeps or error.runs_eagerly) or self.block._flags.get("strict"):
                 raise
-            self._eager[kind] = error.with_traceback(None)
+            if keeps:
+                self.stateful = error.with_traceback(None)
+                seen_to_keep.add(type(self.block))
+                self.clear()
+            else:
+                self._eager[kind] = error.with_traceback(None)
             logger.warning(
                 f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are compiled"
             )
-            return self._call_eagerly(args)
-        return program(leaves)
-
-    def _call_eagerly(self, args: tuple[Any, ...]) -> Any:
-        _eager_calls.running.append(self)
-        try:
             return self.block._call_eagerly(args)
-        finally:
-            _eager_calls.running.pop()
-
-    @property
-    def in_eager_call(self) -> bool:
-        """Whether this thread runs the Block's code eagerly because it has no graph. What the code assigns to the
-        Block then makes no graph stale.
-        """
-        return self in _eager_calls.running
+        return program(leaves)
 
     @property
     def refusal(self) -> HybridizeError | None:
         """Why the last kind of call that has no graph runs eagerly; None where there is no such call."""
-        return next(reversed(self._eager.values()), None)
+        return self.stateful or next(reversed(self._eager.values()), None)
 
     def call_one(self, leaf: NDArray) -> Any:
         """The call with one array: takes the program of the last call if its signature is the same."""
