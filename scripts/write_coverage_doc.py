@@ -70,12 +70,12 @@ the downloads:
 | code | in all | run with MXNet | run here |
 |---|---|---|---|
 | the MXNet cells of "Dive into Deep Learning", 128 pages, one epoch (`scripts/run_d2l.py`) | 1,179 | 1,145 | 1,144 |
-| the notebooks of the Gluon course "The Straight Dope" | 73 | 33 | 33, the same |
+| the notebooks of the Gluon course "The Straight Dope" | 73 | 33 | the same 33 |
 | MXNet's own tutorials of Gluon | 46 | 20 | 22, those 20 too |
 
 In the book 29 cells fail in both, because the made-up data are too small, a second GPU is missing or a page takes over
-120 s. Six run with MXNet only: NumPy and pandas of today, which the real MXNet cannot use, refuse what they do. Five
-run here only: there a page takes over 120 s, and a function cannot be sent to another process.
+120 s. Six run with MXNet only: they use calls that the current NumPy or pandas no longer allow, and the real MXNet
+needs older ones. Five run here only: there a page takes over 120 s, and a function cannot be sent to another process.
 
 ## MXNet's examples
 

@@ -16,7 +16,8 @@ from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.io import DataDesc
 
 from .cropping import copyMakeBorder, host, imdecode, imresize, resize_short
-from .record_iter import ImageRecordIter
+from .record_iter import _WITHOUT_EFFECT, ImageRecordIter
+from .settings import check_data_shape, check_number, refuse_unknown
 from .warping import change_hls
 
 #: What each crop sampler has one of: settings with one number, which all samplers share, or with one number for each.
@@ -70,9 +71,19 @@ class DetectionAugmenting:
     def __post_init__(self) -> None:
         check_choice("resize_mode", self.resize_mode, ("force", "shrink", "fit"), SettingError)
         check_choice("crop_emit_mode", self.crop_emit_mode, ("center", "overlap"), SettingError)
+        for field in fields(self):
+            if field.name not in ("data_shape", "resize_mode", "crop_emit_mode", *_OF_SAMPLERS):
+                whole = isinstance(field.default, int)
+                check_number(field.name, getattr(self, field.name), whole=whole)
+        if self.rand_crop_prob > 0 and self.num_crop_sampler < 1:
+            raise SettingError(
+                f"rand_crop_prob={self.rand_crop_prob} needs num_crop_sampler of 1 or more, not {self.num_crop_sampler}"
+            )
         settings: dict[str, list[float]] = {}
         for name in _OF_SAMPLERS:
             numbers = np.ravel(getattr(self, name)).tolist()
+            for number in numbers:
+                check_number(name, number)
             if len(numbers) not in (1, self.num_crop_sampler):
                 raise SettingError(f"{name} has {len(numbers)} numbers for {self.num_crop_sampler} crop samplers")
             settings[name] = numbers * (self.num_crop_sampler // len(numbers))
@@ -81,9 +92,11 @@ class DetectionAugmenting:
         ]
         for one in self._samplers:
             if not 0 <= one["min_crop_scales"] < one["max_crop_scales"] <= 1:
-                raise SettingError("min_crop_scales are 0 or more and below max_crop_scales, which are at most 1")
+                limits = f"{one['min_crop_scales']} and {one['max_crop_scales']}"
+                raise SettingError(f"0 <= min_crop_scales < max_crop_scales <= 1 is needed; got {limits}")
             if not 0 <= one["min_crop_aspect_ratios"] <= one["max_crop_aspect_ratios"]:
-                raise SettingError("min_crop_aspect_ratios are 0 or more and at most max_crop_aspect_ratios")
+                limits = f"{one['min_crop_aspect_ratios']} and {one['max_crop_aspect_ratios']}"
+                raise SettingError(f"0 <= min_crop_aspect_ratios <= max_crop_aspect_ratios is needed; got {limits}")
 
     def __call__(self, image: np.ndarray, objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """An image (rows, columns, channels) of uint8 and its objects (n, 5 or more) of class and box, changed."""
@@ -202,6 +215,13 @@ def _within(objects: np.ndarray, box: tuple[float, ...]) -> np.ndarray:
 
 
 _AUGMENTING = {field.name for field in fields(DetectionAugmenting)} - {"data_shape"}
+#: The arguments of ImageRecordIter that ImageDetRecordIter has, too.
+_SHARED = {
+    *("path_imgidx", "path_imglist", "shuffle", "seed", "num_parts", "part_index", "round_batch", "dtype"),
+    *("data_name", "label_name", "seed_aug", "mean_img", "mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"),
+    *("scale", *_WITHOUT_EFFECT),
+}
+_OWN = {"path_imgrec", "data_shape", "batch_size", "label_width", "label_pad_width", "label_pad_value", "aug_seq"}
 
 
 class ImageDetRecordIter(ImageRecordIter):
@@ -215,12 +235,16 @@ class ImageDetRecordIter(ImageRecordIter):
     label_width : the size of each label; -1 allows any
     label_pad_width : the size that labels are padded to, with label_pad_value; by default that of the longest
     resize_mode : "force" resizes to data_shape, "fit" keeps the ratio of the sides, "shrink" only makes images smaller
-    rand_crop_prob, num_crop_sampler, min_crop_scales ... : how often and how parts are chosen; a crop keeps the objects
-        that crop_emit_mode "center" has the middle of, or "overlap" more than emit_overlap_thresh of
+    rand_crop_prob, num_crop_sampler, min_crop_scales ... : how often and how parts are chosen
+    crop_emit_mode : "center" keeps objects whose middle is in the crop; "overlap" keeps those with more than
+        emit_overlap_thresh of their area in it
     rand_pad_prob, max_pad_scale, rand_mirror_prob, random_hue_prob, max_random_hue ... : other random changes
-    mean_img, mean_r ..., std_r ..., scale, and the other arguments : as for ImageRecordIter
+    resize, fill_value, inter_method : the shorter side, first of all; the value of added pixels; the interpolation
+    path_imgidx, path_imglist, shuffle, seed, num_parts, part_index, round_batch, dtype, data_name, label_name,
+    seed_aug, mean_img, mean_r ..., std_r ..., scale : as for ImageRecordIter
 
-    Raises SettingError for arguments that are unknown, and labels that are not of this form.
+    Raises SettingError for arguments that are unknown, among them the augmenters that only ImageRecordIter has, such as
+    rand_crop, rotate and mirror, and for labels that are not of this form. Other errors are those of ImageRecordIter.
     """
 
     def __init__(
@@ -233,6 +257,11 @@ class ImageDetRecordIter(ImageRecordIter):
         label_pad_value: float = -1.0,
         **others: Any,
     ) -> None:
+        refuse_unknown("ImageDetRecordIter", others, _AUGMENTING | _SHARED | _OWN)
+        check_data_shape(data_shape)
+        check_number("label_width", label_width, whole=True)
+        check_number("label_pad_width", label_pad_width, least=0, whole=True)
+        check_number("label_pad_value", label_pad_value)
         changes = {name: others.pop(name) for name in _AUGMENTING & others.keys()}
         self._augment = DetectionAugmenting(data_shape, **changes)
         if others.pop("aug_seq", "det_aug_default") != "det_aug_default":
@@ -251,8 +280,9 @@ class ImageDetRecordIter(ImageRecordIter):
         label = np.asarray(header.label if self._labels is None else self._listed(header.id), "float32").reshape(-1)
         if self._wanted_width > 0 and len(label) != self._wanted_width:
             raise SettingError(f"the record {header.id} has {len(label)} labels, label_width is {self._wanted_width}")
-        head, width = (int(label[0]), int(label[1])) if len(label) >= 7 else (0, 0)
-        if head < 2 or width < 5 or (len(label) - head) % width:
+        sizes = label[:2] if len(label) >= 7 and np.isfinite(label[:2]).all() else (0, 0)
+        head, width = int(sizes[0]), int(sizes[1])
+        if not 2 <= head <= len(label) or width < 5 or (len(label) - head) % width:
             raise SettingError(
                 f"the label of the record {header.id} is not (size of the head, size of an object, objects ...)"
             )

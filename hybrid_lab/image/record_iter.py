@@ -14,18 +14,32 @@ from numpy.typing import DTypeLike
 from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
 from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.io import DataBatch, DataDesc, DataIter
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.ndarray import check_dtype
 
 from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
 from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imdecode, imresize
 from .iterating import read_list
+from .settings import check_data_shape, check_number, check_numbers, check_path
 from .warping import RandomAffine, change_hls
 
 #: Arguments of MXNet that name its threads, buffers and devices. They change no number, and do nothing here.
 _WITHOUT_EFFECT = (
     *("preprocess_threads", "prefetch_buffer", "verbose", "device_id", "ctx"),
     *("shuffle_chunk_size", "shuffle_chunk_seed"),
+)
+
+#: The arguments of `_Images` that are whole numbers, and those that are numbers.
+_WHOLE = (
+    *("resize", "fill_value", "inter_method", "max_crop_size", "min_crop_size", "random_h", "random_s", "random_l"),
+    *("pad", "max_rotate_angle", "rotate"),
+)
+_NUMBERS = (
+    *("max_aspect_ratio", "max_random_area", "min_random_area", "max_shear_ratio", "max_img_size", "min_img_size"),
+    *("brightness", "contrast", "saturation", "pca_noise", "mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"),
+    *("scale", "max_random_contrast", "max_random_illumination", "max_random_scale", "min_random_scale"),
 )
 
 
@@ -103,7 +117,8 @@ class ImageRecordIter(DataIter):
         MXNet, these two ignore std_r ..., scale, max_random_contrast and max_random_illumination, and uint8 the mean
 
     Images are read and changed when they are asked for, in this thread; `mx.io.PrefetchingIter` reads ahead.
-    Raises SettingError for arguments that are unknown.
+    Raises SettingError for arguments that are unknown or have values of another kind, DTypeError for a dtype that
+    arrays cannot have, and FileError, as MissingFileError where there is no file of records.
     """
 
     def __init__(
@@ -125,17 +140,25 @@ class ImageRecordIter(DataIter):
         seed_aug: int | None = None,
         **augmenting: Unpack[Augmenting],
     ) -> None:
+        check_number("batch_size", batch_size, least=1, whole=True)
         super().__init__(batch_size)
-        if len(data_shape) != 3 or data_shape[0] not in (1, 3):
-            raise SettingError(f"data_shape is (3 or 1, height, width), not {tuple(data_shape)}")
+        check_data_shape(data_shape)
+        check_path("path_imgrec", path_imgrec)
+        for name, value, least in (("label_width", label_width, 1), ("part_index", part_index, 0)):
+            check_number(name, value, least, whole=True)
+        check_number("num_parts", num_parts, least=1, whole=True)
         if not 0 <= part_index < num_parts:
             raise SettingError(f"part_index {part_index} is not one of 0 to {num_parts - 1}")
-        self.data_shape, self.label_width, self.dtype = tuple(data_shape), label_width, np.dtype(dtype)
+        self.data_shape, self.label_width, self.dtype = tuple(data_shape), label_width, check_dtype(dtype)
         self.provide_data = [DataDesc(data_name, (batch_size, *data_shape), self.dtype)]
         label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
         self.provide_label = [DataDesc(label_name, label_shape)]
+        check_numbers(augmenting, _WHOLE, whole=True)
+        check_numbers(augmenting, _NUMBERS)
         self._images = _Images(self.data_shape, self.dtype, **augmenting)
         self._labels = read_list(path_imglist, "float32") if path_imglist else None
+        with reading(path_imgrec), open(path_imgrec, "rb"):
+            pass
         self._offsets = np.array(_part(path_imgrec, path_imgidx, part_index, num_parts))
         if len(self._offsets) < batch_size:
             raise SettingError(f"{path_imgrec} has {len(self._offsets)} images to read, less than a batch")
@@ -272,6 +295,18 @@ def _mean_image(path: str) -> np.ndarray:
     return image.asnumpy()
 
 
+def _check_ranges(
+    ratios: tuple[float, float], min_ratio: float | None, max_ratio: float, areas: tuple[float, float]
+) -> None:
+    """Raise SettingError for ratios of the sides or areas of random crops whose least is above their largest."""
+    if min_ratio is None and not 0 <= max_ratio < 1:
+        raise SettingError(f"0 <= max_aspect_ratio < 1 is needed without min_aspect_ratio; got {max_ratio}")
+    if min_ratio is not None and not 0 < ratios[0] <= ratios[1]:
+        raise SettingError(f"0 < min_aspect_ratio <= max_aspect_ratio is needed; got {min_ratio} and {max_ratio}")
+    if not 0 < areas[0] <= areas[1]:
+        raise SettingError(f"0 < min_random_area <= max_random_area is needed; got {areas[0]} and {areas[1]}")
+
+
 def _numpy_state(seed: int) -> dict[str, object]:
     return np.random.RandomState(seed).get_state(legacy=False)
 
@@ -341,13 +376,21 @@ class _Images:
                 raise SettingError(
                     f"ImageRecordIter has no {name}={value!r}; mx.image.ImageIter takes other augmenters"
                 )
+        if min_aspect_ratio is not None:
+            check_number("min_aspect_ratio", min_aspect_ratio)
+        check_number("max_rotate_angle", max_rotate_angle, least=0, whole=True)
+        check_number("rotate", rotate, least=-1, whole=True)
+        check_number("pad", pad, least=0, whole=True)
         ratios = (1 - max_aspect_ratio, 1 + max_aspect_ratio)
         self._ratios = ratios if min_aspect_ratio is None else (min_aspect_ratio, max_aspect_ratio)
         scales = (min_random_scale, max_random_scale)
+        if not min(scales) > 0:
+            raise SettingError(
+                f"min_random_scale and max_random_scale must be above 0, not {scales[0]} and {scales[1]}"
+            )
         if random_resized_crop and (rand_crop or max_crop_size != -1 or min_crop_size != -1 or scales != (1, 1)):
             raise SettingError("random_resized_crop excludes rand_crop, crop sizes and random scales")
-        if not self._ratios[0] > 0 or self._ratios[0] > self._ratios[1] or min_random_area > max_random_area:
-            raise SettingError("the least ratio and area are above 0 and at most the largest")
+        _check_ranges(self._ratios, min_aspect_ratio, max_aspect_ratio, (min_random_area, max_random_area))
         warp_ratios = (1.0, 1.0) if random_resized_crop else self._ratios
         sizes = (min_img_size, max_img_size)
         warp = RandomAffine(max(rotate, 0), max_rotate_angle, max_shear_ratio, scales, warp_ratios, sizes)

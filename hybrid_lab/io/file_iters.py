@@ -169,6 +169,10 @@ def _rows_without_last_commas(path: str) -> Iterator[str]:
             yield _row(line)
 
 
+#: The byte order mark of UTF-8, decoded as Latin-1.
+_MARK = "\xef\xbb\xbf"
+
+
 def _row(line: str) -> str:
     """A line without its comment, and without the commas behind its last number; one without numbers keeps them."""
     text = line.partition("#")[0].strip()
@@ -181,7 +185,7 @@ def _wrong_line(path: str, size: int, dtype: DTypeLike) -> TableError | None:
     number_of: Callable[[str], object] = kind.type
     with np.lib.npyio.DataSource(None).open(path, "rt", encoding="latin1") as lines:
         for number, line in enumerate(lines, 1):
-            text = _row(line)
+            text = _row(line.removeprefix(_MARK) if number == 1 else line)
             if not text:
                 continue
             fields = [field.strip() for field in text.split(",")]

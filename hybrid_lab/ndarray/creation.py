@@ -67,14 +67,32 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     try:
         values = np.asarray(source_array)
         if values.dtype.kind in "US":
-            values = values.astype(wanted)
+            values = _numbers_in(values, wanted)
         if values.dtype.kind not in "biuf" and values.dtype.name != BFLOAT16:
             raise TypeError(f"elements of type {values.dtype}")
+    except DTypeError:
+        raise
     except (TypeError, ValueError) as error:
         raise DTypeError(
             f"nd.array takes numbers in lists of equal lengths, or an array of numbers ({error})"
         ) from None
     return NDArray.from_host(np.array(values, wanted, order="C"), ctx)
+
+
+def _numbers_in(texts: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The numbers that are written in an array of texts. Raises DTypeError that names the first one that is not."""
+    try:
+        return texts.astype(dtype)
+    except (ValueError, OverflowError):
+        for text in texts.ravel():
+            try:
+                text.astype(dtype)
+            except ValueError:
+                whole = "" if dtype.kind == "f" else f" of the dtype {dtype.name}"
+                raise DTypeError(f"nd.array: {text.item()!r} is not a number{whole}") from None
+            except OverflowError:
+                raise DTypeError(f"nd.array: {text.item()!r} is out of the range of {dtype.name}") from None
+        raise
 
 
 def _sparse_zeros(stype: str, shape: Shape, ctx: Context | None, dtype: DTypeLike | None) -> NDArray:

@@ -228,8 +228,8 @@ def copy(a: ArrayLike) -> Tensor:
 def genfromtxt(fname: object, dtype: DType = np.float32, *args: object, **options: object) -> Tensor:
     """The numbers in a text file; see numpy.genfromtxt.
 
-    fname : a path, an open file or lines of text. Raises DTypeError for another one, MissingFileError, and InputError
-    for rows of different lengths.
+    fname : a path, an open file or lines of text. Raises DTypeError for another one or an unknown dtype, InputError for
+    rows of different lengths, and FileError, as MissingFileError for a file that is not there.
     """
     item = fname[0] if isinstance(fname, (list, tuple)) and fname else fname  # of lines: the first one
     readable = isinstance(item, (str, PathLike, Iterable)) and not isinstance(item, np.ndarray)
@@ -237,11 +237,12 @@ def genfromtxt(fname: object, dtype: DType = np.float32, *args: object, **option
         raise DTypeError(f"np.genfromtxt: fname is a path, an open file or lines of text, not {type(item).__name__}")
     read: Callable[..., np.ndarray] = np.genfromtxt
     try:
-        found = read(fname, dtype, *args, **options)
-    except FileNotFoundError:
+        found = read(fname, dtype if dtype is None else check_dtype(dtype), *args, **options)
+    except OSError as error:
         if not isinstance(fname, (str, PathLike)):
             raise
-        raise read_error(errno.ENOENT, fname) from None
+        number = errno.ENOENT if error.errno is None else error.errno  # NumPy's FileNotFoundError has no number
+        raise read_error(number, fname) from None
     except ValueError as error:
         raise InputError(f"np.genfromtxt: {error}") from None
     return from_values(found, None)

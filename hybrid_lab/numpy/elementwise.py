@@ -18,6 +18,7 @@ from hybrid_lab.numpy.operators import (
     common,
     dtype_of,
     is_tensor,
+    kind_of_number,
     named_after,
     naming,
     rank_of,
@@ -269,6 +270,9 @@ def clip(
     """a, with numbers below a_min raised to it and numbers above a_max lowered to it."""
     if a_min is None and a_max is None:
         raise AttributeSpecError("np.clip: a_min and a_max cannot both be None")
+    for bound in (a_min, a_max):
+        if bound is not None and not is_tensor(bound):
+            kind_of_number(bound)
     if is_tensor(a_min) or is_tensor(a_max):
         raised: Any = a if a_min is None else FUNCTIONS["maximum"](a, a_min)
         return write(out, raised if a_max is None else FUNCTIONS["minimum"](raised, a_max))

@@ -137,7 +137,7 @@ def on_host(name: str, function: Callable[..., object]) -> Function:
 
 def _quantile(name: str) -> Callable[..., object]:
     """NumPy's function of quantiles, which takes `interpolation`, as MXNet and older NumPy call `method`. It raises
-    ShapeError where there is nothing to choose from.
+    ShapeError for an array without elements.
     """
     function: Callable[..., object] = getattr(np, name)
 
@@ -150,7 +150,7 @@ def _quantile(name: str) -> Callable[..., object]:
             raise
         except IndexError:  # NumPy chooses from no element
             shape = np.shape(args[0] if args else keywords["a"])
-            raise ShapeError(f"np.{name}: {shape} is empty, there is nothing to choose from") from None
+            raise ShapeError(f"np.{name}: the array has shape {shape} and no elements") from None
 
     return run
 

@@ -197,10 +197,24 @@ def composed(name: str) -> Callable[[F], F]:
     return decorate
 
 
+class OperandError(DTypeError):
+    """An operand that is neither an array nor a number. `named_after` puts the function in front."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
 def named_after(error: HybridLabError, function: str) -> HybridLabError:
-    """The error of an operator with the function of `mx.np`, which the user called, in place of the operator's name."""
+    """The error with the function of `mx.np` that the user called, in place of the operator or the other function of
+    `mx.np` that the function called.
+    """
+    if isinstance(error, OperandError):
+        error.args = (f"np.{function}: {error.problem}",)
+        return error
     operator, colon, problem = str(error).partition(": ")
-    if colon and find(operator) is not None and len(error.args) == 1:
+    called = operator.startswith("np.") and operator[3:].isidentifier()
+    if colon and (called or find(operator) is not None) and len(error.args) == 1:
         error.args = (f"np.{function}: {problem}",)
     return error
 
@@ -281,15 +295,20 @@ def common(*items: object, floating: bool = False) -> np.dtype | None:
                 return None
             found = dtype if found is None or found == dtype else promoted(found, dtype)
         else:
-            kind = _KINDS.get(np.asarray(item).dtype.kind)
-            if kind is None:
-                raise DTypeError(f"an operand is an array or a number, not {type(item).__name__}")
-            number = max(number, kind)
+            number = max(number, kind_of_number(item))
     assert found is not None
     kind = _KINDS[found.kind]
     if kind < 2 and (floating or number == 2):
         return FLOAT32
     return INT64 if kind == 0 and number == 1 else found
+
+
+def kind_of_number(item: object) -> int:
+    """0 for a bool, 1 for a whole number, 2 for another number. Raises OperandError for what is no number."""
+    kind = _KINDS.get(np.asarray(item).dtype.kind)
+    if kind is None:
+        raise OperandError(f"an operand must be an array or a number, not {type(item).__name__}")
+    return kind
 
 
 def promoted(first: np.dtype, second: np.dtype) -> np.dtype:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
+from hybrid_lab import recordio
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.image.detection_record_iter import DetectionAugmenting
 
@@ -100,15 +101,40 @@ def test_colors_change_and_boxes_stay():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"rand_flip": True}, "no rand_flip=True"),
+        ({"rand_flip": True}, "ImageDetRecordIter has no argument 'rand_flip'; did you mean .*"),
         ({"label_pad_width": 8}, "label_pad_width=8 is less than the longest label, 21"),
         ({"label_width": 9}, "label_width is 9"),
         ({"resize_mode": "stretch"}, "resize_mode must be"),
         ({"num_crop_sampler": 2, "min_crop_scales": (0.1, 0.2, 0.3)}, "min_crop_scales has 3 numbers for 2"),
-        ({"min_crop_scales": 1.0}, "below max_crop_scales"),
+        ({"min_crop_scales": 1.0}, "0 <= min_crop_scales < max_crop_scales <= 1 is needed; got 1.0 and 1.0"),
         ({"aug_seq": "other"}, "one sequence of augmenters"),
+        *(
+            ({name: value}, f"^ImageDetRecordIter has no argument '{name}'; {hint}")
+            for name, value, hint in [
+                *(("rotate", 10, "see its docstring"), ("rand_crop", True, r"did you mean rand_crop_prob.*\?")),
+                *(("mirror", True, "did you mean rand_mirror_prob"), ("pad", 2, ""), ("brightness", 0.1, "")),
+                *(("random_resized_crop", True, ""), ("pca_noise", 0.1, ""), ("max_random_scale", 2.0, "")),
+            ]
+        ),
+        ({"min_crop_scales": "a"}, "min_crop_scales must be a number, not 'a'"),
+        ({"rand_crop_prob": "a"}, "rand_crop_prob must be a number, not 'a'"),
+        ({"max_random_hue": 1.5}, "max_random_hue must be a whole number, not 1.5"),
+        ({"num_crop_sampler": 0, "rand_crop_prob": 1}, "rand_crop_prob=1 needs num_crop_sampler of 1 or more, not 0"),
+        ({"num_crop_sampler": -1, "rand_crop_prob": 1}, "rand_crop_prob=1 needs num_crop_sampler of 1 or more, not -1"),
+        ({"min_crop_aspect_ratios": 2.0}, "<= max_crop_aspect_ratios is needed; got 2.0 and 1.0"),
+        ({"data_shape": 16}, "data_shape is .*, not 16"),
+        ({"label_pad_width": -1}, "label_pad_width must be a whole number of 0 or more, not -1"),
     ],
 )
 def test_what_is_refused(folder, setting, message):
     with pytest.raises(SettingError, match=message):
         next(batches_of(folder, **setting))
+
+
+@pytest.mark.parametrize("label", [[np.nan, 5, 1, 0, 0, 1, 1], [2, np.inf, 1, 0, 0, 1, 1], [12, 5, 1, 0, 0, 1, 1]])
+def test_a_label_whose_head_is_no_size_is_refused(tmp_path, label):
+    records = recordio.MXRecordIO(str(tmp_path / "objects.rec"), "w")
+    records.write(recordio.pack(recordio.IRHeader(0, np.array(label, "float32"), 3, 0), b"no image"))
+    records.close()
+    with pytest.raises(SettingError, match="the label of the record 3 is not .size of the head, size of an object"):
+        batches_of(tmp_path, batch_size=1)

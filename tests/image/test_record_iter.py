@@ -8,7 +8,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import nd, recordio
-from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics import DTypeError, HybridLabError, SettingError
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "image"
 EXPECTED = np.load(GOLDEN / "record_iter.npz")
@@ -136,6 +136,20 @@ def test_random_rotations_and_colors_differ_from_image_to_image(folder):
         ({"num_parts": 2, "part_index": 2}, "part_index 2 is not one of 0 to 1"),
         ({"random_resized_crop": True, "rand_crop": True}, "random_resized_crop excludes"),
         ({"max_crop_size": 30, "min_crop_size": 30}, "is not within"),
+        ({"max_rotate_angle": -10}, "max_rotate_angle must be a whole number of 0 or more, not -10"),
+        ({"max_rotate_angle": 1.5}, "max_rotate_angle must be a whole number, not 1.5"),
+        ({"rotate": "a"}, "rotate must be a whole number, not 'a'"),
+        ({"rotate": -10}, "rotate must be a whole number of -1 or more, not -10"),
+        ({"scale": "a"}, "scale must be a number, not 'a'"),
+        ({"min_random_scale": 0, "max_random_scale": 0}, "must be above 0, not 0 and 0"),
+        ({"min_random_scale": -1.5}, "must be above 0, not -1.5 and 1.0"),
+        ({"max_random_scale": float("nan")}, "max_random_scale must be a number, not nan"),
+        ({"min_random_area": 2.0}, "0 < min_random_area <= max_random_area is needed; got 2.0 and 1.0"),
+        ({"max_aspect_ratio": 1.5}, "0 <= max_aspect_ratio < 1 is needed without min_aspect_ratio; got 1.5"),
+        ({"min_aspect_ratio": 2.0}, "0 < min_aspect_ratio <= max_aspect_ratio is needed; got 2.0 and 0.0"),
+        ({"data_shape": 16}, "data_shape is .3 or 1, height, width., not 16"),
+        ({"batch_size": 0}, "batch_size must be a whole number of 1 or more, not 0"),
+        ({"num_parts": 0}, "num_parts must be a whole number of 1 or more, not 0"),
     ],
 )
 def test_what_is_refused(folder, setting, message):
@@ -155,3 +169,16 @@ def test_it_is_read_ahead_by_a_prefetching_iterator(folder):
     ahead = [batch.data[0].asnumpy() for batch in mx.io.PrefetchingIter(batches_of(folder))]
     assert len(ahead) == len(alone) == 3
     assert all(np.array_equal(one, other) for one, other in zip(alone, ahead, strict=True))
+
+
+def test_a_dtype_and_a_path_that_are_none(folder):
+    with pytest.raises(DTypeError, match="'foo' is not a dtype; use one of"):
+        batches_of(folder, dtype="foo")
+    for iterator in (mx.io.ImageRecordIter, mx.io.ImageDetRecordIter):
+        with pytest.raises(
+            FileNotFoundError, match=r"there is no file '.*nope.rec'; the folder has 'images.rec'"
+        ) as caught:
+            iterator(str(folder / "nope.rec"), (3, 8, 6), 1)
+        assert isinstance(caught.value, HybridLabError)
+        with pytest.raises(SettingError, match="path_imgrec must be the path of a file, not None"):
+            iterator(None, (3, 8, 6), 1)

@@ -183,7 +183,9 @@ def test_iterators_over_files_give_their_array_itself(tmp_path):
     assert [batch.data[0].shape for batch in rows] == [(2, 2), (2, 2)]
 
 
-@pytest.mark.parametrize("text", ["1,2,\n3,4,\n", "1,2,,\n3,4\n", "1,2\r\n\r\n3,4, \r\n", "1,2,  # two\n3,4,"])
+@pytest.mark.parametrize(
+    "text", ["1,2,\n3,4,\n", "\ufeff1,2,\n3,4,\n", "1,2,,\n3,4\n", "1,2\r\n\r\n3,4, \r\n", "1,2,  # two\n3,4,"]
+)
 @pytest.mark.parametrize("packed", [False, True])
 def test_commas_behind_the_last_number_of_a_row_do_not_count(tmp_path, text, packed):
     path = tmp_path / ("table.csv.gz" if packed else "table.csv")

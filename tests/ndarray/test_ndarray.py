@@ -280,5 +280,10 @@ def test_strings_that_are_numbers_are_read():
     numbers = nd.array(["3", "14", "-5"], dtype="int32")
     assert numbers.dtype is np.int32 and numbers.asnumpy().tolist() == [3, 14, -5]
     assert nd.array(["1.5", "2"]).asnumpy().tolist() == [1.5, 2]
-    with pytest.raises(DTypeError, match="takes numbers"):
-        nd.array(["three"])
+    for texts, dtype, message in (
+        (["1", "three"], None, "^nd.array: 'three' is not a number$"),
+        (["1", "1.5"], "int32", "^nd.array: '1.5' is not a number of the dtype int32$"),
+        (["3", "300"], "uint8", "^nd.array: '300' is out of the range of uint8$"),
+    ):
+        with pytest.raises(DTypeError, match=message):
+            nd.array(texts, dtype=dtype)

@@ -213,7 +213,7 @@ class SliceAxisGrad(_AxisRange, SliceAdjoint, name="_slice_axis_grad"):
 class SliceLike(_Slicing, name="slice_like"):
     """The leading part of data that has the sizes of shape_like along `axes` (none given: along all).
 
-    axes : negative ones count from the end of data, whatever number of axes shape_like has
+    axes : negative axes count from the end of data, not of shape_like
     """
 
     identity_if_alike = True

@@ -5,6 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.gluon import contrib
 from hybrid_lab.gluon.data.vision.datasets import DatasetFileError
 
@@ -60,3 +61,31 @@ def test_errors_name_the_file(folder):
         contrib.data.text.WikiText2(folder, "validation", seq_len=35)
     with pytest.raises(ValueError, match="segment must be 'train', 'validation' or 'test', not 'valid'"):
         contrib.data.text.WikiText2(folder, "valid")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        *(({"seq_len": size}, f"seq_len must be a whole number of 1 or more, not {size}") for size in (0, -1, 1.5)),
+        ({"vocab": {"a": 1}}, "vocab must be a contrib.text.vocab.Vocabulary or None, not dict"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(folder, setting, message):
+    with pytest.raises(SettingError, match=message):
+        contrib.data.text.WikiText2(str(folder), **setting)
+
+
+def test_damaged_files_are_named(tmp_path):
+    text = tmp_path / "wiki.train.tokens"
+    text.write_bytes(b"a b \xff c")
+    with pytest.raises(DatasetFileError, match="wiki.train.tokens is not text in UTF-8: byte 4"):
+        contrib.data.text.WikiText2(str(tmp_path))
+    text.unlink()
+    archive = tmp_path / "wikitext-2-v1.zip"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(DatasetFileError, match="wikitext-2-v1.zip is damaged .* get the archive again"):
+        contrib.data.text.WikiText2(str(tmp_path))
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr("wikitext-2/wiki.train.tokens", b"a b c \xff")
+    with pytest.raises(DatasetFileError, match="wiki.train.tokens in .*wikitext-2-v1.zip is not text in UTF-8: byte 6"):
+        contrib.data.text.WikiText2(str(tmp_path))

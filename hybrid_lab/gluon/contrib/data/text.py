@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections import Counter
+from numbers import Integral
 from os import PathLike
 from typing import ClassVar
 
@@ -13,6 +15,8 @@ import numpy as np
 from hybrid_lab import ndarray as nd
 from hybrid_lab.contrib.text.counting import count_tokens_from_str
 from hybrid_lab.contrib.text.vocab import Vocabulary
+from hybrid_lab.diagnostics import SettingError
+from hybrid_lab.diagnostics.file_errors import reading
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.gluon.data.dataset import Dataset
 from hybrid_lab.gluon.data.vision.datasets import DatasetFileError, folder_of, missing_file
@@ -28,7 +32,7 @@ class _WikiText(Dataset):
     """Sequences of words of Wikipedia articles. A sample is (words, following words), each (seq_len,) of int32.
 
     "<eos>" follows each line, and is a reserved token of the default vocabulary. A sample may begin and end within a
-    line; words at the end that fill no sample are left out. Raises DatasetFileError for a missing file.
+    line; words at the end that fill no sample are left out. Raises DatasetFileError for a missing or damaged file.
     """
 
     _folder: ClassVar[str]
@@ -41,6 +45,10 @@ class _WikiText(Dataset):
         seq_len: int = 35,
     ) -> None:
         check_choice("segment", segment, tuple(_FILES))
+        if not isinstance(seq_len, Integral) or seq_len < 1:
+            raise SettingError(f"seq_len must be a whole number of 1 or more, not {seq_len!r}")
+        if vocab is not None and not isinstance(vocab, Vocabulary):
+            raise SettingError(f"vocab must be a contrib.text.vocab.Vocabulary or None, not {type(vocab).__name__}")
         self._root = folder_of(self._folder) if root is None else os.path.expanduser(os.fspath(root))
         content = self._content(_FILES[segment])
         self._frequencies = count_tokens_from_str(content)
@@ -61,14 +69,18 @@ class _WikiText(Dataset):
         """The text of a file in the folder, or else of the archive in it."""
         path = os.path.join(self._root, name)
         if os.path.exists(path):
-            with open(path, encoding="utf8") as file:
-                return file.read()
+            with reading(path), open(path, "rb") as file:
+                return _text(file.read(), path).replace("\r\n", "\n").replace("\r", "\n")
         archive = f"{self._folder}-v1.zip"
-        if os.path.exists(os.path.join(self._root, archive)):
-            with zipfile.ZipFile(os.path.join(self._root, archive)) as members:
-                for member in members.namelist():
-                    if os.path.basename(member) == name:
-                        return members.read(member).decode("utf8")
+        path = os.path.join(self._root, archive)
+        if os.path.exists(path):
+            try:
+                with reading(path), zipfile.ZipFile(path) as members:
+                    for member in members.namelist():
+                        if os.path.basename(member) == name:
+                            return _text(members.read(member), f"{member} in {path}")
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise DatasetFileError(f"{path} is damaged ({error}); get the archive again") from None
         raise missing_file(type(self).__name__, self._root, [name, archive], "give its folder as root=")
 
     @property
@@ -86,6 +98,14 @@ class _WikiText(Dataset):
 
     def __getitem__(self, index: int) -> tuple[NDArray, NDArray]:
         return self._data[index], self._label[index]
+
+
+def _text(content: bytes, where: str) -> str:
+    """The text in the bytes of a file. where : names the file in messages"""
+    try:
+        return content.decode("utf8")
+    except UnicodeDecodeError as error:
+        raise DatasetFileError(f"{where} is not text in UTF-8: byte {error.start} does not belong there") from None
 
 
 class WikiText2(_WikiText):
