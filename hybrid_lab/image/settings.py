@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from numbers import Integral, Real
+
+import numpy as np
 
 from hybrid_lab.diagnostics import SettingError
+
+_WHOLE = (int, np.integer)
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 def check_number(name: str, value: object, least: float | None = None, whole: bool = False) -> None:
     """Raise SettingError unless the argument is a number that is not NaN, whole if so asked, and at least `least`."""
     kind = "a whole number" if whole else "a number"
-    if not isinstance(value, Integral if whole else Real) or value != value:
+    if not isinstance(value, _WHOLE if whole else _NUMBERS) or value != value:
         raise SettingError(f"{name} must be {kind}, not {value!r}")
-    if least is not None and value < least:  # type: ignore[operator]
+    if least is not None and value < least:
         raise SettingError(f"{name} must be {kind} of {least} or more, not {value!r}")
 
 
@@ -29,7 +33,7 @@ def check_numbers(given: Mapping[str, object], names: Iterable[str], whole: bool
 def check_data_shape(data_shape: object) -> None:
     """Raise SettingError unless data_shape is the shape of one image that an iterator over records can give."""
     sizes = tuple(data_shape) if isinstance(data_shape, (tuple, list)) else ()
-    fits = len(sizes) == 3 and all(isinstance(size, Integral) and size > 0 for size in sizes)
+    fits = len(sizes) == 3 and all(isinstance(size, _WHOLE) and size > 0 for size in sizes)
     if not fits or sizes[0] not in (1, 3):
         raise SettingError(f"data_shape is (3 or 1, height, width), not {data_shape!r}")
 

@@ -6,7 +6,6 @@ import os
 import zipfile
 import zlib
 from collections import Counter
-from numbers import Integral
 from os import PathLike
 from typing import ClassVar
 
@@ -45,7 +44,7 @@ class _WikiText(Dataset):
         seq_len: int = 35,
     ) -> None:
         check_choice("segment", segment, tuple(_FILES))
-        if not isinstance(seq_len, Integral) or seq_len < 1:
+        if not isinstance(seq_len, (int, np.integer)) or seq_len < 1:
             raise SettingError(f"seq_len must be a whole number of 1 or more, not {seq_len!r}")
         if vocab is not None and not isinstance(vocab, Vocabulary):
             raise SettingError(f"vocab must be a contrib.text.vocab.Vocabulary or None, not {type(vocab).__name__}")
