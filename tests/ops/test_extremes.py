@@ -92,3 +92,12 @@ def test_gamma_at_its_poles_and_for_large_numbers(dtype):
     np.testing.assert_array_equal(logarithms.asnumpy()[:6], [INF] * 6)
     np.testing.assert_array_equal(x.grad.asnumpy()[:6], [INF] * 6)
     np.testing.assert_array_equal(again.grad.asnumpy(), [INF, INF])
+
+
+def test_gamma_has_all_digits_near_its_poles():
+    x = np.array([-1e-20, 1e-20, -1e-10, -3 + 2.0**-40, -2 - 2.0**-40])
+    slopes = np.array([1.0, 1.0, 1.0, -6.0, 2.0])  # gamma(-n + d) is about 1 / (slope d)
+    apart = np.array([-1e-20, 1e-20, -1e-10, 2.0**-40, -(2.0**-40)])
+    np.testing.assert_allclose(nd.gamma(nd.array(x, dtype="float64")).asnumpy(), 1 / (slopes * apart), rtol=1e-9)
+    made = nd.gammaln(nd.array(x, dtype="float64")).asnumpy()
+    np.testing.assert_allclose(made, -np.log(np.abs(slopes * apart)), rtol=1e-9)

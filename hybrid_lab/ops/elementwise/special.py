@@ -107,8 +107,9 @@ _LANCZOS = (
 
 def _reflected(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where x < 1/2, the argument z >= 1/2 that stands for it there, and sin(pi x)."""
-    low = x < 0.5
-    return low, np.where(low, 1.0 - x, x), np.sin(np.pi * np.remainder(x, 2.0))
+    low, nearest = x < 0.5, np.rint(x)
+    sign = np.where(np.remainder(nearest, 2.0) == 0, 1.0, -1.0)
+    return low, np.where(low, 1.0 - x, x), sign * np.sin(np.pi * (x - nearest))  # exact digits near whole numbers
 
 
 def _lanczos(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
