@@ -22,7 +22,7 @@ from hybrid_lab.ndarray.ndarray import check_dtype
 from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
 from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imdecode, imresize
 from .iterating import read_list
-from .settings import check_data_shape, check_number, check_numbers, check_path
+from .settings import check_data_shape, check_number, check_numbers, check_path, check_switches
 from .warping import RandomAffine, change_hls
 
 #: Arguments of MXNet that name its threads, buffers and devices. They change no number, and do nothing here.
@@ -41,6 +41,8 @@ _NUMBERS = (
     *("brightness", "contrast", "saturation", "pca_noise", "mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"),
     *("scale", "max_random_contrast", "max_random_illumination", "max_random_scale", "min_random_scale"),
 )
+
+_SWITCHES = ("rand_crop", "random_resized_crop", "mirror", "rand_mirror")
 
 
 class Augmenting(TypedDict, total=False):
@@ -147,6 +149,10 @@ class ImageRecordIter(DataIter):
         for name, value, least in (("label_width", label_width, 1), ("part_index", part_index, 0)):
             check_number(name, value, least, whole=True)
         check_number("num_parts", num_parts, least=1, whole=True)
+        check_number("seed", seed, least=0, whole=True)
+        if seed_aug is not None:
+            check_number("seed_aug", seed_aug, least=0, whole=True)
+        check_switches({"shuffle": shuffle, "round_batch": round_batch})
         if not 0 <= part_index < num_parts:
             raise SettingError(f"part_index {part_index} is not one of 0 to {num_parts - 1}")
         self.data_shape, self.label_width, self.dtype = tuple(data_shape), label_width, check_dtype(dtype)
@@ -155,10 +161,13 @@ class ImageRecordIter(DataIter):
         self.provide_label = [DataDesc(label_name, label_shape)]
         check_numbers(augmenting, _WHOLE, whole=True)
         check_numbers(augmenting, _NUMBERS)
+        check_switches({name: value for name, value in augmenting.items() if name in _SWITCHES})
         self._images = _Images(self.data_shape, self.dtype, **augmenting)
         self._labels = read_list(path_imglist, "float32") if path_imglist else None
-        with reading(path_imgrec), open(path_imgrec, "rb"):
-            pass
+        for path in (path_imgrec, path_imgidx):
+            if path:
+                with reading(path), open(path, "rb"):
+                    pass
         self._offsets = np.array(_part(path_imgrec, path_imgidx, part_index, num_parts))
         if len(self._offsets) < batch_size:
             raise SettingError(f"{path_imgrec} has {len(self._offsets)} images to read, less than a batch")

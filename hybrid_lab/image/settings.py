@@ -30,6 +30,13 @@ def check_numbers(given: Mapping[str, object], names: Iterable[str], whole: bool
             check_number(name, given[name], whole=whole)
 
 
+def check_switches(given: Mapping[str, object]) -> None:
+    """Raise SettingError unless each of the arguments is a bool, or 0 or 1."""
+    for name, value in given.items():
+        if not isinstance(value, (bool, np.bool_, *_WHOLE)) or value not in (0, 1):
+            raise SettingError(f"{name} must be True or False, not {value!r}")
+
+
 def check_data_shape(data_shape: object) -> None:
     """Raise SettingError unless data_shape is the shape of one image that an iterator over records can give."""
     sizes = tuple(data_shape) if isinstance(data_shape, (tuple, list)) else ()

@@ -10,7 +10,19 @@ import numpy as np
 from hybrid_lab.diagnostics.errors import AttributeSpecError
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.numpy.methods import FUNCTIONS
-from hybrid_lab.numpy.operators import BOOL, R, alike, as_tensor, cast, dtype_of, promoted, rank_of, shape_of, write
+from hybrid_lab.numpy.operators import (
+    BOOL,
+    R,
+    alike,
+    as_tensor,
+    cast,
+    dtype_of,
+    naming,
+    promoted,
+    rank_of,
+    shape_of,
+    write,
+)
 from hybrid_lab.numpy.types import ArrayLike, Axis, DType, Function, Out, Tensor
 from hybrid_lab.ops.framework.shapes import reduced_axes
 
@@ -158,6 +170,7 @@ def _counted(a: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
+@naming("var")
 def var(
     a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
 ) -> Tensor:
@@ -180,6 +193,7 @@ def var(
 
 
 @FUNCTIONS.add
+@naming("std")
 def std(
     a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
 ) -> Tensor:

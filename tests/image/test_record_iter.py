@@ -149,6 +149,10 @@ def test_random_rotations_and_colors_differ_from_image_to_image(folder):
         ({"min_aspect_ratio": 2.0}, "0 < min_aspect_ratio <= max_aspect_ratio is needed; got 2.0 and 0.0"),
         ({"data_shape": 16}, "data_shape is .3 or 1, height, width., not 16"),
         ({"batch_size": 0}, "batch_size must be a whole number of 1 or more, not 0"),
+        ({"rand_crop": "False"}, "rand_crop must be True or False, not 'False'"),
+        ({"shuffle": 2}, "shuffle must be True or False, not 2"),
+        ({"seed": "a"}, "seed must be a whole number, not 'a'"),
+        ({"seed_aug": "a"}, "seed_aug must be a whole number, not 'a'"),
         ({"num_parts": 0}, "num_parts must be a whole number of 1 or more, not 0"),
     ],
 )
@@ -179,6 +183,9 @@ def test_a_dtype_and_a_path_that_are_none(folder):
             FileNotFoundError, match=r"there is no file '.*nope.rec'; the folder has 'images.rec'"
         ) as caught:
             iterator(str(folder / "nope.rec"), (3, 8, 6), 1)
+        assert isinstance(caught.value, HybridLabError)
+        with pytest.raises(FileNotFoundError, match="no file '.*nope.idx'; the folder has 'images.idx'") as caught:
+            iterator(str(folder / "images.rec"), (3, 8, 6), 1, path_imgidx=str(folder / "nope.idx"))
         assert isinstance(caught.value, HybridLabError)
         with pytest.raises(SettingError, match="path_imgrec must be the path of a file, not None"):
             iterator(None, (3, 8, 6), 1)

@@ -586,7 +586,7 @@ def test_errors_of_operators_name_the_function():
         (a > 0) & (b > 0)
     with pytest.raises(InputError, match="^np.bitwise_and: "):
         a.astype("int32") & b.astype("int32")
-    with pytest.raises(ShapeError, match="^np.var: axis 1 does not exist"):
+    with pytest.raises(ShapeError, match="^np.std: axis 1 does not exist"):
         np.std(np.array(1.5), axis=1)
 
 
