@@ -156,7 +156,7 @@ def program(run):
 def test_a_difference_is_noticed_and_shrinks_to_what_makes_it():
     verdict = check(0, "numpy", TWO_WRONG)
     assert [line.partition(" by ")[0] for line in verdict.differences] == ["0 first: y: differs"]
-    small = shrink(TWO_WRONG, lambda text: bool(_differs(text)), 20)
+    small = shrink(TWO_WRONG, lambda text: bool(_differs(text)), 200)
     assert "z" not in {node.id for node in ast.walk(ast.parse(small)) if isinstance(node, ast.Name)}
 
 
