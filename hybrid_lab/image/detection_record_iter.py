@@ -229,8 +229,9 @@ class ImageDetRecordIter(ImageRecordIter):
 
     A label in a record, or in path_imglist, is (size of the head, size of an object, rest of the head, objects); an
     object is (class, left, top, right, bottom, further numbers), in parts of the image's sides. A label of a batch is
-    (channels, rows, columns, size of the label, label, padding), where rows and columns are those of the image in the
-    data: where resize_mode makes it smaller, it is at the left and top, and others are 0 before normalization.
+    (channels, rows, columns, size of the label, label, padding), where rows and columns are the size of the image
+    inside data. If resize_mode makes an image smaller than data_shape, it lies at the top left, and the rest is 0
+    before normalization.
 
     label_width : the size of each label; -1 allows any
     label_pad_width : the size that labels are padded to, with label_pad_value; by default that of the longest

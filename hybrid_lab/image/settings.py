@@ -24,7 +24,7 @@ def check_number(name: str, value: object, least: float | None = None, whole: bo
 
 
 def check_numbers(given: Mapping[str, object], names: Iterable[str], whole: bool = False) -> None:
-    """`check_number` for those of the named arguments that are given."""
+    """Check each argument in `names` that was given, as `check_number` does."""
     for name in names:
         if name in given:
             check_number(name, given[name], whole=whole)

@@ -84,7 +84,8 @@ def _weights(interp: int) -> np.ndarray:
     """Whole weights of the pixels around each place between pixels: (32 down, 32 across, rows, columns)."""
     line = resizing.weights_between(np.arange(1 << _PLACE_BITS) / (1 << _PLACE_BITS), interp).astype("float32")
     weights = np.rint(line[:, None, :, None] * line[None, :, None, :] * (1 << _WEIGHT_BITS))
-    # What rounding adds to the sum is taken from one pixel: the least of four, or the largest where it is too little.
+    # Rounded weights must sum to 1 << _WEIGHT_BITS. One of the four middle weights takes the difference: the smallest
+    # if the sum is too large, else the largest.
     middle = line.shape[1] // 2
     for place in np.ndindex(weights.shape[:2]):
         excess = weights[place].sum() - (1 << _WEIGHT_BITS)

@@ -114,7 +114,7 @@ RUNNING = [
 
 
 def first_call(source: str) -> Callable[..., mx.nd.NDArray]:
-    """What makes the source's Net, initializes and hybridizes it, and calls it: an error where there is no graph."""
+    """A function that makes the source's Net, hybridizes it with strict=True and calls it."""
     file = f"<ipython-input-{next(_numbers)}-agreement>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
 
