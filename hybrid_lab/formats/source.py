@@ -29,27 +29,36 @@ class _File:
         self.path, self._stream = path, stream
         weakref.finalize(self, stream.close)
         self._lock = threading.Lock()
-        self._direct = isinstance(stream, io.BufferedReader) and hasattr(os, "preadv")
+        self._on_disk = isinstance(stream, io.BufferedReader)
+        self._direct = self._on_disk and hasattr(os, "preadv")
         self.size = stream.seek(0, os.SEEK_END)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
+        end = position + len(buffer)
         while buffer:
             count = self._read(buffer, position)
             if count == 0:
-                raise ArchiveError(
-                    f"the file became shorter while it was read: {len(buffer)} bytes at offset {position} are missing",
-                    path=self.path,
-                )
+                break
             buffer, position = buffer[count:], position + count
+        # a read during which the file was shortened may return zeros in place of what was cut off
+        available = min(position, self._size_now())
+        if available < end:
+            raise ArchiveError(
+                f"the file became shorter while it was read: {end - available} bytes at offset {available} are missing",
+                path=self.path,
+            )
 
     def read(self, position: int, size: int) -> bytes:
         if self._direct:
             content = os.pread(self._stream.fileno(), size, position)
-            if len(content) == size:
+            if len(content) == size and position + size <= self._size_now():
                 return content
         buffer = bytearray(size)
         self.read_into(memoryview(buffer), position)
         return bytes(buffer)
+
+    def _size_now(self) -> int:
+        return os.fstat(self._stream.fileno()).st_size if self._on_disk else self.size
 
     def _read(self, buffer: memoryview, position: int) -> int:
         if self._direct and len(buffer) >= _WORTH_A_CALL:

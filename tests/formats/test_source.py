@@ -90,6 +90,22 @@ def test_a_file_cut_off_before_any_read_of_its_bytes(name, in_threads, files, tm
     assert 2 <= refused < fatal < 999
 
 
+def test_a_file_cut_off_during_a_read_that_returns_zeros_for_the_rest(tmp_path, monkeypatch):
+    """The operating system may have counted the bytes before another process shortened the file."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(200)))
+    source_of_file = Source.open(path)
+
+    def read(self, buffer, position):
+        os.truncate(path, 50)
+        buffer[:] = bytes(len(buffer))
+        return len(buffer)
+
+    monkeypatch.setattr(source._File, "_read", read)
+    with pytest.raises(ArchiveError, match="became shorter while it was read: 130 bytes at offset 50 are missing"):
+        source_of_file.read_into(memoryview(bytearray(170)), 10)
+
+
 def test_what_was_checked_is_what_is_loaded(files, tmp_path, monkeypatch):
     """The file is overwritten with other weights after they were compared with their digests."""
     from hybrid_lab.formats.archive import archive
