@@ -2,8 +2,8 @@
 
 VENV    ?= .venv
 ORACLE  ?= .oracle
-# Worker processes of pytest.
-JOBS    ?= 2
+# Worker processes of pytest: one for each processor, at most four, of some 2 GiB each.
+JOBS    ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -lt 4 ] && echo "$$n" || echo 4)
 # Random graphs that make test-graphs checks.
 GRAPHS  ?= 2000
 # Where make bench-gpu and make test-gpu write their results.
@@ -179,7 +179,7 @@ test-jupyter: install $(STAMPS)/chromium
 test-graphs: install
 	HYBRID_LAB_GRAPHS=$(GRAPHS) $(PY) -m pytest tests/engines/test_random_graphs.py -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
-# All random programs; `make test` runs the first 500 of them.
+# All random programs; `make test` runs the first 300 of them.
 test-programs: install
 	HYBRID_LAB_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/random_programs -n $(JOBS) --dist worksteal --timeout 1200 $(ARGS)
 
@@ -225,7 +225,7 @@ else
 endif
 
 test-browser: install $(STAMPS)/chromium
-	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser --timeout 600 $(ARGS); \
+	@if sh scripts/find-chromium.sh; then $(PY) -m pytest tests/browser -n $(JOBS) --dist worksteal --timeout 600 $(ARGS); \
 	else echo 'SKIPPED the browser tests: no Chromium. Install one (Debian: apt-get install chromium) or set CHROMIUM to its path, then: make test-browser'; fi
 
 test-wheel: install $(STAMPS)/wheel

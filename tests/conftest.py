@@ -6,6 +6,7 @@ At its end a run prints totals that tests counted, over all worker processes.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -38,6 +39,16 @@ def pytest_collection_modifyitems(items):
         for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
             if isinstance(value, str) and missing.get(value):
                 item.add_marker(pytest.mark.skip(reason=f"needs {' and '.join(missing[value])}"))
+
+
+def pytest_collection_finish():
+    """A full garbage collection does not go through the 30,000 tests themselves: 0.1 s instead of 0.5 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # what libraries free when the process ends is freed
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: one server and one Chromium for all, a fresh page and notebook for each."""
+"""Fixtures of the browser tests: one server and one Chromium a process, a fresh page and notebook for each test."""
 
 import shutil
 

@@ -31,7 +31,7 @@ from tests.engines import test_random_graphs
 from tests.engines.random_graphs import random_case
 from tests.engines.small_tiles import use_small_tiles
 from tests.graph.building import graph_of
-from tests.graph.test_specializations import call_of, encoder
+from tests.graph.test_specializations import EncoderBlock, call_of
 from tests.graph.test_specializations import others as other_shapes
 from tests.triton_device import use_triton
 
@@ -169,7 +169,7 @@ def recurrent():
 
 
 def encoding():
-    net, _ = encoder()
+    net = EncoderBlock()
     net.initialize()
     return net
 
@@ -432,7 +432,7 @@ def test_results_at_other_batches_are_numpys(name, monkeypatch):
     make, shape = NETS[name]
     net = make()
     random = np.random.RandomState(3)
-    for batch in (4, 6, 9, 1, 11):
+    for batch in (4, 9, 1):
         data = random.uniform(-1, 1, shape(batch)).astype("float32")
         found = []
         for engine in ("numpy", "triton"):
@@ -498,7 +498,7 @@ def test_random_graphs_at_other_sizes(first, monkeypatch):
                 runs += 1
                 found = test_random_graphs.problems(other, engines.get("triton"), train=True)
                 assert found == [], (seed, shapes)
-                if runs == 4:
+                if runs == 3:
                     break
             others += runs > 1
     assert others > 2 and with_arguments

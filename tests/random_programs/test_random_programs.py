@@ -22,7 +22,7 @@ from tests.random_programs.run import run_text
 from tests.random_programs.session import write_program
 from tests.random_programs.shrink import shrink
 
-COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_PROGRAMS", "500")), 25
+COUNT, CHUNK = int(os.environ.get("HYBRID_LAB_PROGRAMS", "300")), 25
 
 _counts: Counter[str] = Counter()
 
