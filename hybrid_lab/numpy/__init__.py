@@ -26,9 +26,11 @@ from hybrid_lab.numpy import (
     shaping,
 )
 from hybrid_lab.numpy.array import ndarray
+from hybrid_lab.numpy.errors import named as _named
 
 _PARTS = choosing, creation, elementwise, host, joining, products, rearranging, reduction, shaping
 _FUNCTIONS = methods.FUNCTIONS  # which the parts have filled
+_FUNCTIONS.update({name: _named(f"np.{name}", function) for name, function in _FUNCTIONS.items() if name[:1] != "_"})
 protocols.register()
 
 _CONSTANTS = (

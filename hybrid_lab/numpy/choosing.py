@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import UnsupportedArgument
+from hybrid_lab.diagnostics.errors import ArrayIndexError, UnsupportedArgument
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.numpy.elementwise import operands
 from hybrid_lab.numpy.joining import at_least, concatenate
@@ -18,7 +18,6 @@ from hybrid_lab.numpy.operators import (
     alike,
     as_tensor,
     cast,
-    composed,
     dtype_of,
     is_tensor,
     known_rank,
@@ -65,15 +64,15 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, mode: str = 
     if axis is None:
         a, axis = ravel(a), 0
     if mode == "raise" and isinstance(places, NDArray):
-        size = a.shape[axis] if isinstance(a, NDArray) else shape_of("take", a)[axis]
-        values = places._data
+        shape, values = shape_of(a), places._data
+        size = shape[axis_of("take", axis, len(shape))]
         if values.size and (values.min() < -size or values.max() >= size):
-            raise IndexError(f"take: an index is out of bounds for axis {axis} with size {size}")
+            raise ArrayIndexError(f"take: an index is out of bounds for axis {axis} with size {size}")
         if values.size and values.min() < 0:
             places, mode = as_tensor(np.where(values < 0, values + size, values)), "clip"
         mode = "clip"
     elif mode == "raise":  # the record counts from the front only
-        size = shape_of("take", a)[axis]
+        size = shape_of(a)[axis]
         places = R.broadcast_add(places, R.broadcast_mul(R.broadcast_lesser(places, 0), size))
     return write(out, R.take(a, places, axis=axis, mode=mode))
 
@@ -86,7 +85,7 @@ def delete(arr: ArrayLike, obj: Place, axis: int | None = None) -> Tensor:
         arr, axis = ravel(arr), 0
     key = obj._data if isinstance(obj, NDArray) else obj
     key = key.astype(np.int64) if isinstance(key, np.ndarray) and key.dtype.kind == "f" else key
-    kept = np.delete(np.arange(shape_of("delete", arr)[axis]), key)
+    kept = np.delete(np.arange(shape_of(arr)[axis]), key)
     return R.take(arr, as_tensor(kept), axis=axis)
 
 
@@ -96,19 +95,19 @@ def insert(arr: ArrayLike, obj: Place, values: ArrayLike, axis: int | None = Non
     arr = as_tensor(arr)
     if axis is None:
         arr, axis = ravel(arr), 0
-    shape = shape_of("insert", arr)
+    shape = shape_of(arr)
     axis = axis_of("insert", axis, len(shape))
     key = obj._data if isinstance(obj, NDArray) else obj
     key = key.astype(np.int64) if isinstance(key, np.ndarray) and key.dtype.kind == "f" else key
     size, single = shape[axis], not isinstance(key, slice) and np.ndim(key) == 0
     values = cast(as_tensor(values), dtype_of(arr) or np.float32)
-    rank = known_rank("insert", values)
+    rank = known_rank(values)
     if rank < len(shape):
-        values = reshape(values, (*(1,) * (len(shape) - rank), *shape_of("insert", values)))
+        values = reshape(values, (*(1,) * (len(shape) - rank), *shape_of(values)))
     if single and rank:  # NumPy lets the first axis of the values be the inserted one
         values = moveaxis(values, 0, axis)
     places = np.arange(size)[key] if isinstance(key, slice) else np.asarray(key)
-    count = shape_of("insert", values)[axis] if single else len(np.atleast_1d(places))
+    count = shape_of(values)[axis] if single else len(np.atleast_1d(places))
     values = broadcast_to(values, (*shape[:axis], count, *shape[axis + 1 :]))
     fronts = [places.item()] * count if single else places
     marks = np.insert(np.arange(size), fronts, size + np.arange(count))
@@ -119,18 +118,17 @@ def insert(arr: ArrayLike, obj: Place, values: ArrayLike, axis: int | None = Non
 def diag(v: ArrayLike, k: int = 0) -> Tensor:
     """The diagonal of a matrix, empty where it has no diagonal k, or a matrix with a vector as its diagonal."""
     v = as_tensor(v)
-    rank = known_rank("diag", v)
+    rank = known_rank(v)
     if rank not in (1, 2):
         raise ValueError("Input must be 1-d or 2-d.")
     if rank == 2 and k:
-        rows, columns = shape_of("diag", v)
+        rows, columns = shape_of(v)
         if not -rows < k < columns:  # the operator refuses it, as MXNet's does
             return diagonal(v, k)
     return R.diag(v, k=k)
 
 
 @FUNCTIONS.add
-@composed("diagflat")
 def diagflat(v: ArrayLike, k: int = 0) -> Tensor:
     """A matrix with the flattened array as its diagonal."""
     return diag(ravel(as_tensor(v)), k)
@@ -140,12 +138,12 @@ def diagflat(v: ArrayLike, k: int = 0) -> Tensor:
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonals of two axes, as the last axis."""
     a = as_tensor(a)
-    rank = known_rank("diagonal", a)
+    rank = known_rank(a)
     first, second = axis_of("diagonal", axis1, rank), axis_of("diagonal", axis2, rank)
     if first == second:
         raise ValueError("axis1 and axis2 cannot be the same")
     rest = [axis for axis in range(rank) if axis not in (first, second)]
-    *lead, rows, columns = shape_of("diagonal", a := transpose(a, [*rest, first, second]))
+    *lead, rows, columns = shape_of(a := transpose(a, [*rest, first, second]))
     count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     start = offset if offset >= 0 else -offset * columns
     places = as_tensor(start + np.arange(count) * (columns + 1))
@@ -153,7 +151,6 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T
 
 
 @FUNCTIONS.add
-@composed("trace")
 def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, out: Out = None) -> Tensor:
     """The sums of the diagonals of two axes."""
     return write(out, FUNCTIONS["sum"](diagonal(a, offset, axis1, axis2), axis=-1))
@@ -162,7 +159,7 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, out: Ou
 def _triangle_of(name: str) -> Function:
     def function(m: ArrayLike, k: int = 0) -> Tensor:
         m = as_tensor(m)
-        rows, columns = shape_of(name, m)[-2:] if known_rank(name, m) > 1 else shape_of(name, m) * 2
+        rows, columns = shape_of(m)[-2:] if known_rank(m) > 1 else shape_of(m) * 2
         kept = as_tensor(getattr(np, name)(np.ones((rows, columns), np.int8), k))
         like = cast(kept, dtype_of(m) or np.float32)
         return where(R.broadcast_mul(R.ones_like(m), like) if rank_of(m) != 1 else like, m, 0)
@@ -186,13 +183,12 @@ def diff(
     for _ in range(n):
         a = R.broadcast_sub(
             R.slice_axis(a, axis=axis, begin=1, end=None),
-            R.slice_axis(a, axis=axis, begin=0, end=max(shape_of("diff", a)[axis] - 1, 0)),
+            R.slice_axis(a, axis=axis, begin=0, end=max(shape_of(a)[axis] - 1, 0)),
         )
     return a
 
 
 @FUNCTIONS.add
-@composed("ediff1d")
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     """The differences of neighbours of the flattened array, between `to_begin` and `to_end`."""
     line = ravel(ary)
@@ -201,7 +197,6 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 @FUNCTIONS.add
-@composed("meshgrid")
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Tensor]:
     """Matrices of coordinates from vectors of coordinates."""
     vectors = [at_least(as_tensor(each), 1) for each in xi]

@@ -171,6 +171,7 @@ def logspace(
     """`num` numbers from base**start to base**stop at equal ratios. dtype : default float32"""
     if axis != 0:
         raise UnsupportedArgument("np.logspace: axis must be 0")
+    start, stop, base = _number(start), _number(stop), _number(base)
     values = np.logspace(start, stop, num, endpoint, base, check_dtype(dtype or np.float32))
     return from_values(values, dtype or np.float32, ctx)
 

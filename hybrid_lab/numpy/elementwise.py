@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, HybridLabError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import AttributeSpecError, UnsupportedArgument
 from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import (
     BOOL,
@@ -19,9 +19,6 @@ from hybrid_lab.numpy.operators import (
     dtype_of,
     is_tensor,
     kind_of_number,
-    named_after,
-    naming,
-    rank_of,
     write,
 )
 from hybrid_lab.numpy.types import ArrayLike, Function, Out, Tensor
@@ -116,14 +113,10 @@ def _unary(name: str, record: str, floating: bool, test: bool) -> Function:
         if options:
             refuse_options(name, options)
         if not is_tensor(x):
-            if not isinstance(x, (np.ndarray, list, tuple)):
+            x = _operand(x)
+            if not is_tensor(x):
                 return ufunc(x)
-            x = as_tensor(x)
-        try:
-            result = compute(x)
-        except HybridLabError as error:
-            raise named_after(error, name) from None
-        return write(out, result)
+        return write(out, compute(x))
 
     kind = " bools." if test else ""
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx : an array, or a number, whose result is one")
@@ -149,22 +142,26 @@ def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
             x1, x2 = operands(x1, x2)
             if not is_tensor(x1) and not is_tensor(x2):
                 return ufunc(x1, x2)
-        try:
-            result = compute(x1, x2)
-        except HybridLabError as error:
-            raise named_after(error, name) from None
-        return write(out, result)
+        return write(out, compute(x1, x2))
 
     kind = " The result is of bools." if test else " Whole numbers give float32." if floating else ""
     return _documented(function, name, f"{_first_line(record)}{kind}\n\nx1, x2 : arrays or numbers, broadcast")
 
 
 def operands(x1: ArrayLike, x2: ArrayLike) -> tuple[Any, Any]:
-    """Two operands: arrays, Symbols, and plain numbers as they are; NumPy arrays and lists become arrays."""
-    return (
-        x1 if is_tensor(x1) or rank_of(x1) == 0 and not isinstance(x1, np.ndarray) else as_tensor(x1),
-        x2 if is_tensor(x2) or rank_of(x2) == 0 and not isinstance(x2, np.ndarray) else as_tensor(x2),
-    )
+    """Two operands: arrays, Symbols, and plain numbers as they are; NumPy arrays and lists become arrays. Raises
+    DTypeError for what is none of them.
+    """
+    return _operand(x1), _operand(x2)
+
+
+def _operand(x: Any) -> Any:
+    if isinstance(x, (int, float)) or is_tensor(x):
+        return x
+    if isinstance(x, (np.ndarray, list, tuple)):
+        return as_tensor(x)
+    kind_of_number(x)
+    return x
 
 
 FUNCTIONS.update(
@@ -181,7 +178,6 @@ FUNCTIONS["deg2rad"], FUNCTIONS["rad2deg"] = FUNCTIONS["radians"], FUNCTIONS["de
 
 
 @FUNCTIONS.add
-@naming("logical_not")
 def logical_not(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is 0."""
     refuse_options("logical_not", options)
@@ -194,7 +190,6 @@ def _counted(x: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("floor_divide")
 def floor_divide(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The quotient rounded down; whole numbers give whole numbers."""
     refuse_options("floor_divide", options)
@@ -211,7 +206,6 @@ def floor_divide(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor
 
 
 @FUNCTIONS.add
-@naming("arctan2")
 def arctan2(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The angle of the point (x2, x1), between -pi and pi."""
     refuse_options("arctan2", options)
@@ -222,7 +216,6 @@ def arctan2(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("copysign")
 def copysign(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """The magnitude of x1 with the sign of x2."""
     refuse_options("copysign", options)
@@ -237,7 +230,6 @@ def copysign(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("ldexp")
 def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
     """x1 * 2**x2."""
     refuse_options("ldexp", options)
@@ -249,30 +241,25 @@ def ldexp(x1: Any, x2: Any, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("isneginf")
 def isneginf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is -infinity."""
     return write(out, _of_numbers("isneginf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, -np.inf))
 
 
 @FUNCTIONS.add
-@naming("isposinf")
 def isposinf(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """True where x is infinity."""
     return write(out, _of_numbers("isposinf", x) if not is_tensor(x) else FUNCTIONS["equal"](x, np.inf))
 
 
 @FUNCTIONS.add
-@naming("clip")
 def clip(
     a: ArrayLike, a_min: Tensor | float | None = None, a_max: Tensor | float | None = None, out: Out = None
 ) -> Tensor:
     """a, with numbers below a_min raised to it and numbers above a_max lowered to it."""
     if a_min is None and a_max is None:
         raise AttributeSpecError("np.clip: a_min and a_max cannot both be None")
-    for bound in (a_min, a_max):
-        if bound is not None and not is_tensor(bound):
-            kind_of_number(bound)
+    a_min, a_max = (None if bound is None else _operand(bound) for bound in (a_min, a_max))
     if is_tensor(a_min) or is_tensor(a_max):
         raised: Any = a if a_min is None else FUNCTIONS["maximum"](a, a_min)
         return write(out, raised if a_max is None else FUNCTIONS["minimum"](raised, a_max))
@@ -294,7 +281,6 @@ def _to_even(x: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("rint")
 def rint(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The nearest whole number, of two the even one."""
     refuse_options("rint", options)
@@ -302,7 +288,6 @@ def rint(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("around")
 def around(x: ArrayLike, decimals: int = 0, out: Out = None, **options: object) -> Tensor:
     """x rounded to `decimals` digits after the point, halves to the even neighbour."""
     if not is_tensor(x):
@@ -324,7 +309,6 @@ FUNCTIONS["round"] = FUNCTIONS["round_"] = around
 
 
 @FUNCTIONS.add
-@naming("nan_to_num")
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -365,7 +349,7 @@ def _bits(name: str) -> Function:
             return write(out, cast(getattr(R, f"broadcast_{record}")(x1, x2), BOOL))
         return write(out, FUNCTIONS["_host_bits"](name, x1, x2, dtype))
 
-    return _documented(naming(name)(function), name, f"The bits of `{name}`; of bools their logical counterpart.")
+    return _documented(function, name, f"The bits of `{name}`; of bools their logical counterpart.")
 
 
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
@@ -373,7 +357,6 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
 
 
 @FUNCTIONS.add
-@naming("invert")
 def invert(x: ArrayLike, out: Out = None, **options: object) -> Tensor:
     """The opposite of each bit: ~x of whole numbers, `logical_not` of bools."""
     refuse_options("invert", options)

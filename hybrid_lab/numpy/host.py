@@ -241,7 +241,7 @@ def _host_bits(name: str, x1: ArrayLike, x2: ArrayLike, dtype: np.dtype) -> Tens
 def polyval(p: ArrayLike, x: ArrayLike) -> Tensor:
     """The polynomial with the coefficients p, the highest power first, at x."""
     p, x = as_tensor(p), as_tensor(x)
-    shape = shape_of("polyval", p)
+    shape = shape_of(p)
     if len(shape) != 1:
         raise ValueError("np.polyval: p must be a vector")
     result = R.zeros_like(x)

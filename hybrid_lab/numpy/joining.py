@@ -13,7 +13,6 @@ from hybrid_lab.numpy.operators import (
     R,
     alike,
     as_tensor,
-    composed,
     is_tensor,
     known_rank,
     rank_of,
@@ -28,6 +27,8 @@ from hybrid_lab.ops.framework.shapes import axis_of
 def _tensors(arrays: Any) -> list[Tensor]:
     if is_tensor(arrays):
         arrays = list(arrays)
+    if not arrays:
+        raise ShapeError("at least one array is needed")
     return list(alike(*[as_tensor(item) for item in arrays]))
 
 
@@ -35,8 +36,6 @@ def _tensors(arrays: Any) -> list[Tensor]:
 def concatenate(seq: ArrayLike, axis: int | None = 0, out: Out = None) -> Tensor:
     """Arrays joined along an axis; flattened and joined with axis=None."""
     parts = _tensors(seq)
-    if not parts:
-        raise ShapeError("concatenate: at least one array is needed")
     if axis is None:
         parts, axis = [ravel(part) for part in parts], 0
     if any(rank_of(part) == 0 for part in parts):
@@ -62,7 +61,7 @@ def _joined(name: str, least: int, axis: int) -> Function:
     function.__name__ = function.__qualname__ = name
     words = {0: "one above the other", 1: "side by side", 2: "behind one another"}
     function.__doc__ = f"Arrays joined {words[axis]}."
-    return composed(name)(function)
+    return function
 
 
 FUNCTIONS["vstack"], FUNCTIONS["row_stack"] = _joined("vstack", 2, 0), _joined("row_stack", 2, 0)
@@ -71,7 +70,7 @@ FUNCTIONS["hstack"], FUNCTIONS["dstack"] = _joined("hstack", 1, 1), _joined("dst
 
 def at_least(item: Tensor, rank: int) -> Tensor:
     """The tensor with axes of size 1 added as NumPy's `atleast_<rank>d` adds them."""
-    known = known_rank(f"atleast_{rank}d", item)
+    known = known_rank(item)
     if known >= rank:
         return item
     if known == 0:
@@ -97,13 +96,10 @@ for _rank in (1, 2, 3):
 
 
 @FUNCTIONS.add
-@composed("column_stack")
 def column_stack(tup: Sequence[ArrayLike]) -> Tensor:
     """Vectors as the columns of a matrix; matrices side by side."""
     parts = [as_tensor(part) for part in tup]
-    return concatenate(
-        [R.Reshape(at_least(p, 1), shape=(-1, 1)) if known_rank("column_stack", p) < 2 else p for p in parts], 1
-    )
+    return concatenate([R.Reshape(at_least(p, 1), shape=(-1, 1)) if known_rank(p) < 2 else p for p in parts], 1)
 
 
 @FUNCTIONS.add
@@ -123,7 +119,7 @@ def split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list
 
 def _size_along(name: str, ary: ArrayLike, axis: int) -> int:
     """The size of an axis. Raises ShapeError for an axis that does not exist."""
-    shape = shape_of(name, ary)
+    shape = shape_of(ary)
     return shape[axis_of(f"np.{name}", axis, len(shape))]
 
 
@@ -132,7 +128,6 @@ def _inside(place: int, size: int) -> int:
 
 
 @FUNCTIONS.add
-@composed("array_split")
 def array_split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -> list[Tensor]:
     """As `split`; where the size does not divide, the first parts are larger by one."""
     if isinstance(indices_or_sections, (int, np.integer)):
@@ -145,7 +140,7 @@ def array_split(ary: ArrayLike, indices_or_sections: ShapeLike, axis: int = 0) -
 @FUNCTIONS.add
 def hsplit(ary: ArrayLike, indices_or_sections: ShapeLike) -> list[Tensor]:
     """Cut along the second axis, the only one of a vector."""
-    rank = known_rank("hsplit", ary)
+    rank = known_rank(ary)
     if rank < 1:
         raise ValueError("hsplit only works on arrays of 1 or more dimensions")
     return split(ary, indices_or_sections, 1 if rank > 1 else 0)
@@ -154,7 +149,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: ShapeLike) -> list[Tensor]:
 @FUNCTIONS.add
 def vsplit(ary: ArrayLike, indices_or_sections: ShapeLike) -> list[Tensor]:
     """Cut along the first axis."""
-    if known_rank("vsplit", ary) < 2:
+    if known_rank(ary) < 2:
         raise ValueError("vsplit only works on arrays of 2 or more dimensions")
     return split(ary, indices_or_sections, 0)
 
@@ -162,7 +157,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: ShapeLike) -> list[Tensor]:
 @FUNCTIONS.add
 def dsplit(ary: ArrayLike, indices_or_sections: ShapeLike) -> list[Tensor]:
     """Cut along the third axis."""
-    if known_rank("dsplit", ary) < 3:
+    if known_rank(ary) < 3:
         raise ValueError("dsplit only works on arrays of 3 or more dimensions")
     return split(ary, indices_or_sections, 2)
 

@@ -11,13 +11,15 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import InputError, ShapeError
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.numpy.errors import named as _named
 from hybrid_lab.numpy.host import on_host, run_on_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
-from hybrid_lab.numpy.operators import R, alike, as_tensor, composed, known_rank, rank_of, shape_of
+from hybrid_lab.numpy.operators import R, alike, as_tensor, known_rank, rank_of, shape_of
 from hybrid_lab.numpy.products import dot, matmul
 from hybrid_lab.numpy.reduction import reduce
 from hybrid_lab.numpy.shaping import ravel, reshape, transpose
 from hybrid_lab.numpy.types import ArrayLike, Axis, Tensor
+from hybrid_lab.ops.framework.shapes import axis_of
 
 __all__ = [
     "cholesky",
@@ -48,7 +50,6 @@ lstsq = on_host("linalg.lstsq", lambda a, b, rcond="warn": np.linalg.lstsq(a, b,
 pinv = on_host("linalg.pinv", np.linalg.pinv)
 
 
-@composed("linalg.svd")
 def svd(a: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
     """The factors u, s and v of a = u diag(s) v, reduced."""
     u, s, v = R._svd(_floating(a))
@@ -74,13 +75,11 @@ def eigvals(a: ArrayLike) -> Tensor:
     return run_on_host("linalg.eigvals", lambda x: _real(np.linalg.eigvals(x)), (_floating(a),), {})
 
 
-@composed("linalg.eigvalsh")
 def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Tensor:  # noqa: N803 - NumPy's name
     """Eigenvalues of symmetric matrices, in rising order."""
     return eigh(a, UPLO)[0]
 
 
-@composed("linalg.eigh")
 def eigh(a: ArrayLike, UPLO: str = "L") -> tuple[Tensor, Tensor]:  # noqa: N803 - NumPy's name
     """Eigenvalues in rising order, and eigenvectors (columns), of symmetric matrices."""
     values, vectors = R._eigh(_floating(a), UPLO=UPLO)
@@ -98,23 +97,20 @@ def _floating(a: ArrayLike) -> Tensor:
 
 def _alone(result: Tensor, a: ArrayLike) -> Tensor:
     """The number of one matrix without axes."""
-    return R._drop_axes(result, axis=(0,)) if known_rank("linalg", a) == 2 else result
+    return R._drop_axes(result, axis=(0,)) if known_rank(a) == 2 else result
 
 
-@composed("linalg.inv")
 def inv(a: ArrayLike) -> Tensor:
     """The inverse of square matrices."""
     return R._linalg_inverse(_floating(a))
 
 
-@composed("linalg.det")
 def det(a: ArrayLike) -> Tensor:
     """The determinants of square matrices."""
     a = _floating(a)
     return R._np_det(a) if rank_of(a) is None else _alone(R._linalg_det(a), a)
 
 
-@composed("linalg.slogdet")
 def slogdet(a: ArrayLike) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of the absolute determinants of square matrices."""
     a = _floating(a)
@@ -122,25 +118,22 @@ def slogdet(a: ArrayLike) -> tuple[Tensor, Tensor]:
     return _alone(sign, a), _alone(size, a)
 
 
-@composed("linalg.cholesky")
 def cholesky(a: ArrayLike) -> Tensor:
     """The lower triangular factors of symmetric positive definite matrices."""
     return R._linalg_potrf(_floating(a))
 
 
-@composed("linalg.solve")
 def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The solutions x of a x = b."""
     a, b = alike(as_tensor(a), as_tensor(b), floating=True)
     return matmul(R._linalg_inverse(a), b)
 
 
-@composed("linalg.matrix_power")
 def matrix_power(a: ArrayLike, n: int) -> Tensor:
     """A square matrix multiplied with itself; with n < 0 its inverse."""
     a = _floating(a)
     if n == 0:
-        return R.broadcast_mul(R.ones_like(a), as_tensor(np.eye(shape_of("matrix_power", a)[-1], dtype="float32")))
+        return R.broadcast_mul(R.ones_like(a), as_tensor(np.eye(shape_of(a)[-1], dtype="float32")))
     base, n = (inv(a), -n) if n < 0 else (a, n)
     while not n & 1:
         base, n = matmul(base, base), n >> 1
@@ -151,7 +144,6 @@ def matrix_power(a: ArrayLike, n: int) -> Tensor:
     return result
 
 
-@composed("linalg.multi_dot")
 def multi_dot(arrays: Sequence[ArrayLike]) -> Tensor:
     """The product of several matrices, from the left."""
     first, *rest = arrays
@@ -161,35 +153,32 @@ def multi_dot(arrays: Sequence[ArrayLike]) -> Tensor:
     return result
 
 
-@composed("linalg.tensorinv")
 def tensorinv(a: ArrayLike, ind: int = 2) -> Tensor:
     """The inverse of `tensordot` with a: the first `ind` axes are the rows."""
-    shape = shape_of("tensorinv", a)
+    shape = shape_of(a)
     rows, columns = shape[:ind], shape[ind:]
     matrix = reshape(_floating(a), (int(np.prod(rows)), int(np.prod(columns))))
     return reshape(inv(matrix), (*columns, *rows))
 
 
-@composed("linalg.tensorsolve")
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Tensor:
     """The solution x of tensordot(a, x, axes=x.ndim) = b. axes : axes of a that are moved to its end first"""
     a, b = alike(as_tensor(a), as_tensor(b), floating=True)
     if axes is not None:
-        rank = known_rank("tensorsolve", a)
+        rank = known_rank(a)
         moved = [axes] if isinstance(axes, int) else list(axes)
         a = transpose(a, [each for each in range(rank) if each not in moved] + moved)
-    shape = shape_of("tensorsolve", a)[known_rank("tensorsolve", b) - known_rank("tensorsolve", a) :]
+    shape = shape_of(a)[known_rank(b) - known_rank(a) :]
     size = int(np.prod(shape))
     return reshape(dot(inv(reshape(a, (-1, size))), ravel(b)), shape)
 
 
-@composed("linalg.norm")
 def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The norm of vectors (one axis) or matrices (two axes). ord : None, a number, inf, -inf, 'fro' or 'nuc'"""
     if ord in ("inf", "-inf"):  # MXNet's words
         ord = float(ord)
     x = _floating(x)
-    rank = known_rank("norm", x)
+    rank = known_rank(x)
     if axis is None and (ord is None or (rank == 2 and ord in ("fro", "f")) or (rank == 1 and ord == 2)):
         return R.sqrt(reduce("sum", R.square(x), None, keepdims))
     axes = tuple(range(rank)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
@@ -209,7 +198,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdi
         )
     if len(axes) != 2:
         raise ShapeError("norm: one or two axes are needed")
-    rows, columns = (each % rank for each in axes)
+    rows, columns = (axis_of("norm", each, rank) for each in axes)
     if rows == columns:
         raise ShapeError(f"norm: axis={axis} names one axis twice")
     if ord is None or ord in ("fro", "f"):
@@ -227,4 +216,5 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: Axis = None, keepdi
     raise InputError(f"norm: ord={ord!r} is not a norm of matrices")
 
 
+globals().update({name: _named(f"np.linalg.{name}", globals()[name]) for name in __all__})
 _suggest_names(__name__)

@@ -7,7 +7,6 @@ inputs with as many axes and these dtypes, `shape_of` for inputs of these shapes
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, TypeVar
@@ -15,8 +14,9 @@ from typing import cast as cast_to
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError, HybridLabError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, DTypeError
 from hybrid_lab.diagnostics.location import capture
+from hybrid_lab.diagnostics.words import count
 from hybrid_lab.ndarray.context import Context, resolve
 from hybrid_lab.ndarray.invoke import invoke
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
@@ -24,7 +24,7 @@ from hybrid_lab.numpy.array import ndarray
 from hybrid_lab.numpy.symbol import _Symbol
 from hybrid_lab.numpy.types import ArrayLike, DType, Out, Records, Tensor
 from hybrid_lab.ops.framework.namespace import Namespace
-from hybrid_lab.ops.framework.operator import Operator, find
+from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.symbol import Symbol, compose, constant
 from hybrid_lab.symbol.trace_types import known_type
@@ -163,99 +163,20 @@ def has_no_axes(item: Tensor) -> bool:
     return rank_of(item) == 0
 
 
-class UnknownTypeError(AttributeSpecError):
-    """A function needs the shape, or the number of axes, of a Symbol of which it is not known."""
-
-    def __init__(self, function: str, what: str, tensor: object) -> None:
-        super().__init__(f"np.{function}: {what} of {tensor!r} is not known; call it in a Block")
-        self.what, self.tensor = what, tensor
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return AttributeSpecError, (str(self),)
-
-
-def composed(name: str) -> Callable[[F], F]:
-    """Decorator of a function that calls others of `mx.np`: errors name this one, which the user called.
-
-    name : of the function in `mx.np`. An UnknownTypeError gets it in place of the inner one, other errors get a note.
-    """
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def named(*args: Any, **keywords: Any) -> Any:
-            try:
-                return function(*args, **keywords)
-            except UnknownTypeError as error:
-                given = any(error.tensor is item for item in (*args, *keywords.values()))
-                raise UnknownTypeError(name, error.what, error.tensor if given else _Argument()) from None
-            except HybridLabError as error:
-                error.add_note(f"in np.{name}")
-                raise
-
-        return cast_to("F", named)
-
-    return decorate
-
-
-class OperandError(DTypeError):
-    """An operand that is neither an array nor a number. `named_after` puts the function in front."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-
-def named_after(error: HybridLabError, function: str) -> HybridLabError:
-    """The error with the function of `mx.np` that the user called, in place of the operator or the other function of
-    `mx.np` that the function called.
-    """
-    if isinstance(error, OperandError):
-        error.args = (f"np.{function}: {error.problem}",)
-        return error
-    operator, colon, problem = str(error).partition(": ")
-    called = operator.startswith("np.") and operator[3:].isidentifier()
-    if colon and (called or find(operator) is not None) and len(error.args) == 1:
-        error.args = (f"np.{function}: {problem}",)
-    return error
-
-
-def naming(name: str) -> Callable[[F], F]:
-    """Decorator of the function `name` of `mx.np`: errors of the operators that it runs name it. See `named_after`."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def named(*args: Any, **keywords: Any) -> Any:
-            try:
-                return function(*args, **keywords)
-            except HybridLabError as error:
-                raise named_after(error, name) from None
-
-        return cast_to("F", named)
-
-    return decorate
-
-
-class _Argument:
-    """Stands in a message for a Symbol that the function made itself."""
-
-    def __repr__(self) -> str:
-        return "an argument"
-
-
-def known_rank(function: str, item: ArrayLike) -> int:
+def known_rank(item: ArrayLike) -> int:
     """The number of axes. Raises AttributeSpecError where it is not known."""
     rank = rank_of(item)
     if rank is None:
-        raise UnknownTypeError(function, "the number of axes", item)
+        raise AttributeSpecError(f"the number of axes of {item!r} is not known; call it in a Block")
     return rank
 
 
-def shape_of(function: str, item: Any) -> tuple[int, ...]:
+def shape_of(item: Any) -> tuple[int, ...]:
     """The shape. Raises AttributeSpecError where it is not known."""
     if isinstance(item, Symbol):
         known = _known(item, "shape")
         if known is None:
-            raise UnknownTypeError(function, "the shape", item)
+            raise AttributeSpecError(f"the shape of {item!r} is not known; call it in a Block")
         return tuple(known[0])
     return tuple(item.shape) if isinstance(item, NDArray) else np.shape(item)
 
@@ -304,10 +225,10 @@ def common(*items: object, floating: bool = False) -> np.dtype | None:
 
 
 def kind_of_number(item: object) -> int:
-    """0 for a bool, 1 for a whole number, 2 for another number. Raises OperandError for what is no number."""
+    """0 for a bool, 1 for a whole number, 2 for another number. Raises DTypeError for what is no number."""
     kind = _KINDS.get(np.asarray(item).dtype.kind)
     if kind is None:
-        raise OperandError(f"an operand must be an array or a number, not {type(item).__name__}")
+        raise DTypeError(f"an operand must be an array or a number, not {type(item).__name__}")
     return kind
 
 
@@ -337,6 +258,9 @@ def _written(out: object, result: Any) -> object:
     if isinstance(out, (tuple, list)):
         if len(out) == 1 and not isinstance(result, (tuple, list)):
             return write(out[0], result)
+        results = len(result) if isinstance(result, (tuple, list)) else 1
+        if len(out) != results:
+            raise DTypeError(f"out= has {count(len(out), 'array')}, and the function gives {count(results, 'result')}")
         for target, part in zip(out, result, strict=True):
             write(target, part)
         return out

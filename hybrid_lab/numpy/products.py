@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, cast
 
-from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
 from hybrid_lab.numpy.methods import FUNCTIONS
-from hybrid_lab.numpy.operators import R, alike, as_tensor, composed, is_tensor, known_rank, rank_of, shape_of, write
+from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, rank_of, shape_of, write
 from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, sizes_of, transpose
 from hybrid_lab.numpy.types import ArrayLike, Out, Tensor
 from hybrid_lab.ops.linalg import numpy_products as _products
@@ -36,14 +36,14 @@ def matmul(a: ArrayLike, b: ArrayLike, out: Out = None, **options: object) -> Te
     if not is_tensor(a) and not hasattr(a, "shape") or not is_tensor(b) and not hasattr(b, "shape"):
         raise ValueError("matmul: scalar operands are not allowed, use '*' instead")
     a, b = _tensors(a, b)
-    first, second = known_rank("matmul", a), known_rank("matmul", b)
+    first, second = known_rank(a), known_rank(b)
     if first == 0 or second == 0:
         raise ShapeError("matmul: arrays without axes are not allowed, use '*' instead")
     if first <= 2 and second <= 2 or second == 1:
         return write(out, dot(a, b))
     if first == 1:
         return write(out, R._drop_axes(matmul(R.expand_dims(a, axis=0), b), axis=(-2,)))
-    left, right = shape_of("matmul", a), shape_of("matmul", b)
+    left, right = shape_of(a), shape_of(b)
     if second == 2:  # one matrix for all: rows are rows
         return write(out, R.dot(a, b))
     batch = _broadcast("matmul", left[:-2], right[:-2])
@@ -71,7 +71,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[int | Sequence[in
     if rank_of(a) is None or rank_of(b) is None:
         attributes = {"axes": axes} if isinstance(summed, int) else {"a_axes": summed[0], "b_axes": summed[1]}
         return R._np_tensordot(a, b, **attributes)
-    shapes = shape_of("tensordot", a), shape_of("tensordot", b)
+    shapes = shape_of(a), shape_of(b)
     return cast("Tensor", _products.tensordot(R, a, b, summed, *shapes))
 
 
@@ -103,16 +103,15 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Tensor:
 def kron(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The Kronecker product."""
     a, b = _tensors(a, b)
-    rank = max(known_rank("kron", a), known_rank("kron", b))
-    left = (*(1,) * (rank - known_rank("kron", a)), *shape_of("kron", a))
-    right = (*(1,) * (rank - known_rank("kron", b)), *shape_of("kron", b))
+    rank = max(known_rank(a), known_rank(b))
+    left = (*(1,) * (rank - known_rank(a)), *shape_of(a))
+    right = (*(1,) * (rank - known_rank(b)), *shape_of(b))
     apart = [tuple(n for size in left for n in (size, 1)), tuple(n for size in right for n in (1, size))]
     both = R.broadcast_mul(reshape(a, apart[0]), reshape(b, apart[1]))
     return reshape(both, tuple(m * n for m, n in zip(left, right, strict=True)))
 
 
 @FUNCTIONS.add
-@composed("cross")
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:
@@ -122,7 +121,7 @@ def cross(
     a, b = _tensors(a, b)
     move = FUNCTIONS["moveaxis"]
     a, b = move(a, axisa, -1), move(b, axisb, -1)
-    sizes = shape_of("cross", a)[-1], shape_of("cross", b)[-1]
+    sizes = shape_of(a)[-1], shape_of(b)[-1]
     if not {2, 3}.issuperset(sizes):
         raise ShapeError(f"cross: vectors of 2 or 3 numbers are needed, not {sizes}")
     take = FUNCTIONS["take"]
@@ -147,9 +146,11 @@ def einsum(*operands: Any, out: Out = None, optimize: object = False, **options:
     """Sums of products by labels of axes: `np.einsum("ij,jk->ik", a, b)`. Operands are joined two by two, from the
     left, by a matrix product.
     """
+    if len(operands) < 2 or not isinstance(operands[0], str):
+        raise AttributeSpecError("einsum: labels such as 'ij,jk->ik' come first, and then the arrays")
     text, *arrays = operands
     tensors = _tensors(*arrays)
-    inputs, output = _labels(text, [shape_of("einsum", item) for item in tensors])
+    inputs, output = _labels(text, [shape_of(item) for item in tensors])
     if len(inputs) != len(tensors):
         raise ValueError(f"einsum: {text!r} has {len(inputs)} operands, {len(tensors)} were given")
     current, labels = _single(tensors[0], inputs[0])
@@ -208,7 +209,7 @@ def _pair(
 ) -> tuple[Tensor, list[str]]:
     """Both as one tensor, summed over the labels that nobody needs later."""
     for tensor, labels in ((a, ours), (b, theirs)):
-        for label, size in zip(labels, shape_of("einsum", tensor), strict=True):
+        for label, size in zip(labels, shape_of(tensor), strict=True):
             if sizes.get(label, 1) not in (1, size) and size != 1:
                 raise ShapeError(f"einsum: the label {label!r} has the sizes {sizes[label]} and {size}")
             sizes[label] = max(sizes.get(label, 1), size) if size else 0

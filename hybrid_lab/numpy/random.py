@@ -14,6 +14,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
 from hybrid_lab.ndarray.random_state import state as _state
+from hybrid_lab.numpy.errors import named as _named
 from hybrid_lab.numpy.host import numbers_of, to_arrays, to_host
 from hybrid_lab.numpy.methods import FUNCTIONS as _FUNCTIONS
 from hybrid_lab.numpy.operators import (
@@ -23,7 +24,6 @@ from hybrid_lab.numpy.operators import (
     call,
     cast,
     common,
-    composed,
     dtype_of,
     from_values,
     is_tensor,
@@ -74,7 +74,7 @@ def _shape(size: ShapeLike | None, *parameters: object) -> tuple[int, ...]:
     """The shape of the result: `size`, or what the parameters broadcast to."""
     if size is not None:
         return sizes_of(size)
-    return np.broadcast_shapes(*(shape_of("random", item) for item in parameters))
+    return np.broadcast_shapes(*(shape_of(item) for item in parameters))
 
 
 def _dtype(dtype: DType, *parameters: object) -> str:
@@ -110,7 +110,6 @@ def _moved(numbers: Tensor, first: ArrayLike, spread: ArrayLike) -> Tensor:
     return add(multiply(numbers, spread), first)
 
 
-@composed("random.uniform")
 def uniform(
     low: Any = 0.0,
     high: Any = 1.0,
@@ -128,7 +127,6 @@ def uniform(
     return write(out, _moved(numbers, low, _FUNCTIONS["subtract"](high, low)))
 
 
-@composed("random.normal")
 def normal(
     loc: ArrayLike = 0.0,
     scale: ArrayLike = 1.0,
@@ -161,7 +159,6 @@ def rand(*size: int, **options: Any) -> Tensor:
     return uniform(0.0, 1.0, size, **options)
 
 
-@composed("random.lognormal")
 def lognormal(
     mean: ArrayLike = 0.0,
     sigma: ArrayLike = 1.0,
@@ -203,7 +200,7 @@ def _of_uniform(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} Parameters: {', '.join(f'{key}={value}' for key, value in defaults.items())}."
-    return composed(f"random.{name}")(function)
+    return function
 
 
 _times, _plus, _over, _to_the = (_FUNCTIONS[name] for name in ("multiply", "add", "true_divide", "power"))
@@ -243,7 +240,6 @@ power = _of_uniform(
 )
 
 
-@composed("random.laplace")
 def laplace(
     loc: ArrayLike = 0.0,
     scale: ArrayLike = 1.0,
@@ -259,7 +255,6 @@ def laplace(
     return write(out, _plus(loc, _times(_times(R.sign(u), distance), scale)))
 
 
-@composed("random.gamma")
 def gamma(
     shape: ArrayLike,
     scale: ArrayLike = 1.0,
@@ -280,13 +275,11 @@ def gamma(
     return write(out, numbers if not is_tensor(scale) and scale == 1.0 else _times(numbers, scale))
 
 
-@composed("random.chisquare")
 def chisquare(df: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None) -> Tensor:
     """Numbers of a chi-square distribution with `df` degrees of freedom."""
     return _times(gamma(_over(df, 2.0), 1.0, size, dtype, ctx), 2.0)
 
 
-@composed("random.beta")
 def beta(
     a: ArrayLike, b: ArrayLike, size: ShapeLike | None = None, dtype: DType = None, ctx: Context | None = None
 ) -> Tensor:
@@ -296,14 +289,12 @@ def beta(
     return _over(first, _plus(first, second))
 
 
-@composed("random.f")
 def f(dfnum: ArrayLike, dfden: ArrayLike, size: ShapeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Numbers of an F distribution."""
     wanted = _shape(size, dfnum, dfden)
     return _over(_over(chisquare(dfnum, wanted, None, ctx), dfnum), _over(chisquare(dfden, wanted, None, ctx), dfden))
 
 
-@composed("random.poisson")
 def poisson(
     lam: ArrayLike = 1.0, size: ShapeLike | None = None, ctx: Context | None = None, dtype: DType = None
 ) -> Tensor:
@@ -315,7 +306,6 @@ def poisson(
     return R._sample_poisson(broadcast_to(lam, wanted), dtype=name)
 
 
-@composed("random.bernoulli")
 def bernoulli(
     prob: ArrayLike | None = None, logit: ArrayLike | None = None, size: ShapeLike | None = None,
     dtype: DType = None, ctx: Context | None = None, out: Out = None,
@@ -438,7 +428,7 @@ def multivariate_normal(
     if dtype_of(cov) == np.float16:
         return cast(multivariate_normal(cast(mean, np.float32), cast(cov, np.float32), size), np.float16)
     factor = R._linalg_potrf(cov)
-    means, factors = shape_of("random.multivariate_normal", mean), shape_of("random.multivariate_normal", cov)
+    means, factors = shape_of(mean), shape_of(cov)
     batch = np.broadcast_shapes(means[:-1], factors[:-2])
     shape = (*(() if size is None else sizes_of(size)), *batch, means[-1])
     numbers = normal(0.0, 1.0, shape, dtype=dtype_of(cov))
@@ -446,4 +436,5 @@ def multivariate_normal(
     return _plus(turned, mean)
 
 
+globals().update({name: _named(f"np.random.{name}", globals()[name]) for name in __all__})
 _suggest_names(__name__)

@@ -13,7 +13,6 @@ from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import (
     R,
     as_tensor,
-    composed,
     is_tensor,
     known_rank,
     shape_of,
@@ -24,19 +23,18 @@ from hybrid_lab.numpy.types import ArrayLike, Axis, Out, ShapeLike, Tensor
 
 
 @FUNCTIONS.add
-@composed("tile")
 def tile(A: Any, reps: ShapeLike) -> Tensor | np.ndarray:  # noqa: N803 - NumPy's name
     """The array repeated as a whole, `reps` times along each axis."""
+    counts = sizes_of(reps)
     if not is_tensor(A) and np.ndim(A) == 0:
-        return np.tile(A, reps)
-    counts, array = sizes_of(reps), as_tensor(A)
+        return np.tile(A, counts)
+    array = as_tensor(A)
     if not counts:
         return R.identity(array)
     return R.tile(at_least(array, 1), reps=counts)
 
 
 @FUNCTIONS.add
-@composed("repeat")
 def repeat(a: ArrayLike, repeats: ShapeLike, axis: int | None = None) -> Tensor:
     """Every element repeated, along an axis or of the flattened array. repeats : one number, or one for each element"""
     a = as_tensor(a)
@@ -52,14 +50,14 @@ def repeat(a: ArrayLike, repeats: ShapeLike, axis: int | None = None) -> Tensor:
 def flip(m: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
     """The order of the elements along axes reversed, along all of them by default."""
     m = as_tensor(m)
-    axes = tuple(range(known_rank("flip", m))) if axis is None else sizes_of(axis)
+    axes = tuple(range(known_rank(m))) if axis is None else sizes_of(axis)
     return write(out, R.reverse(m, axis=axes) if axes else R.identity(m))
 
 
 @FUNCTIONS.add
 def fliplr(m: ArrayLike) -> Tensor:
     """The second axis reversed."""
-    if known_rank("fliplr", m) < 2:
+    if known_rank(m) < 2:
         raise ValueError("Input must be >= 2-d.")
     return flip(m, 1)
 
@@ -80,7 +78,7 @@ def roll(a: ArrayLike, shift: ShapeLike, axis: Axis = None) -> Tensor:
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """A plane of the array turned by k quarters of a circle."""
     first, second = axes
-    rank = known_rank("rot90", m)
+    rank = known_rank(m)
     if len(axes) != 2 or first == second or abs(first - second) == rank:
         raise ValueError("Axes must be different.")
     k %= 4
@@ -99,7 +97,7 @@ def pad(x: ArrayLike, pad_width: ShapeLike | Sequence[Sequence[int]], mode: str 
     mode : constant (constant_values=0), edge, reflect, symmetric, maximum or minimum
     """
     x = as_tensor(x)
-    rank = known_rank("pad", x)
+    rank = known_rank(x)
     widths = np.broadcast_to(np.asarray(pad_width), (rank, 2)).tolist()
     if mode == "constant":
         value = options.pop("constant_values", 0)
@@ -120,7 +118,7 @@ def pad(x: ArrayLike, pad_width: ShapeLike | Sequence[Sequence[int]], mode: str 
             raise UnsupportedArgument("np.pad: reflect_type is not supported")
         for axis, (before, after) in enumerate(widths):
             if before or after:
-                numbers: Any = np.arange(shape_of("pad", x)[axis])
+                numbers: Any = np.arange(shape_of(x)[axis])
                 border: Any = mode
                 places = np.pad(numbers, (before, after), mode=border)
                 x = R.take(x, as_tensor(places), axis=axis)

@@ -17,7 +17,6 @@ from hybrid_lab.numpy.operators import (
     as_tensor,
     cast,
     dtype_of,
-    naming,
     promoted,
     rank_of,
     shape_of,
@@ -170,7 +169,6 @@ def _counted(a: Tensor) -> Tensor:
 
 
 @FUNCTIONS.add
-@naming("var")
 def var(
     a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
 ) -> Tensor:
@@ -185,7 +183,7 @@ def var(
         distance = R.broadcast_sub(a, reduce("mean", a, axis, True))
         result = reduce("mean", R.square(distance), axis, keepdims)
     if ddof:
-        shape = shape_of("var", a)
+        shape = shape_of(a)
         axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
         count = int(np.prod([shape[each] for each in axes]))
         result = R.broadcast_mul(result, count / (count - ddof) if count > ddof else float("nan"))
@@ -193,7 +191,6 @@ def var(
 
 
 @FUNCTIONS.add
-@naming("std")
 def std(
     a: ArrayLike, axis: Axis = None, dtype: DType = None, out: Out = None, ddof: int = 0, keepdims: bool = False
 ) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import ShapeError, UnsupportedArgument
+from hybrid_lab.diagnostics.errors import SettingError, ShapeError, UnsupportedArgument
 from hybrid_lab.ndarray.invoke import note_operator
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.numpy.array import ndarray
@@ -29,8 +29,10 @@ from hybrid_lab.symbol.symbol import Symbol
 
 
 def sizes_of(shape: ShapeLike) -> tuple[int, ...]:
-    """The sizes of a shape; one number is the size of one axis."""
+    """The sizes of a shape, or other whole numbers; one number counts as a sequence of one. Raises SettingError."""
     values = np.asarray(shape.tolist() if isinstance(shape, NDArray) else shape)
+    if values.dtype.kind not in "biuf":
+        raise SettingError(f"a whole number, or a sequence of whole numbers, is needed, not {shape!r}")
     return tuple(int(size) for size in values.reshape(-1))
 
 
@@ -92,7 +94,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Tensor:
 def moveaxis(a: ArrayLike, source: ShapeLike, destination: ShapeLike) -> Tensor:
     """Axes moved to other places; the others keep their order."""
     a = as_tensor(a)
-    rank = known_rank("moveaxis", a)
+    rank = known_rank(a)
     sources = [axis_of("moveaxis", axis, rank) for axis in sizes_of(source)]
     targets = [axis_of("moveaxis", axis, rank) for axis in sizes_of(destination)]
     if len(sources) != len(targets):
@@ -106,7 +108,7 @@ def moveaxis(a: ArrayLike, source: ShapeLike, destination: ShapeLike) -> Tensor:
 @FUNCTIONS.add
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Tensor:
     """An axis moved in front of another one."""
-    rank = known_rank("rollaxis", a)
+    rank = known_rank(a)
     axis = axis_of("rollaxis", axis, rank)
     start = start + rank if start < 0 else start
     return moveaxis(a, axis, start - 1 if axis < start else start)
@@ -119,7 +121,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Tensor:
     axes = sizes_of(axis)
     if len(axes) == 1:
         return R.expand_dims(a, axis=axes[0])
-    rank = known_rank("expand_dims", a) + len(axes)
+    rank = known_rank(a) + len(axes)
     for each in sorted(axis_of("expand_dims", each, rank) for each in axes):
         a = R.expand_dims(a, axis=each)
     return a
@@ -138,7 +140,7 @@ def squeeze(x: ArrayLike, axis: Axis = None, out: Out = None) -> Tensor:
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Tensor:
     """The array repeated to a larger shape, in which -2 stands for the array's own size of that axis."""
     array, wanted = as_tensor(array), sizes_of(shape)
-    more = len(wanted) - known_rank("broadcast_to", array)
+    more = len(wanted) - known_rank(array)
     if -2 in wanted[: max(more, 0)]:
         raise ShapeError(f"broadcast_to: -2 in {wanted} stands for an axis that the array does not have")
     if more > 0:
@@ -154,5 +156,5 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Tensor:
 @FUNCTIONS.add
 def broadcast_arrays(*args: ArrayLike) -> list[Tensor]:
     """The arrays repeated to the shape that all of them broadcast to."""
-    shape = np.broadcast_shapes(*(shape_of("broadcast_arrays", item) for item in args))
+    shape = np.broadcast_shapes(*(shape_of(item) for item in args))
     return [broadcast_to(item, shape) for item in args]

@@ -12,6 +12,7 @@ from hybrid_lab.ndarray import storage as _storage
 from hybrid_lab.ndarray.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from hybrid_lab.ndarray.creation import waitall
 from hybrid_lab.ndarray.random_state import state as _state
+from hybrid_lab.numpy.errors import named as _named
 from hybrid_lab.numpy.host import run_on_host as _run_on_host
 from hybrid_lab.numpy.operators import R as _R
 from hybrid_lab.numpy.operators import as_tensor as _as_tensor
@@ -168,6 +169,8 @@ __all__ = [
     "waitall",
     *OPERATORS,
 ]
+_NAMED = ("nonzero", "reshape", "save", "load", "seed", *OPERATORS)
+globals().update({name: _named(f"npx.{name}", globals()[name]) for name in _NAMED})
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.random_state import state as _state
+from hybrid_lab.numpy.errors import named as _named
 from hybrid_lab.numpy.operators import shape_of
 from hybrid_lab.numpy.random import bernoulli, normal, uniform
 from hybrid_lab.numpy.shaping import sizes_of
@@ -18,7 +19,7 @@ seed = _state.seed
 def _block(batch_shape: ShapeLike | None, *parameters: ArrayLike) -> tuple[int, ...]:
     from numpy import broadcast_shapes
 
-    event = broadcast_shapes(*(shape_of("random", item) for item in parameters))
+    event = broadcast_shapes(*(shape_of(item) for item in parameters))
     return (*(() if batch_shape is None else sizes_of(batch_shape)), *event)
 
 
@@ -44,4 +45,5 @@ def normal_n(
     return normal(loc, scale, _block(batch_shape, loc, scale), dtype, ctx)
 
 
+globals().update({name: _named(f"npx.random.{name}", globals()[name]) for name in __all__})
 _suggest_names(__name__)
