@@ -1,0 +1,152 @@
+"""What a trace may change beside its results: attributes, class attributes, globals, containers and random numbers.
+
+They are remembered before a trace, compared after it, and restored where the trace was refused.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hybrid_lab.gluon.block import Block
+from hybrid_lab.gluon.hybridized.code import globals_of, of_user
+from hybrid_lab.gluon.hybridized.passed import contents, same_objects
+from hybrid_lab.gluon.hybridized.read_values import OWN
+from hybrid_lab.symbol import tracing
+
+_ABSENT = object()
+
+
+class Name(NamedTuple):
+    """A name that the code of a Block may assign: `self.text`, an attribute of its class, or a global."""
+
+    block: Block
+    sort: Literal["attribute", "class", "global"]
+    text: str
+
+    def __str__(self) -> str:
+        """As the code writes it."""
+        return {"attribute": "self.", "class": f"{type(self.block).__name__}.", "global": ""}[self.sort] + self.text
+
+
+#: The object of a name and, if it is a container that can change, what it holds: of a dict its keys, then its values.
+#: The parts stay alive, so that identity tells them apart.
+_Content = tuple[object, ...]
+_Container = list[object] | set[object] | deque[object] | dict[object, object]
+
+
+class UserState:
+    """The objects of all names that the code of some Blocks may assign, and what their containers hold, as of now.
+
+    blocks : Blocks of the user's own classes
+    """
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._blocks = blocks
+        self._before = self._now()
+        self._containers = _containers(content[0] for content in self._before.values())
+        self._random = random.getstate(), np.random.get_state()
+
+    def changed(self) -> list[Name]:
+        """The names that were assigned or deleted since, and those of containers that hold other objects."""
+        now = self._now()
+        names = {**self._before, **now}
+        return [name for name in names if not same_objects(self._before.get(name, ()), now.get(name, ()))]
+
+    def name_of_a_tensor(self) -> Name | None:
+        """A name whose object is a tensor of a trace, or holds one."""
+        for name, (value, *_) in self._now().items():
+            parts = [*vars(value).values()] if hasattr(value, "__dict__") and of_user(type(value).__module__) else value
+            if not isinstance(value, Block) and tracing.holds_symbols(parts):
+                return name
+        return None
+
+    def restore(self) -> None:
+        """Give names, containers and generators of random numbers what they had. Child Blocks stay as they are."""
+        now = self._now()
+        for name in {**self._before, **now}:
+            value = self._before.get(name, (_ABSENT,))[0]
+            if value is not now.get(name, (_ABSENT,))[0] and not isinstance(value, Block):
+                _assign(name, value)
+        for container, parts in self._containers:
+            if not same_objects(contents(container), parts):
+                _refill(container, parts)
+        random.setstate(self._random[0])
+        np.random.set_state(self._random[1])
+
+    def _now(self) -> dict[Name, _Content]:
+        state: dict[Name, _Content] = {}
+        for block in self._blocks:
+            for text, value in list(vars(block).items()):
+                if text not in OWN:
+                    state[Name(block, "attribute", text)] = _content(value)
+        seen: set[tuple[int, str]] = set()
+        for kind, block in {type(each): each for each in reversed(self._blocks)}.items():
+            for text, value in _class_attributes(kind).items():
+                state[Name(block, "class", text)] = _content(value)
+            for names, used in globals_of(kind):
+                for text in sorted(used & names.keys()):
+                    if (id(names), text) not in seen:
+                        seen.add((id(names), text))
+                        state[Name(block, "global", text)] = _content(names[text])
+        return state
+
+
+def _content(value: object) -> _Content:
+    if not isinstance(value, (list, set, deque, dict)):
+        return (value,)
+    return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
+
+
+def _class_attributes(kind: type) -> dict[str, object]:
+    """The attributes of a class and of its bases that are no functions, where the user wrote them."""
+    found: dict[str, object] = {}
+    for base in reversed(kind.__mro__):
+        if of_user(base.__module__):
+            found |= {name: value for name, value in vars(base).items() if not name.startswith("__")}
+    return {name: value for name, value in found.items() if not callable(value) and not hasattr(value, "__get__")}
+
+
+def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]]]:
+    """The containers that can change, among some values and inside one another, each with what it holds."""
+    found: list[tuple[_Container, list[object]]] = []
+    pending, visited = list(values), set[int]()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, (list, tuple, set, deque, dict)) and id(item) not in visited:
+            visited.add(id(item))
+            parts = contents(item)
+            if not isinstance(item, tuple):
+                found.append((item, parts))
+            pending += parts
+    return found
+
+
+def _assign(name: Name, value: object) -> None:
+    """Give a name its object again, or delete it where it had none."""
+    block, sort, text = name
+    if sort == "attribute":
+        object.__setattr__(block, text, value) if value is not _ABSENT else object.__delattr__(block, text)
+    elif sort == "class" and value is not _ABSENT:
+        setattr(type(block), text, value)
+    elif sort == "class":
+        delattr(next(base for base in type(block).__mro__ if text in vars(base)), text)
+    elif value is not _ABSENT:
+        for names, used in globals_of(type(block)):
+            if text in used and text in names:
+                names[text] = value
+
+
+def _refill(container: _Container, parts: list[object]) -> None:
+    """Let a container hold these objects again; of a dict, keys and values in turn."""
+    container.clear()
+    if isinstance(container, dict):
+        container.update(zip(parts[::2], parts[1::2], strict=True))
+    elif isinstance(container, set):
+        container.update(parts)
+    else:
+        container.extend(parts)
