@@ -16,7 +16,7 @@ from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.io import DataDesc
 
 from .cropping import copyMakeBorder, host, imdecode, imresize, resize_short
-from .record_iter import _WITHOUT_EFFECT, ImageRecordIter
+from .record_iter import WITHOUT_EFFECT, ImageRecordIter
 from .settings import check_data_shape, check_number, refuse_unknown
 from .warping import change_hls
 
@@ -219,7 +219,7 @@ _AUGMENTING = {field.name for field in fields(DetectionAugmenting)} - {"data_sha
 _SHARED = {
     *("path_imgidx", "path_imglist", "shuffle", "seed", "num_parts", "part_index", "round_batch", "dtype"),
     *("data_name", "label_name", "seed_aug", "mean_img", "mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"),
-    *("scale", *_WITHOUT_EFFECT),
+    *("scale", *WITHOUT_EFFECT),
 }
 _OWN = {"path_imgrec", "data_shape", "batch_size", "label_width", "label_pad_width", "label_pad_value", "aug_seq"}
 

@@ -6,7 +6,8 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypedDict, Unpack
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -19,80 +20,18 @@ from hybrid_lab.io import DataBatch, DataDesc, DataIter
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.ndarray import check_dtype
 
-from .augmenting import _EIGENVALUES, _EIGENVECTORS, Augmenter, ColorJitterAug, LightingAug, ResizeAug
-from .cropping import choose_interp, copyMakeBorder, fixed_crop, host, imdecode, imresize
+from .cropping import imdecode
 from .iterating import read_list
-from .settings import check_data_shape, check_number, check_numbers, check_path, check_switches
-from .warping import RandomAffine, change_hls
+from .record_augmenting import ImageAugmenting
+from .settings import check_data_shape, check_number, check_path, check_switches
 
 #: Arguments of MXNet that name its threads, buffers and devices. They change no number, and do nothing here.
-_WITHOUT_EFFECT = (
+WITHOUT_EFFECT = (
     *("preprocess_threads", "prefetch_buffer", "verbose", "device_id", "ctx"),
     *("shuffle_chunk_size", "shuffle_chunk_seed"),
 )
-
-#: The arguments of `_Images` that are whole numbers, and those that are numbers.
-_WHOLE = (
-    *("resize", "fill_value", "inter_method", "max_crop_size", "min_crop_size", "random_h", "random_s", "random_l"),
-    *("pad", "max_rotate_angle", "rotate"),
-)
-_NUMBERS = (
-    *("max_aspect_ratio", "max_random_area", "min_random_area", "max_shear_ratio", "max_img_size", "min_img_size"),
-    *("brightness", "contrast", "saturation", "pca_noise", "mean_r", "mean_g", "mean_b", "std_r", "std_g", "std_b"),
-    *("scale", "max_random_contrast", "max_random_illumination", "max_random_scale", "min_random_scale"),
-)
-
-_SWITCHES = ("rand_crop", "random_resized_crop", "mirror", "rand_mirror")
-
-
-class Augmenting(TypedDict, total=False):
-    """The arguments of ImageRecordIter that change images, and those that MXNet's scripts give without an effect."""
-
-    resize: int
-    pad: int
-    fill_value: int
-    inter_method: int
-    rand_crop: bool
-    random_resized_crop: bool
-    max_crop_size: int
-    min_crop_size: int
-    max_aspect_ratio: float
-    min_aspect_ratio: float | None
-    max_random_area: float
-    min_random_area: float
-    max_rotate_angle: int
-    rotate: int
-    max_shear_ratio: float
-    max_random_scale: float
-    min_random_scale: float
-    max_img_size: float
-    min_img_size: float
-    brightness: float
-    contrast: float
-    saturation: float
-    pca_noise: float
-    random_h: int
-    random_s: int
-    random_l: int
-    mirror: bool
-    rand_mirror: bool
-    mean_img: str
-    mean_r: float
-    mean_g: float
-    mean_b: float
-    std_r: float
-    std_g: float
-    std_b: float
-    scale: float
-    max_random_contrast: float
-    max_random_illumination: float
-    preprocess_threads: int
-    prefetch_buffer: int
-    verbose: bool
-    device_id: int
-    ctx: str
-    shuffle_chunk_size: int
-    shuffle_chunk_seed: int
+#: Arguments that change images.
+AUGMENTING = {field.name for field in fields(ImageAugmenting)} - {"data_shape", "dtype"}
 
 
 class ImageRecordIter(DataIter):
@@ -140,7 +79,7 @@ class ImageRecordIter(DataIter):
         data_name: str = "data",
         label_name: str = "softmax_label",
         seed_aug: int | None = None,
-        **augmenting: Unpack[Augmenting],
+        **augmenting: Any,
     ) -> None:
         check_number("batch_size", batch_size, least=1, whole=True)
         super().__init__(batch_size)
@@ -159,10 +98,13 @@ class ImageRecordIter(DataIter):
         self.provide_data = [DataDesc(data_name, (batch_size, *data_shape), self.dtype)]
         label_shape = (batch_size, label_width) if label_width > 1 else (batch_size,)
         self.provide_label = [DataDesc(label_name, label_shape)]
-        check_numbers(augmenting, _WHOLE, whole=True)
-        check_numbers(augmenting, _NUMBERS)
-        check_switches({name: value for name, value in augmenting.items() if name in _SWITCHES})
-        self._images = _Images(self.data_shape, self.dtype, **augmenting)
+        for name, value in augmenting.items():
+            if name not in AUGMENTING and name not in WITHOUT_EFFECT:
+                raise SettingError(
+                    f"ImageRecordIter has no {name}={value!r}; mx.image.ImageIter takes other augmenters"
+                )
+        changes = {name: value for name, value in augmenting.items() if name in AUGMENTING}
+        self._images = ImageAugmenting(self.data_shape, self.dtype, **changes)
         self._labels = read_list(path_imglist, "float32") if path_imglist else None
         for path in (path_imgrec, path_imgidx):
             if path:
@@ -295,204 +237,5 @@ def _part(records: str, index: str, part: int, parts: int) -> list[int]:
     return [each for each in recordio.record_offsets(records) if part * size <= each < (part + 1) * size]
 
 
-def _mean_image(path: str) -> np.ndarray:
-    """The image (channels, height, width) that a file of `nd.save` has under `mean_img`."""
-    arrays = nd.load(path)
-    image = arrays.get("mean_img") if isinstance(arrays, dict) else None
-    if not isinstance(image, NDArray):
-        raise SettingError(f"{path} holds no array of the name mean_img")
-    return image.asnumpy()
-
-
-def _check_ranges(
-    ratios: tuple[float, float], min_ratio: float | None, max_ratio: float, areas: tuple[float, float]
-) -> None:
-    """Raise SettingError for ratios of the sides or areas of random crops whose least is above their largest."""
-    if min_ratio is None and not 0 <= max_ratio < 1:
-        raise SettingError(f"0 <= max_aspect_ratio < 1 is needed without min_aspect_ratio; got {max_ratio}")
-    if min_ratio is not None and not 0 < ratios[0] <= ratios[1]:
-        raise SettingError(f"0 < min_aspect_ratio <= max_aspect_ratio is needed; got {min_ratio} and {max_ratio}")
-    if not 0 < areas[0] <= areas[1]:
-        raise SettingError(f"0 < min_random_area <= max_random_area is needed; got {areas[0]} and {areas[1]}")
-
-
 def _numpy_state(seed: int) -> dict[str, object]:
     return np.random.RandomState(seed).get_state(legacy=False)
-
-
-def _recolored(image: NDArray, augmenters: list[Augmenter]) -> NDArray:
-    """An image of uint8 with other colors, limited to 0 to 255."""
-    for augment in augmenters:
-        changed = np.clip(host(augment(image.astype("float32"))), 0, 255)
-        image = nd.array(changed.astype("uint8"), dtype="uint8")
-    return image
-
-
-def _random_change(most: int) -> int:
-    """A number of -most to most, which is rarely one of the largest."""
-    return int(((random.random() + 4 * random.random()) / 5 * 2 - 1) * most)
-
-
-class _Images:
-    """Augments one image in MXNet's order: resize, rotation, border, crop, colors, flip, normalization."""
-
-    def __init__(
-        self,
-        data_shape: tuple[int, ...],
-        dtype: np.dtype,
-        resize: int = -1,
-        pad: int = 0,
-        fill_value: int = 255,
-        inter_method: int = 1,
-        rand_crop: bool = False,
-        random_resized_crop: bool = False,
-        max_crop_size: int = -1,
-        min_crop_size: int = -1,
-        max_aspect_ratio: float = 0.0,
-        min_aspect_ratio: float | None = None,
-        max_random_area: float = 1.0,
-        min_random_area: float = 1.0,
-        max_rotate_angle: int = 0,
-        rotate: int = -1,
-        max_shear_ratio: float = 0.0,
-        max_random_scale: float = 1.0,
-        min_random_scale: float = 1.0,
-        max_img_size: float = 1e10,
-        min_img_size: float = 0.0,
-        brightness: float = 0.0,
-        contrast: float = 0.0,
-        saturation: float = 0.0,
-        pca_noise: float = 0.0,
-        random_h: int = 0,
-        random_s: int = 0,
-        random_l: int = 0,
-        mirror: bool = False,
-        rand_mirror: bool = False,
-        mean_img: str = "",
-        mean_r: float = 0.0,
-        mean_g: float = 0.0,
-        mean_b: float = 0.0,
-        std_r: float = 1.0,
-        std_g: float = 1.0,
-        std_b: float = 1.0,
-        scale: float = 1.0,
-        max_random_contrast: float = 0.0,
-        max_random_illumination: float = 0.0,
-        **others: object,
-    ) -> None:
-        for name, value in others.items():
-            if name not in _WITHOUT_EFFECT:
-                raise SettingError(
-                    f"ImageRecordIter has no {name}={value!r}; mx.image.ImageIter takes other augmenters"
-                )
-        if min_aspect_ratio is not None:
-            check_number("min_aspect_ratio", min_aspect_ratio)
-        check_number("max_rotate_angle", max_rotate_angle, least=0, whole=True)
-        check_number("rotate", rotate, least=-1, whole=True)
-        check_number("pad", pad, least=0, whole=True)
-        ratios = (1 - max_aspect_ratio, 1 + max_aspect_ratio)
-        self._ratios = ratios if min_aspect_ratio is None else (min_aspect_ratio, max_aspect_ratio)
-        scales = (min_random_scale, max_random_scale)
-        if not min(scales) > 0:
-            raise SettingError(
-                f"min_random_scale and max_random_scale must be above 0, not {scales[0]} and {scales[1]}"
-            )
-        if random_resized_crop and (rand_crop or max_crop_size != -1 or min_crop_size != -1 or scales != (1, 1)):
-            raise SettingError("random_resized_crop excludes rand_crop, crop sizes and random scales")
-        _check_ranges(self._ratios, min_aspect_ratio, max_aspect_ratio, (min_random_area, max_random_area))
-        warp_ratios = (1.0, 1.0) if random_resized_crop else self._ratios
-        sizes = (min_img_size, max_img_size)
-        warp = RandomAffine(max(rotate, 0), max_rotate_angle, max_shear_ratio, scales, warp_ratios, sizes)
-        self._warp = None if warp == RandomAffine() else warp
-        if self._warp is not None and inter_method == 0:
-            raise SettingError("rotations, shears and random scales need inter_method 1 to 4, 9 or 10")
-        self._hls = (random_h, random_l, random_s)
-        if any(self._hls) and data_shape[0] != 3:
-            raise SettingError("random_h, random_s and random_l need images with 3 channels")
-        self._channels, self._height, self._width = data_shape
-        self._interp, self._rand_crop = inter_method, rand_crop
-        self._areas = (min_random_area, max_random_area) if random_resized_crop else None
-        self._squares = (min_crop_size, max_crop_size)
-        self._first: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
-        self._border, self._fill = pad, fill_value
-        self._colors: list[Augmenter] = [ColorJitterAug(brightness, contrast, saturation)]
-        self._lighting: list[Augmenter] = []
-        if pca_noise > 0:
-            self._lighting.append(LightingAug(pca_noise, _EIGENVALUES, _EIGENVECTORS))
-        self._mirror, self._rand_mirror = mirror, rand_mirror
-        self._mean = np.array([mean_r, mean_g, mean_b], "float32")[: self._channels, None, None]
-        if mean_img:
-            self._mean = _mean_image(mean_img)
-        self._std = np.array([std_r, std_g, std_b], "float32")[: self._channels, None, None]
-        self._scale, self._contrast, self._light = scale, max_random_contrast, max_random_illumination
-        self._dtype = dtype
-
-    def __call__(self, image: NDArray) -> np.ndarray:
-        """An image (height, width, channels), uint8, as (channels, height, width): int8 or uint8 for these dtypes, else
-        float32.
-        """
-        for augment in self._first:
-            image = augment(image)
-        if self._warp is not None:
-            image = nd.array(self._warp(host(image), self._interp, self._fill), dtype="uint8")
-        if self._border:
-            side = self._border
-            image = copyMakeBorder(image, side, side, side, side, value=self._fill)
-        image = self._cropped(image)
-        image = _recolored(image, self._colors)
-        if any(self._hls):
-            image = nd.array(change_hls(host(image), *map(_random_change, self._hls)), dtype="uint8")
-        image = _recolored(image, self._lighting)
-        values = self.normalized(host(image).transpose(2, 0, 1))
-        return values[:, :, ::-1] if self._mirror or (self._rand_mirror and random.random() < 0.5) else values
-
-    def normalized(self, pixels: np.ndarray) -> np.ndarray:
-        """Pixels (channels, height, width), uint8, as the values of the iterator's dtype."""
-        if self._dtype == np.uint8:
-            return pixels
-        if self._dtype == np.int8:
-            mean = np.trunc(self._mean + np.copysign(0.5, self._mean))  # halves are rounded away from zero
-            return np.clip(pixels - mean, -128, 127).astype("int8")
-        values = pixels.astype("float32") - self._mean
-        if self._contrast or self._light:
-            values = values * (1 + random.uniform(-self._contrast, self._contrast))
-            values = values + random.uniform(-self._light, self._light)
-        return values * np.float32(self._scale) / self._std
-
-    def _cropped(self, image: NDArray) -> NDArray:
-        rows, columns = image.shape[:2]
-        size = (self._width, self._height)
-        if self._areas is not None:
-            for _ in range(10):
-                area = random.uniform(*self._areas) * rows * columns
-                ratio = random.uniform(*self._ratios)
-                sides = [round((area / ratio) ** 0.5), round((area * ratio) ** 0.5)]
-                random.shuffle(sides)
-                if sides[0] <= rows and sides[1] <= columns:
-                    return self._part(image, sides[0], sides[1], True)
-        elif self._squares != (-1, -1):
-            least, most = self._squares
-            if not 0 < least <= most <= min(rows, columns):
-                raise SettingError(f"min_crop_size to max_crop_size, {least} to {most}, is not within {image.shape}")
-            edge = random.randint(least, most)
-            return self._part(image, edge, edge, self._rand_crop)
-        if rows < self._height:
-            columns = self._height * columns // rows
-            image, rows = self._resized(image, columns, self._height), self._height
-        if columns < self._width:
-            rows = self._width * rows // columns
-            image = self._resized(image, self._width, rows)
-        return self._part(image, size[1], size[0], self._rand_crop)
-
-    def _part(self, image: NDArray, height: int, width: int, anywhere: bool) -> NDArray:
-        """A part at a random place or in the middle, resized to the shape of the data."""
-        y, x = image.shape[0] - height, image.shape[1] - width
-        y, x = (random.randint(0, y), random.randint(0, x)) if anywhere else (y // 2, x // 2)
-        part = fixed_crop(image, x, y, width, height)
-        return (
-            part if (width, height) == (self._width, self._height) else self._resized(part, self._width, self._height)
-        )
-
-    def _resized(self, image: NDArray, width: int, height: int) -> NDArray:
-        interp = choose_interp(self._interp, (image.shape[0], image.shape[1], height, width))
-        return imresize(image, width, height, interp)

@@ -12,6 +12,8 @@ from hybrid_lab.diagnostics import SettingError
 
 _WHOLE = (int, np.integer)
 _NUMBERS = (int, float, np.integer, np.floating)
+LONGEST_SIDE = 32767
+"""The most rows or columns that an image may be enlarged to. Three channels of such a square are 3 GiB."""
 
 
 def check_number(name: str, value: object, least: float | None = None, whole: bool = False) -> None:
@@ -21,13 +23,6 @@ def check_number(name: str, value: object, least: float | None = None, whole: bo
         raise SettingError(f"{name} must be {kind}, not {value!r}")
     if least is not None and value < least:
         raise SettingError(f"{name} must be {kind} of {least} or more, not {value!r}")
-
-
-def check_numbers(given: Mapping[str, object], names: Iterable[str], whole: bool = False) -> None:
-    """Check each argument in `names` that was given, as `check_number` does."""
-    for name in names:
-        if name in given:
-            check_number(name, given[name], whole=whole)
 
 
 def check_switches(given: Mapping[str, object]) -> None:

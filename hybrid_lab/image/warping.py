@@ -8,9 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.ops.kernels import resizing
 
 from .cropping import choose_interp
+from .settings import LONGEST_SIDE
 
 #: Places between pixels are multiples of 1 / 32. Coordinates are computed as multiples of 1 / 1024 and rounded to that.
 _PLACE_BITS, _COORDINATE_BITS = 5, 10
@@ -44,6 +46,11 @@ class RandomAffine:
         high = 2 * scale / (1 + ratio)
         wide = ratio * high
         width, height = (max(self.sizes[0], min(self.sizes[1], scale * size)) for size in (columns, rows))
+        if max(width, height) > LONGEST_SIDE:
+            raise SettingError(
+                f"a random scale of {scale:.4g} makes an image of {rows} x {columns} pixels larger than "
+                f"{LONGEST_SIDE} rows or columns; set max_img_size, or a smaller max_random_scale"
+            )
         linear = np.array(
             [[high * cos - shear * sin * wide, high * sin + shear * cos * wide], [-sin * wide, cos * wide]]
         )
