@@ -1,6 +1,6 @@
 """ImageDetRecordIter beside the real one, whose batches tests/golden/image/make_det_record_iter.py wrote."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,12 @@ from hybrid_lab import recordio
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.image.detection_record_iter import DetectionAugmenting
 
-EXPECTED = np.load(Path(__file__).resolve().parent.parent / "golden" / "image" / "det_record_iter.npz")
-SETTINGS = [json.loads(str(EXPECTED[f"setting_{number}"])) for number in range(len(EXPECTED.files) // 4)]
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "image"
+sys.path.insert(0, str(GOLDEN))
+from record_passes import read_settings, two_passes  # noqa: E402
+
+EXPECTED = np.load(GOLDEN / "det_record_iter.npz")
+SETTINGS = read_settings(EXPECTED, "/tmp")
 OBJECTS = np.array([[1, 0.1, 0.2, 0.4, 0.5, 9], [2, 0.6, 0.6, 0.9, 1.0, 8]], "float32")
 
 
@@ -31,16 +35,8 @@ def batches_of(folder, **setting):
 
 @pytest.mark.parametrize("number", range(len(SETTINGS)), ids=lambda number: str(SETTINGS[number]))
 def test_as_the_real_one(folder, number):
-    setting = {
-        key: value.replace("/tmp", str(folder)) if isinstance(value, str) else value
-        for key, value in SETTINGS[number].items()
-    }
-    batches = batches_of(folder, preprocess_threads=2, **setting)
-    passes = []
-    for _ in range(2):
-        passes += [(batch.data[0].asnumpy(), batch.label[0].asnumpy(), batch.pad) for batch in batches]
-        batches.reset()
-    data, label, pad = (np.stack(values) for values in zip(*passes, strict=True))
+    batches = batches_of(folder, preprocess_threads=2, **read_settings(EXPECTED, str(folder))[number])
+    data, label, pad = two_passes(batches)
     assert batches.provide_label[0].shape == label.shape[1:]
     assert pad.tolist() == EXPECTED[f"pad_{number}"].tolist()
     np.testing.assert_allclose(label, EXPECTED[f"label_{number}"], rtol=1e-6, atol=1e-6)

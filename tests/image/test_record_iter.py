@@ -1,6 +1,6 @@
 """ImageRecordIter beside the real one, whose batches tests/golden/image/make_record_iter.py wrote."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,11 @@ from hybrid_lab import nd, recordio
 from hybrid_lab.diagnostics import DTypeError, HybridLabError, SettingError
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "image"
+sys.path.insert(0, str(GOLDEN))
+from record_passes import read_settings, two_passes  # noqa: E402
+
 EXPECTED = np.load(GOLDEN / "record_iter.npz")
-SETTINGS = [json.loads(str(EXPECTED[f"setting_{number}"])) for number in range(len(EXPECTED.files) // 4)]
+SETTINGS = read_settings(EXPECTED, "/tmp")
 
 
 @pytest.fixture
@@ -32,16 +35,8 @@ def batches_of(folder, **setting):
 
 @pytest.mark.parametrize("number", range(len(SETTINGS)), ids=lambda number: str(SETTINGS[number]))
 def test_as_the_real_one(folder, number):
-    setting = {
-        key: value.replace("/tmp", str(folder)) if isinstance(value, str) else value
-        for key, value in SETTINGS[number].items()
-    }
-    batches = batches_of(folder, preprocess_threads=2, **setting)
-    passes = []
-    for _ in range(2):
-        passes += [(batch.data[0].asnumpy(), batch.label[0].asnumpy(), batch.pad) for batch in batches]
-        batches.reset()
-    data, label, pad = (np.stack(values) for values in zip(*passes, strict=True))
+    batches = batches_of(folder, preprocess_threads=2, **read_settings(EXPECTED, str(folder))[number])
+    data, label, pad = two_passes(batches)
     assert data.dtype == EXPECTED[f"data_{number}"].dtype
     assert pad.tolist() == EXPECTED[f"pad_{number}"].tolist()
     assert np.array_equal(label, EXPECTED[f"label_{number}"])

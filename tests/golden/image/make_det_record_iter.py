@@ -3,10 +3,9 @@
 The images are those of records.npz. Settings with random changes are those that change every image in the same way.
 """
 
-import json
-
 import mxnet as mx
 import numpy as np
+from record_passes import write_passes
 
 np.load("records.npz")["rec"].tofile("/tmp/images.rec")
 source, target = mx.recordio.MXRecordIO("/tmp/images.rec", "r"), mx.recordio.MXRecordIO("/tmp/objects.rec", "w")
@@ -36,15 +35,11 @@ SETTINGS = [
     {"mean_r": 10.0, "mean_g": 20.0, "mean_b": 30.5, "std_r": 2.0, "std_g": 3.0, "std_b": 4.0, "scale": 0.5},
     {"num_parts": 2, "part_index": 1, "batch_size": 2},
 ]
-out = {"rec": np.fromfile("/tmp/objects.rec", "uint8")}
-for number, setting in enumerate(SETTINGS):
+
+
+def batches_of(setting):
     given = {"path_imgrec": "/tmp/objects.rec", "data_shape": (3, 8, 6), "batch_size": 3, **setting}
-    batches = mx.io.ImageDetRecordIter(preprocess_threads=1, verbose=False, **given)
-    passes = []
-    for _ in range(2):
-        passes += [(batch.data[0].asnumpy(), batch.label[0].asnumpy(), batch.pad) for batch in batches]
-        batches.reset()
-    out[f"setting_{number}"] = np.array(json.dumps(setting))
-    for key, values in zip(("data", "label", "pad"), zip(*passes)):
-        out[f"{key}_{number}"] = np.stack(values)
-np.savez_compressed("det_record_iter.npz", **out)
+    return mx.io.ImageDetRecordIter(preprocess_threads=1, verbose=False, **given)
+
+
+write_passes("det_record_iter.npz", SETTINGS, batches_of, rec=np.fromfile("/tmp/objects.rec", "uint8"))

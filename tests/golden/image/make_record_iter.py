@@ -1,9 +1,8 @@
 """Writes what the real MXNet's ImageRecordIter makes of records.npz, beside this script."""
 
-import json
-
 import mxnet as mx
 import numpy as np
+from record_passes import write_passes
 
 files = np.load("records.npz")
 for name in ("rec", "idx"):
@@ -41,15 +40,11 @@ SETTINGS = [
     {"dtype": "int8", "mean_r": 100.5, "mean_g": 20.4, "mean_b": 250.0, "std_r": 2.0, "scale": 0.5, "mirror": True},
     {"dtype": "int8", "mean_img": "/tmp/mean.nd"},
 ]
-out = {}
-for number, setting in enumerate(SETTINGS):
+
+
+def batches_of(setting):
     given = {"path_imgrec": "/tmp/images.rec", "data_shape": (3, 8, 6), "batch_size": 3, "label_width": 2, **setting}
-    batches = mx.io.ImageRecordIter(preprocess_threads=1, verbose=False, **given)
-    passes = []
-    for _ in range(2):
-        passes += [(batch.data[0].asnumpy(), batch.label[0].asnumpy(), batch.pad) for batch in batches]
-        batches.reset()
-    out[f"setting_{number}"] = np.array(json.dumps(setting))
-    for key, values in zip(("data", "label", "pad"), zip(*passes)):
-        out[f"{key}_{number}"] = np.stack(values)
-np.savez_compressed("record_iter.npz", **out)
+    return mx.io.ImageRecordIter(preprocess_threads=1, verbose=False, **given)
+
+
+write_passes("record_iter.npz", SETTINGS, batches_of)
