@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+import traceback
+from collections.abc import Iterable
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,22 @@ class MatrixError(InputError, np.linalg.LinAlgError):
     """Matrices that a function of `np.linalg` cannot compute with."""
 
 
+#: What Python or NumPy raises -> what the user gets. The first that fits counts: a LinAlgError is a ValueError, too.
+_TYPES: dict[type[Exception], type[HybridLabError]] = {
+    IndexError: ArrayIndexError,
+    np.linalg.LinAlgError: MatrixError,
+    ValueError: InputError,
+    TypeError: SettingError,
+    AttributeError: SettingError,
+}
+
+
 def named(name: str, function: Function) -> Function:
     """The function, with errors that name it, also where an operator or a function that it calls has raised them.
 
     name : as users write it, "np.sum". Errors that Python or NumPy raises inside become typed ones: an IndexError an
     ArrayIndexError, a ValueError an InputError, a LinAlgError a MatrixError, a TypeError or AttributeError a
-    SettingError.
+    SettingError. What a function raises that the user passes to `np.apply_along_axis` and its like stays as it is.
     """
 
     @functools.wraps(function)
@@ -35,18 +48,26 @@ def named(name: str, function: Function) -> Function:
             if error.args == (str(error),):  # other errors have texts of their own
                 error.args = (_message(name, error),)
             raise
-        except IndexError as error:
-            raise ArrayIndexError(_message(name, error)) from error
-        except np.linalg.LinAlgError as error:
-            raise MatrixError(_message(name, error)) from error
-        except ValueError as error:
-            raise InputError(_message(name, error)) from error
-        except (TypeError, AttributeError) as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise  # arguments that the function does not have: Python's message names it
-            raise SettingError(_message(name, error)) from error
+        except tuple(_TYPES) as error:
+            codes = _codes(error)
+            if not codes or codes & _codes_of_functions([*args, *keywords.values()]):
+                raise  # arguments that the function does not have, which Python's message names; an error of the user's
+            typed = next(typed for kind, typed in _TYPES.items() if isinstance(error, kind))
+            raise typed(_message(name, error)) from error
 
     return call
+
+
+def _codes(error: Exception) -> set[CodeType]:
+    """The code of the functions below the one that caught the error."""
+    steps = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return {frame.f_code for frame in steps[1:]}
+
+
+def _codes_of_functions(arguments: Iterable[object]) -> set[CodeType]:
+    """The code of the Python functions among some arguments, and in lists of them."""
+    items = [part for item in arguments for part in (item if isinstance(item, (list, tuple)) else [item])]
+    return {item.__code__ for item in items if isinstance(item, FunctionType)}
 
 
 def _message(name: str, error: Exception) -> str:

@@ -675,3 +675,19 @@ def test_softmax_of_an_array_of_shape_nothing(hybridize):
     assert npx.softmax(x, length, use_length=True).item() == 0.0
     with pytest.raises(ShapeError, match="axis 1 does not exist"):
         npx.softmax(x, axis=1)
+
+
+def test_an_error_of_the_users_function_stays_as_it_is():
+    def failing(*rows):
+        raise ValueError("of the user's function")
+
+    x = mx.np.ones((2, 3))
+    calls = [
+        lambda: mx.np.apply_along_axis(failing, 0, x),
+        lambda: mx.np.apply_over_axes(failing, x, axes=[0]),
+        lambda: mx.np.piecewise(x, [x > 0], [failing]),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="^of the user's function$") as caught:
+            call()
+        assert type(caught.value) is ValueError and caught.traceback[-1].name == "failing"
