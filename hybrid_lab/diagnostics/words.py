@@ -15,6 +15,11 @@ def count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+def dimensions(rank: int) -> str:
+    """no dimensions, 1 dimension, 2 dimensions."""
+    return count(rank, "dimension") if rank else "no dimensions"
+
+
 #: Categories of characters that draw nothing, or that change how others are drawn: control characters, format
 #: characters such as the marks of text direction, surrogates, private ones, separators of lines and paragraphs.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})

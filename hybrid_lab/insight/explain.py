@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError
-from hybrid_lab.diagnostics.words import count
+from hybrid_lab.diagnostics.words import count, dimensions
 from hybrid_lab.engines import Fallback, registry
 from hybrid_lab.engines.launches import launches
 from hybrid_lab.engines.report import Report
@@ -350,7 +350,9 @@ def _graph_row(neutral: NeutralGraph) -> GraphRow:
     if observation.types is not None:
         parts.append("the shapes " + ", ".join(str(shape) for shape, _ in observation.types))
     if observation.layout is not None:
-        parts.append("tensors of " + ", ".join(f"{rank} axes in {dtype}" for (rank,), dtype in observation.layout))
+        parts.append(
+            "tensors of " + ", ".join(f"{dimensions(rank)} in {dtype}" for (rank,), dtype in observation.layout)
+        )
     if observation.training is not None:
         parts.append("training" if observation.training else "prediction")
     if observation.recording is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.errors import DTypeError, ShapeError
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.engines.memory import numpy_dtype
 from hybrid_lab.ndarray.context import Context, current_context, device_of, gpu, require, resolve
 from hybrid_lab.ndarray.invoke import invoke
@@ -307,7 +308,7 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
 def _axes(ndim: int, axes: int | Sequence[int]) -> list[int]:
     numbers = list(axes) if isinstance(axes, Sequence) else [axes]
     if any(not -ndim <= axis < ndim for axis in numbers) or len({axis % ndim for axis in numbers}) != len(numbers):
-        raise ShapeError(f"moveaxis: {axes} are not different axes of {ndim} dimensions")
+        raise ShapeError(f"moveaxis: {axes} does not name different axes; the array has {dimensions(ndim)}")
     return [axis % ndim for axis in numbers]
 
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, cast
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.numpy.methods import FUNCTIONS
 from hybrid_lab.numpy.operators import R, alike, as_tensor, is_tensor, known_rank, rank_of, shape_of, write
 from hybrid_lab.numpy.shaping import broadcast_to, ravel, reshape, sizes_of, transpose
@@ -180,7 +181,7 @@ def _labels(text: str, shapes: Sequence[Sequence[int]]) -> tuple[list[list[str]]
         named = len(term.replace("...", ""))
         extra = len(shape) - named
         if extra < 0 or (extra and "..." not in term):
-            raise ValueError(f"einsum: {term!r} does not fit an array of {len(shape)} axes")
+            raise ValueError(f"einsum: {term!r} does not fit an array with {dimensions(len(shape))}")
         widest = max(widest, extra)
         head, _, tail = term.partition("...")
         inputs.append([*head, *(str(number) + "." for number in range(extra - 1, -1, -1) if "..." in term), *tail])

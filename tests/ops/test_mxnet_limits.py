@@ -15,8 +15,8 @@ ONES = np.ones((2, 3), np.float32)
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda x: nd.sum(x, axis=(0, -2)), ShapeError, "names an axis of the 2 dimensions twice"),
-        (lambda x: nd.max(x, axis=(1, 1)), ShapeError, "names an axis of the 2 dimensions twice"),
+        (lambda x: nd.sum(x, axis=(0, -2)), ShapeError, "names one axis twice; the input has 2 dimensions"),
+        (lambda x: nd.max(x, axis=(1, 1)), ShapeError, "names one axis twice; the input has 2 dimensions"),
         (lambda x: nd.norm(x, axis=1, exclude=True), AttributeSpecError, "no attribute exclude"),
         (
             lambda x: nd.reshape_like(x, x, lhs_begin=0, lhs_end=3, rhs_begin=0, rhs_end=2),

@@ -203,7 +203,22 @@ REFUSED_SHAPES = [
     ("ROIPooling", {"pooled_size": (2, 2), "spatial_scale": 1.0}, [(1, 1, 4, 4), (3, 4)], "(regions, 5) is needed"),
     ("BilinearSampler", {}, [(1, 2, 4, 4), (1, 3, 4, 4)], "(n, 2, height, width) are needed"),
     ("_contrib_box_iou", {}, [(3, 4), (2, 5)], "a box is four numbers"),
-    ("_contrib_box_nms", {}, [(3, 5)], "with room in k"),
+    ("_contrib_box_nms", {}, [(5,)], "k numbers for each of n boxes"),
+    (
+        "_contrib_box_nms",
+        {},
+        [(3, 5)],
+        "coordinates from coord_start=2 on must be different ones of the numbers of a box",
+    ),
+    ("_contrib_box_nms", {"id_index": 1}, [(3, 6)], "the score at score_index=1, the class at id_index=1 and the four"),
+    ("_contrib_MultiBoxDetection", {}, [(1, 2, 0), (1, 0), (1, 0, 4)], "there are no anchors, because anchor has"),
+    ("_contrib_Proposal", {}, [(1, 24, 0, 3), (1, 48, 0, 3), (1, 3)], "there are no anchors, because cls_prob"),
+    (
+        "_contrib_Proposal",
+        {},
+        [(1, 6, 2, 3), (1, 12, 2, 3), (1, 3)],
+        "(b, 24, h, w) is needed, two channels for each pair",
+    ),
 ]
 
 

@@ -13,6 +13,7 @@ from hybrid_lab import name as names
 from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
@@ -47,7 +48,7 @@ class Observation:
         """` for float32(2, 3) in training, recorded`, or nothing."""
         shapes = "" if self.types is None else " for " + ", ".join(f"{dtype}{shape}" for shape, dtype in self.types)
         if self.types is None and self.layout is not None:
-            shapes = " for " + ", ".join(f"{dtype} with {rank} axes" for (rank,), dtype in self.layout)
+            shapes = " for " + ", ".join(f"{dtype} with {dimensions(rank)}" for (rank,), dtype in self.layout)
         mode = {True: " in training", False: " in prediction", None: ""}[self.training]
         return shapes + mode + {True: ", recorded", False: ", not recorded", None: ""}[self.recording]
 

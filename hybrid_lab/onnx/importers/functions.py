@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.graph.builder import infer_outputs
 from hybrid_lab.graph.graph import reachable
 from hybrid_lab.graph.node import Node, Value, constant_node, input_node
@@ -318,7 +319,7 @@ class Functions(Namespace):
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front. Raises OnnxError."""
         if not -max(rank, 1) <= axis < max(rank, 1):
-            raise self.unsupported(f"axis {axis} does not exist; the input has {rank} dimensions")
+            raise self.unsupported(f"axis {axis} does not exist; the input has {dimensions(rank)}")
         return axis % rank if rank else 0
 
     def table(self, *shape: int) -> None:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import AttributeSpecError, ShapeError
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.ops.framework import Element, Operator, axis_of, broadcast_shapes, into, sample
 from hybrid_lab.ops.framework.attributes import Shape
 from hybrid_lab.ops.framework.lowering import emit_lowering
@@ -47,7 +48,9 @@ class Transpose(Permutation, name="transpose"):
             return tuple(reversed(range(rank)))
         order = tuple(axis % rank if -rank <= axis < rank else axis for axis in self.axes)
         if sorted(order) != list(range(rank)):
-            raise ShapeError(f"transpose: axes={self.axes} is not a permutation of the {rank} axes of the input")
+            raise ShapeError(
+                f"transpose: axes={self.axes} is no permutation of the axes of the input, which has {dimensions(rank)}"
+            )
         return order
 
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:

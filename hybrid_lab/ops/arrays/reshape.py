@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import ArrayIndexError, ShapeError
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.ops.framework import Operator, into, kept_shape, reduced_axes, sample
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Tensor
@@ -182,7 +183,7 @@ class ExpandDims(_Reshaping, name="expand_dims"):
     def infer_shape(self, data: Shape) -> Shape:
         rank = len(data)
         if not -rank - 1 <= self.axis <= rank:
-            raise ShapeError(f"expand_dims: axis {self.axis} is outside of a shape with {rank} dimensions")
+            raise ShapeError(f"expand_dims: axis {self.axis} is out of range; the input has {dimensions(rank)}")
         axis = self.axis % (rank + 1)
         return (*data[:axis], 1, *data[axis:])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hybrid_lab.diagnostics.errors import ShapeError
+from hybrid_lab.diagnostics.words import dimensions
 from hybrid_lab.ops.framework.attributes import Axis, Shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialShapes
 
@@ -12,7 +13,7 @@ from hybrid_lab.ops.framework.types import PartialShape, PartialShapes
 def axis_of(name: str, axis: int, rank: int) -> int:
     """`axis` counted from the front. Raises ShapeError naming the operator."""
     if not -rank <= axis < rank:
-        raise ShapeError(f"{name}: axis {axis} does not exist; the input has {rank} dimensions")
+        raise ShapeError(f"{name}: axis {axis} does not exist; the input has {dimensions(rank)}")
     return axis % rank
 
 
@@ -24,7 +25,7 @@ def reduced_axes(name: str, axis: Axis, rank: int, exclude: bool = False) -> tup
     given = (axis,) if isinstance(axis, int) else axis
     chosen = {axis_of(name, item, rank) for item in given}
     if len(chosen) < len(given):
-        raise ShapeError(f"{name}: axis={axis} names an axis of the {rank} dimensions twice")
+        raise ShapeError(f"{name}: axis={axis} names one axis twice; the input has {dimensions(rank)}")
     return tuple(item for item in range(rank) if (item in chosen) != exclude)
 
 

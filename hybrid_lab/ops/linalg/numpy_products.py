@@ -68,7 +68,10 @@ def summed_axes(axes: tuple[tuple[int, ...], tuple[int, ...]] | int, left: Shape
     first, second = len(left), len(right)
     if isinstance(axes, int):
         if not 0 <= axes <= min(first, second):
-            raise ShapeError(f"tensordot: {left} and {right} do not have {axes} axes to sum over")
+            most = min(first, second)
+            raise ShapeError(
+                f"tensordot: axes={axes} must be from 0 to {most} for operands of shapes {left} and {right}"
+            )
         ours, theirs = list(range(first - axes, first)), list(range(axes))
     else:
         ours = [axis_of("tensordot", axis, first) for axis in axes[0]]

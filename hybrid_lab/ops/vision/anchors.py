@@ -26,13 +26,17 @@ _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 
 def _check_variances(op: Operator, variances: tuple[float, ...]) -> None:
     if len(variances) != 4 or not all(variances):
-        raise AttributeSpecError(f"{op.name}: variances={variances} must be four numbers other than 0")
+        raise AttributeSpecError(f"{type(op).__name__}: variances={variances} must be four numbers other than 0")
 
 
 def _check_anchors(op: Operator, anchors: Shape) -> int:
     """How many anchors there are. Raises ShapeError."""
-    if len(anchors) != 3 or anchors[0] != 1 or anchors[2] != 4 or not anchors[1]:
-        raise ShapeError(f"{op.name}: the anchors have shape {anchors}; (1, n, 4) is needed")
+    if len(anchors) != 3 or anchors[0] != 1 or anchors[2] != 4:
+        raise ShapeError(
+            f"{type(op).__name__}: anchor has shape {anchors}; (1, n, 4) is needed, four coordinates for each anchor"
+        )
+    if not anchors[1]:
+        raise ShapeError(f"{type(op).__name__}: there are no anchors, because anchor has shape {anchors}")
     return anchors[1]
 
 

@@ -147,10 +147,14 @@ class BoxNMS(Operator, name="_contrib_box_nms", aliases=("_contrib_box_non_maxim
     def infer_shape(self, data: Shape) -> list[Shape]:
         coordinates = range(self.coord_start, self.coord_start + 4)
         used = [*coordinates, self.score_index, *([self.id_index] if self.id_index >= 0 else [])]
-        if len(data) < 2 or min(used) < 0 or max(used) >= data[-1] or len(set(used)) != len(used):
+        if len(data) < 2:
+            raise ShapeError(f"box_nms: data has shape {data}; (..., n, k) is needed, k numbers for each of n boxes")
+        if min(used) < 0 or max(used) >= data[-1] or len(set(used)) != len(used):
+            identity = f", the class at id_index={self.id_index}" if self.id_index >= 0 else ""
             raise ShapeError(
-                f"box_nms: data has shape {data}; (..., n, k) is needed, with room in k for coord_start="
-                f"{self.coord_start}, score_index={self.score_index} and id_index={self.id_index} side by side"
+                f"box_nms: the score at score_index={self.score_index}{identity} and the four coordinates from "
+                f"coord_start={self.coord_start} on must be different ones of the numbers of a box, which are numbered "
+                f"from 0 to {data[-1] - 1}; data has shape {data}"
             )
         return [data, (*data[:-1], 1)]
 

@@ -46,12 +46,17 @@ class _Proposing(Operator):
         return cls_prob, filled(bbox_pred, wanted), filled(im_info, (batch, 3))
 
     def infer_shape(self, cls_prob: Shape, bbox_pred: Shape, im_info: Shape) -> list[Shape]:
-        count = len(self.scales) * len(self.ratios)
-        if len(cls_prob) != 4 or cls_prob[1] != 2 * count or not cls_prob[2] * cls_prob[3]:
-            raise ShapeError(f"{self.name}: cls_prob has shape {cls_prob}; (b, {2 * count}, h, w) is needed")
+        name, count = type(self).__name__, len(self.scales) * len(self.ratios)
+        if len(cls_prob) != 4 or cls_prob[1] != 2 * count:
+            raise ShapeError(
+                f"{name}: cls_prob has shape {cls_prob}; (b, {2 * count}, h, w) is needed, two channels for each "
+                f"pair of scales={self.scales} and ratios={self.ratios}"
+            )
+        if not cls_prob[2] * cls_prob[3]:
+            raise ShapeError(f"{name}: there are no anchors, because cls_prob, of shape {cls_prob}, has no pixels")
         if bbox_pred != (cls_prob[0], 4 * count, *cls_prob[2:]) or im_info != (cls_prob[0], 3):
             raise ShapeError(
-                f"{self.name}: bbox_pred {bbox_pred} and im_info {im_info}; cls_prob {cls_prob} needs "
+                f"{name}: bbox_pred {bbox_pred} and im_info {im_info}; cls_prob {cls_prob} needs "
                 f"{(cls_prob[0], 4 * count, *cls_prob[2:])} and {(cls_prob[0], 3)}"
             )
         rows = cls_prob[0] * self.rpn_post_nms_top_n
