@@ -17,7 +17,7 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.libinfo import __version__ as mxnet_version
 
-from .places import PLACES
+from .places import IMPORTED, PLACES
 
 OWN, THEIRS = "hybrid_lab", "mxnet"
 _logger = logging.getLogger(OWN)
@@ -122,8 +122,9 @@ class Aliases(MetaPathFinder, Loader):
         if places and not _is_own(name):
             return SplitModule(f"{THEIRS}.{name}", places)
         own = importlib.import_module(f"{OWN}.{name}")
-        if places:
-            self._lend(own, places)
+        imported = IMPORTED.get(name, ())
+        if places or imported:
+            self._lend(own, places, imported)
         if "__path__" not in vars(own) and any(each.startswith(name + ".") for each in PLACES):
             vars(own)["__path__"] = []  # a module here, a package in MXNet
             self._added.append((own, "__path__"))
@@ -149,14 +150,16 @@ class Aliases(MetaPathFinder, Loader):
                     setattr(parent, last, module)
                     self._added.append((parent, last))
 
-    def _lend(self, module: ModuleType, places: Sequence[str]) -> None:
-        """Let names that a module lacks be found in its places."""
+    def _lend(self, module: ModuleType, places: Sequence[str], imported: Sequence[str]) -> None:
+        """Let names that a module lacks be found in its places, and modules that MXNet's module imports."""
         if module in self._lent:
             return
         before: Callable[[str], object] | None = vars(module).get("__getattr__")
         self._lent[module] = before
 
         def find(name: str) -> object:
+            if name in imported:
+                return importlib.import_module(f"{OWN}.{name}")
             if not name.startswith("__"):
                 for place in places:
                     values = vars(importlib.import_module(f"{OWN}.{place}"))

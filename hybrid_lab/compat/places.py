@@ -6,11 +6,11 @@ from __future__ import annotations
 #: A place is a module, or `module:name` for a namespace such as `nd.contrib`, which then is the module itself.
 #: Where this package has a module of the same name, the places have the names that are missing in it.
 PLACES: dict[str, tuple[str, ...]] = {
-    "contrib.amp.amp": ("contrib.amp",),
+    "contrib.amp.amp": ("contrib.amp", "contrib.amp.mode"),
     "contrib.ndarray": ("ndarray:contrib",),
     "contrib.text.utils": ("contrib.text.counting",),
     "contrib.symbol": ("symbol:contrib",),
-    "gluon.block": ("gluon", "gluon.hybrid", "gluon.symbol_block"),
+    "gluon.block": ("gluon", "gluon.hybrid", "gluon.symbol_block", "compat.nested_arguments"),
     "gluon.contrib.cnn.conv_layers": ("gluon.contrib.cnn",),
     "gluon.contrib.nn.basic_layers": ("gluon.contrib.nn",),
     "gluon.contrib.rnn.conv_rnn_cell": ("gluon.contrib.rnn",),
@@ -53,3 +53,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     "symbol.symbol": ("symbol",),
     "visualization": ("viz",),
 }
+
+#: Modules that a module of MXNet imports and that libraries take from there: `from mxnet.metric import ndarray`.
+IMPORTED: dict[str, tuple[str, ...]] = {"metric": ("ndarray",)}

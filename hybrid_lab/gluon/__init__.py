@@ -11,7 +11,7 @@ from hybrid_lab.provided import Provided as _Provided
 from . import contrib, data, loss, model_zoo, nn, rnn, utils
 from .block import Block
 from .hybrid import HybridBlock
-from .parameter import Constant, DeferredInitializationError, Parameter
+from .parameter import Constant, DeferredInitializationError, Parameter, tensor_types
 from .parameter_dict import ParameterDict
 from .registering import register
 from .symbol_block import SymbolBlock
@@ -36,6 +36,7 @@ __all__ = [
     "nn",
     "register",
     "rnn",
+    "tensor_types",
     "utils",
 ]
 

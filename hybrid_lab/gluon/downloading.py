@@ -66,6 +66,20 @@ def download(
     raise AssertionError("unreachable")
 
 
+def _get_repo_url() -> str:
+    """The URL, with a slash at its end, below which MXNet keeps data sets and weights; libraries take it from here.
+
+    The environment variable MXNET_GLUON_REPO replaces it.
+    """
+    url = os.environ.get("MXNET_GLUON_REPO", "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/")
+    return url.rstrip("/") + "/"
+
+
+def _get_repo_file_url(namespace: str, filename: str) -> str:
+    """The URL of a file there. namespace : its folder"""
+    return f"{_get_repo_url()}{namespace}/{filename}"
+
+
 def _target(url: str, path: str | os.PathLike[str] | None) -> str:
     name = unquote(urlsplit(url).path.rpartition("/")[2])
     given = "" if path is None else os.path.expanduser(os.fspath(path))

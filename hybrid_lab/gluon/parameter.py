@@ -32,9 +32,12 @@ from hybrid_lab.ops.framework.dtypes import prepared
 from hybrid_lab.ops.framework.operator import get
 from hybrid_lab.provided import Provided
 from hybrid_lab.symbol import tracing
-from hybrid_lab.symbol.symbol import STORAGE_TYPES
+from hybrid_lab.symbol.symbol import STORAGE_TYPES, Symbol
 
-__all__ = ["Constant", "DeferredInitializationError", "Parameter"]
+__all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
+
+tensor_types = (Symbol, NDArray)
+"""What the code of a Block computes with: for `isinstance(x, gluon.tensor_types)`."""
 
 Shape = tuple[int, ...]
 

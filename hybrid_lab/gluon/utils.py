@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,7 +18,13 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.numpy_mode import in_mode
 from hybrid_lab.ops.framework.dtypes import is_narrow
 
-from .downloading import DownloadError, check_sha1, download
+from .downloading import (  # noqa: F401 - libraries take the names with an underscore from here
+    DownloadError,
+    _get_repo_file_url,
+    _get_repo_url,
+    check_sha1,
+    download,
+)
 from .hooks import HookHandle
 
 __all__ = [
@@ -26,9 +33,14 @@ __all__ = [
     "check_sha1",
     "clip_global_norm",
     "download",
+    "replace_file",
     "split_and_load",
     "split_data",
 ]
+
+
+replace_file = os.replace
+"""Move a file to another place, over one that is there, at once."""
 
 
 def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:

@@ -40,15 +40,17 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
 
 
 def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
-    """The graph with the sizes filled in that an imported file left open: zeros to begin with, of any batch."""
+    """The graph with the sizes filled in that a file, or code on Symbols, left open: of first states, the batch."""
     if not any(is_open(node) for node in graph.nodes):
         return graph
     known = PartialShapes(graph, shapes).shapes
 
     def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
         shape = known.get(node.outputs[0]) if is_open(node) else None
+        if shape is not None and node.op.attributes["_or_empty"]:
+            shape = tuple(size or 0 for size in shape)
         if not is_complete(shape):
             return None
-        return node.replace(op=node.op.variant(shape=shape, _open=False)).outputs
+        return node.replace(op=node.op.variant(shape=shape, _open=False, _or_empty=False)).outputs
 
     return graph.map(rewrite)

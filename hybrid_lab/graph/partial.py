@@ -23,7 +23,7 @@ from hybrid_lab.graph.node import Input, Node, Value
 from hybrid_lab.ops.framework.contract import read_dtypes, read_shapes
 from hybrid_lab.ops.framework.operator import Operator
 from hybrid_lab.ops.framework.run import infer as infer_operator
-from hybrid_lab.ops.framework.shapes import known_shape
+from hybrid_lab.ops.framework.shapes import alike, known_shape
 from hybrid_lab.ops.framework.types import PartialShape, PartialSizes, Shape
 
 #: Sizes in the place of unknown ones. Most divisors divide the large ones, and they differ by the first of them.
@@ -78,6 +78,15 @@ class PartialShapes:
         for value, shape in known.items():
             if shape is not None:
                 self.shapes[value] = tuple(shape)
+        self._repeat()
+        if any(is_open(node) and not is_complete(self.shapes.get(node.outputs[0])) for node in graph.nodes):
+            for node in graph.nodes:
+                if node.op.supposes:  # an operand of the size 1 may broadcast; beside open sizes it is one of theirs
+                    self._learn_inputs(node, alike(self._inputs(node)))
+            self._repeat()
+
+    def _repeat(self) -> None:
+        """Visit the nodes until nothing new follows."""
         for _ in range(_SWEEPS):
             if not self._sweep(suppose=False) and not self._sweep(suppose=True):
                 break

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab.diagnostics.location import capture
 from hybrid_lab.diagnostics.unknown_names import unknown_name
+from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.composed import zipfian
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ndarray.distributions import Distributions, ShapeLike, shape_of
@@ -146,8 +147,10 @@ def _filled(name: str, shape: ShapeLike, **attributes: Any) -> Operator:
     """The operator that makes an array of one number, of which some sizes may be open."""
     sizes = shape_of(shape)
     op = get(name).bind(shape=tuple(max(size, 0) for size in sizes), **attributes)
-    zero_is_open = tracing.current() is None and not is_np_shape()
-    return op.variant(_open=True) if any(size < 0 or (size == 0 and zero_is_open) for size in sizes) else op
+    zero_is_open = tape.state.trace is None and not is_np_shape()
+    if not any(size < 0 or (size == 0 and zero_is_open) for size in sizes):
+        return op
+    return op.variant(_open=True, _or_empty=tracing.current() is not None)
 
 
 def zeros(

@@ -7,12 +7,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hybrid_lab.diagnostics import DTypeError, SettingError
+from hybrid_lab.diagnostics.unknown_names import unknown_name
 from hybrid_lab.gluon.hybridized.cached_graph import forget_all_programs
 from hybrid_lab.gluon.trainer import trainers
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.precision import Precision
+
+
+def __getattr__(name: str) -> object:
+    if name == "_amp_initialized":  # libraries ask for it
+        return invoking.precision is not None
+    raise unknown_name(__name__, name, globals())
 
 
 def init(

@@ -5,12 +5,23 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.pool import AsyncResult, Pool
+from multiprocessing.reduction import ForkingPickler  # noqa: F401 - libraries take it from here
 from typing import Any, TypeAlias
+
+from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context
 
 from .dataset import Samples
 
 #: Makes a batch in a worker, of the numbers of its samples, the function for batches and the data set.
 WorkerFunction: TypeAlias = Callable[..., Any]
+
+
+def _as_in_context(data: object, ctx: Context) -> object:
+    """The arrays in nested lists in a context, anything else as it is."""
+    if isinstance(data, NDArray):
+        return data.as_in_context(ctx)
+    return [_as_in_context(item, ctx) for item in data] if isinstance(data, (list, tuple)) else data
 
 
 class _MultiWorkerIter:

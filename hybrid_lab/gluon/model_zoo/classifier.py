@@ -52,11 +52,11 @@ def create(
     """
     net = network(*arguments, **options)
     if pretrained:
-        net.load_parameters(_weights_file(name, root), ctx=ctx)
+        net.load_parameters(weights_file(name, root), ctx=ctx)
     return net
 
 
-def _weights_file(name: str, root: str | PathLike[str]) -> str:
+def weights_file(name: str, root: str | PathLike[str]) -> str:
     """`<root>/<name>.params`, else the newest `<name>-<hash>.params` in `root`."""
     folder = Path(root).expanduser()
     files = [path for path in (folder / f"{name}.params",) if path.is_file()]

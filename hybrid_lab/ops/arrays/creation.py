@@ -24,11 +24,13 @@ class _Filled(_Created):
     """Base: one number everywhere.
 
     _open : a 0 in the shape stands for a size that follows from the readers, as in MXNet's files (`graph.infer.closed`)
+    _or_empty : it is 0 where nothing follows from them, as in an eager call of the same code
     """
 
     shape: Shape
     dtype: DType | None = None
     _open: bool = False
+    _or_empty: bool = False
 
     @property
     def number(self) -> float:

@@ -299,7 +299,8 @@ class Concat(Operator, name="Concat", aliases=("concat",)):
         shapes = [(*output[:own], shape[own], *output[own + 1 :]) if None in shape else shape for shape in shapes]
         whole = output[own]
         if whole is not None and [shape[own] for shape in shapes].count(None) == 1:
-            left = whole - sum(shape[own] or 0 for shape in shapes)
+            rest = whole - sum(shape[own] or 0 for shape in shapes)
+            left = None if rest < 0 else rest  # less than 0: the output's shape was supposed, and is another one
             shapes = [(*shape[:own], left if shape[own] is None else shape[own], *shape[own + 1 :]) for shape in shapes]
         return tuple(shapes)
 

@@ -9,7 +9,8 @@ import numpy as np
 from hybrid_lab.ops.framework import Operator, Pointwise, broadcast_shapes, into, ints, is_scalar, sample, scalar_as
 from hybrid_lab.ops.framework.lowering import emit_lowering
 from hybrid_lab.ops.framework.protocols import Functions, Gradients, OnnxGraph, Scratch, Tensor
-from hybrid_lab.ops.framework.types import Array, PartialShape, Shape
+from hybrid_lab.ops.framework.shapes import filled_from_each_other
+from hybrid_lab.ops.framework.types import Array, PartialShape, PartialShapes, PartialSizes, Shape
 
 
 def _broadcasts(condition: Shape, x: Shape, y: Shape) -> bool:
@@ -24,6 +25,7 @@ class Where(Operator, name="where"):
     """
 
     arrays_only = ("condition",)
+    supposes = True
     samples = [
         sample(ints((3, 4), 0, 2), (3, 4), (3, 4)),
         sample(ints((3,), 0, 2), (3, 4), (3, 4)),
@@ -35,7 +37,11 @@ class Where(Operator, name="where"):
         self, condition: PartialShape, x: PartialShape, y: PartialShape
     ) -> tuple[PartialShape, PartialShape, PartialShape]:
         known = x if x else y
-        return condition or known, x if x is not None else known, y if y is not None else known
+        shapes = condition or known, x if x is not None else known, y if y is not None else known
+        return filled_from_each_other(shapes)  # type: ignore[return-value]
+
+    def complete_from(self, output: PartialSizes, *shapes: PartialShape) -> PartialShapes:
+        return filled_from_each_other((*shapes, output))[:-1]
 
     def infer_shape(self, condition: Shape, x: Shape, y: Shape) -> Shape:
         shape = broadcast_shapes("where", x, y)

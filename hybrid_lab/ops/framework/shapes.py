@@ -86,6 +86,21 @@ def alike(shapes: PartialShapes) -> PartialShapes:
     return tuple(map(completed, shapes))
 
 
+def filled_from_each_other(shapes: PartialShapes) -> PartialShapes:
+    """For `complete`: unknown sizes from those of the others of the same rank, as for equal shapes. A size of 1 says
+    nothing, since it broadcasts.
+    """
+
+    def filled(shape: PartialShape) -> PartialShape:
+        if shape is None or None not in shape:
+            return shape
+        columns = zip(*(other for other in shapes if other is not None and len(other) == len(shape)), strict=True)
+        found = (next((size for size in column if size not in (None, 1)), None) for column in columns)
+        return tuple(other if size is None else size for size, other in zip(shape, found, strict=True))
+
+    return tuple(map(filled, shapes))
+
+
 def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape, PartialShape]:
     """For `complete`: unknown dimensions of one operand from the other, as for equal shapes.
 
@@ -94,9 +109,5 @@ def same_rank_shapes(lhs: PartialShape, rhs: PartialShape) -> tuple[PartialShape
     if lhs is None or rhs is None:
         known = lhs if rhs is None else rhs
         return (known, known) if known else (lhs, rhs)
-    if len(lhs) != len(rhs):
-        return lhs, rhs
-    return (
-        tuple(b if a is None and b != 1 else a for a, b in zip(lhs, rhs, strict=True)),
-        tuple(a if b is None and a != 1 else b for a, b in zip(lhs, rhs, strict=True)),
-    )
+    first, second = filled_from_each_other((lhs, rhs))
+    return first, second
