@@ -143,6 +143,8 @@ _provided.register({
     "image_det_record_iter": ("hybrid_lab.image.detection_record_iter", "ImageDetRecordIter"),
     "image_record_int8_iter": ("hybrid_lab.image.record_iter", "ImageRecordInt8Iter"),
     "image_record_iter": ("hybrid_lab.image.record_iter", "ImageRecordIter"),
+    "image_record_iter_v1": ("hybrid_lab.image.record_iter", "ImageRecordIter_v1"),
+    "image_record_uint8_iter_v1": ("hybrid_lab.image.record_iter", "ImageRecordUInt8Iter_v1"),
     "image_record_uint8_iter": ("hybrid_lab.image.record_iter", "ImageRecordUInt8Iter"),
     "invoke_on_device": ("hybrid_lab.ndarray.on_device", "invoke_on_device"),
     "kernel_html": ("hybrid_lab.insight.kernel_table", "kernel_html"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
@@ -16,7 +16,7 @@ from hybrid_lab import ndarray as nd
 from hybrid_lab import recordio
 from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.diagnostics.file_errors import reading
-from hybrid_lab.io import DataBatch, DataDesc, DataIter
+from hybrid_lab.io import DataBatch, DataDesc, MXDataIter
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.ndarray import check_dtype
 
@@ -34,7 +34,7 @@ WITHOUT_EFFECT = (
 AUGMENTING = {field.name for field in fields(ImageAugmenting)} - {"data_shape", "dtype"}
 
 
-class ImageRecordIter(DataIter):
+class ImageRecordIter(MXDataIter):
     """Batches of images (batch, channels, height, width), float32, and their labels (batch,) or (batch, label_width).
 
     path_imgrec : a file of image records; path_imgidx : its index, which saves a pass over the file
@@ -216,6 +216,29 @@ class ImageRecordUInt8Iter(ImageRecordIter):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "dtype": "uint8"})
+
+
+class ImageRecordIter_v1(ImageRecordIter):
+    """ImageRecordIter as MXNet had it first: float32 only, and the parts of num_parts are always parts of the file's
+    bytes, so `path_imgidx` has no effect.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, **_of_first_version("float32", options)})
+
+
+class ImageRecordUInt8Iter_v1(ImageRecordIter):
+    """`ImageRecordIter_v1` with pixels of uint8."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, **_of_first_version("uint8", options)})
+
+
+def _of_first_version(dtype: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments that the first version does not choose. Raises SettingError for another dtype."""
+    if np.dtype(check_dtype(options.get("dtype", dtype))) != dtype:
+        raise SettingError(f"this iterator gives {dtype} only, not {options['dtype']}; use mx.io.ImageRecordIter")
+    return {"dtype": dtype, "path_imgidx": ""}
 
 
 class ImageRecordInt8Iter(ImageRecordIter):

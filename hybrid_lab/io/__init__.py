@@ -4,7 +4,7 @@ from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.provided import Provided as _Provided
 
 from .array_iter import NDArrayIter
-from .batch import DataBatch, DataDesc, DataIter
+from .batch import DataBatch, DataDesc, DataIter, MXDataIter
 from .combined import PrefetchingIter, ResizeIter
 from .file_iters import CSVIter, MNISTIter
 from .libsvm_iter import LibSVMIter
@@ -13,6 +13,9 @@ from .libsvm_iter import LibSVMIter
 ImageDetRecordIter: _Provided[..., DataIter] = _Provided("image_det_record_iter")
 #: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
 ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
+#: The first versions of MXNet, in float32 and uint8.
+ImageRecordIter_v1: _Provided[..., DataIter] = _Provided("image_record_iter_v1")
+ImageRecordUInt8Iter_v1: _Provided[..., DataIter] = _Provided("image_record_uint8_iter_v1")
 #: The same with pixels of int8 and of uint8.
 ImageRecordInt8Iter: _Provided[..., DataIter] = _Provided("image_record_int8_iter")
 ImageRecordUInt8Iter: _Provided[..., DataIter] = _Provided("image_record_uint8_iter")
@@ -25,9 +28,12 @@ __all__ = [
     "ImageDetRecordIter",
     "ImageRecordInt8Iter",
     "ImageRecordIter",
+    "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",
+    "ImageRecordUInt8Iter_v1",
     "LibSVMIter",
     "MNISTIter",
+    "MXDataIter",
     "NDArrayIter",
     "PrefetchingIter",
     "ResizeIter",

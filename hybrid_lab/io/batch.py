@@ -129,3 +129,14 @@ class DataIter:
     def getpad(self) -> int | None:
         """How many samples at the end only fill the current batch up."""
         raise NotImplementedError(f"{type(self).__name__} does not define getpad()")
+
+
+class MXDataIter(DataIter):
+    """Base of the iterators that MXNet has in C++: CSVIter, MNISTIter, LibSVMIter, and those over image records. For
+    `isinstance`; it has no instances of its own, because there is no library in C++ that they could call.
+    """
+
+    def __init__(self, batch_size: int = 0) -> None:
+        if type(self) is MXDataIter:
+            raise SettingError("MXDataIter is the base of CSVIter, ImageRecordIter and others; make one of them")
+        super().__init__(batch_size)

@@ -21,6 +21,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 
 from .array_iter import NDArrayIter
+from .batch import MXDataIter
 
 _IDX_DTYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
@@ -50,7 +51,7 @@ def read_idx(path: str | PathLike[str]) -> np.ndarray:
     return values.astype(dtype.newbyteorder("="))
 
 
-class _FileIter(NDArrayIter):
+class _FileIter(NDArrayIter, MXDataIter):
     """Base of the iterators over files, whose batches have one array of data and one of labels, in the given dtypes."""
 
     def __init__(

@@ -15,9 +15,10 @@ from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.sparse import csr_matrix
 
 from .array_iter import NDArrayIter
+from .batch import MXDataIter
 
 
-class LibSVMIter(NDArrayIter):
+class LibSVMIter(NDArrayIter, MXDataIter):
     """Rows of a LibSVM file, such as `1 0:2.5 7:1`: a label, then index:value for the numbers that are not 0.
 
     Batches have a csr array of data, (batch_size, n), and float32 labels, (batch_size,); with label_libsvm the labels

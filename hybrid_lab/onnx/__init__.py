@@ -9,6 +9,7 @@ _MODULES: dict[str, str] = {
     "OnnxBlock": "hybrid_lab.onnx.block",
     "export": "hybrid_lab.onnx.exporting",
     "export_model": "hybrid_lab.onnx.symbols",
+    "get_operator_support": "hybrid_lab.onnx.support",
     "imports": "hybrid_lab.onnx.block",
     "imports_training": "hybrid_lab.onnx.training",
 }

@@ -148,7 +148,7 @@ def export(
     if not isinstance(net, Block):
         raise HybridLabError(f"mx.onnx.export needs a Block, not {type(net).__name__}")
     check_path(path, "an ONNX network", ".onnx")
-    _check_opset(opset)
+    check_opset(opset)
     settings = settings_of(training, loss, trainer, label)
     if settings is not None and not isinstance(net, HybridBlock):
         raise HybridLabError(f"{net.name} is not hybrid: training information is written for one HybridBlock")
@@ -196,7 +196,8 @@ def outermost(net: Block) -> list[tuple[str, HybridBlock]]:
     return found
 
 
-def _check_opset(opset: int | None) -> None:
+def check_opset(opset: int | None) -> None:
+    """Raise SettingError or HybridLabError for an opset that files are not written for. None is the default."""
     newest = opsets.newest()
     if opset is None:
         return

@@ -52,6 +52,31 @@ def test_older_names_of_whole_pixels(folder):
         assert np.array_equal(older.asnumpy(), newer.asnumpy())
 
 
+def test_the_first_versions(folder):
+    """MXNet's give what the newer ones give, without dtype and path_imgidx."""
+    setting = {"data_shape": (3, 8, 6), "batch_size": 1, "label_width": 2, "path_imgrec": str(folder / "images.rec")}
+    for first, newer in (
+        (mx.io.ImageRecordIter_v1, mx.io.ImageRecordIter),
+        (mx.io.ImageRecordUInt8Iter_v1, mx.io.ImageRecordUInt8Iter),
+    ):
+        part = {"num_parts": 3, "part_index": 1}
+        ours = two_passes(first(path_imgidx=str(folder / "images.idx"), **part, **setting))
+        for value, other in zip(ours, two_passes(newer(**part, **setting)), strict=True):
+            assert value.dtype == other.dtype and np.array_equal(value, other)
+        assert len(ours[0]) == 4, "of 7 images, a third of the bytes of the file"
+        with pytest.raises(SettingError, match="only, not int8; use mx.io.ImageRecordIter"):
+            first(dtype="int8", **setting)
+
+
+def test_iterators_over_files_are_of_the_class_that_mxnet_gives_them(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("1,2\n3,4\n")
+    assert isinstance(batches_of(folder), mx.io.MXDataIter)
+    assert isinstance(mx.io.CSVIter(tmp_path / "rows.csv", (2,)), mx.io.MXDataIter)
+    assert not isinstance(mx.io.NDArrayIter(np.zeros((2, 3))), mx.io.MXDataIter)
+    with pytest.raises(SettingError, match="MXDataIter is the base of CSVIter"):
+        mx.io.MXDataIter(1)
+
+
 def test_without_rounding_the_last_batch_repeats_its_images(folder):
     # The real one leaves memory there that nobody has written, and its pad is 0.
     *_, last = batches_of(folder, round_batch=False)
