@@ -16,7 +16,7 @@ from hybrid_lab import engines
 from hybrid_lab import ndarray as nd
 from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics.errors import DeferredInitializationError, EngineUnavailable, HybridLabError, InputError
-from hybrid_lab.diagnostics.hybridize_error import hybridize_error
+from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.block_notes import CALLS, note_block
@@ -410,9 +410,25 @@ class HybridBlock(Block):
     def infer_shape(self, *args: object) -> None:
         """Set the shapes of this block's parameters for these inputs (arrays); no `initialize()` is needed for it.
         Override it for shapes that a trace cannot find.
+
+        Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays that
+        an earlier call has left on the Block.
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
-        self._set_shapes(self._graphs.neutral(spec, leaves), leaves)
+        try:
+            graph = self._graphs.for_shapes(spec, leaves)
+        except HybridizeError as error:
+            if not self._graphs.keeps(error):
+                raise
+            unknown = [item.name for item in self.collect_params().values() if not item.shape_is_known]
+            if not unknown:
+                return
+            raise HybridLabError(
+                f"{self.name}: the shapes of {', '.join(unknown)} cannot be inferred, because the code computes with "
+                "arrays that it keeps on the Block. Call initialize() and then the Block: layers take their shapes "
+                f"from what they are called with. Other parameters need a shape when they are made.\n{error}"
+            ) from None
+        self._set_shapes(graph, leaves)
 
     def _complete_parameters(self, args: tuple[object, ...]) -> None:
         """Infer unknown parameter shapes from the inputs, then finish the deferred initialization."""

@@ -214,6 +214,48 @@ def test_keeping_tensors_is_an_error_where_a_graph_is_asked_for(kind):
     assert kept(net) == [None, 1] and net.history == ["start"]
 
 
+class KeepsWithShapesToInfer(gluon.HybridBlock):
+    """A layer and a parameter of its own whose shapes follow from the input, and tensors that stay on the Block."""
+
+    def __init__(self, adds=False):
+        super().__init__()
+        self.layer, self.last, self.all, self.adds = gluon.nn.Dense(3), None, [], adds
+        self.scale = self.params.get("scale", shape=(1, 0), allow_deferred_init=True)
+
+    def hybrid_forward(self, F, x, scale):
+        self.last = F.relu(x) if self.last is None or not self.adds else x + self.last
+        self.all.append(self.last)
+        return self.layer(F.broadcast_mul(self.last, scale))
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_shapes_are_inferred_for_code_that_keeps_tensors(hybrid):
+    """MXNet infers them too; it leaves Symbols on the Block, where nothing is left here."""
+    x = nd.ones((2, 5))
+    net = KeepsWithShapesToInfer()
+    net.hybridize(hybrid)
+    net.infer_shape(x)
+    assert [parameter.shape for parameter in net.collect_params().values()] == [(1, 5), (3, 5), (3,)]
+    assert net.last is None and net.all == []
+    net = KeepsWithShapesToInfer()
+    net.initialize()
+    net.hybridize(hybrid)
+    assert net(x).shape == (2, 3) and isinstance(net.last, nd.NDArray)
+    net.infer_shape(x)
+    assert len(net.all) == 1
+
+
+def test_shapes_that_need_an_array_on_the_block_are_a_clear_error():
+    net = KeepsWithShapesToInfer(adds=True)
+    net.last = nd.ones((2, 5))
+    with pytest.raises(HybridLabError, match="cannot be inferred, because the code computes with arrays that it keeps"):
+        net.infer_shape(nd.ones((2, 5)))
+    net = KeepsWithShapesToInfer(adds=True)
+    net.initialize()
+    net(nd.ones((2, 5)))
+    net.infer_shape(nd.ones((2, 5)))  # all shapes are known
+
+
 def test_symbols_of_the_user_may_be_kept():
     net = Keeping()
     made = net(sym.var("x"))

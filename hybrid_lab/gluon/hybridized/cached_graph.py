@@ -23,7 +23,7 @@ from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
-from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, warning_of_changes
+from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, undoing_changes, warning_of_changes
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
@@ -387,6 +387,25 @@ class GraphCache:
             logger.warning(f"{self.block.name}: {code}: {said}")
         return graph
 
+    def for_shapes(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
+        """A graph that tells the shapes of the parameters for these inputs: that of a call; of code that keeps tensors
+        on the Block, whose calls have none, one that is used for this alone. Raises HybridizeError.
+        """
+        if self.stateful is None:
+            try:
+                return self.neutral(spec, leaves)
+            except HybridizeError as error:
+                if not self.keeps(error):
+                    raise
+                self._forget_failure()
+        types = [(leaf.shape, leaf.host_view.dtype) for leaf in leaves]
+        with undoing_changes(self.block):
+            return trace_block(self.block, spec, types, _modes.training, keep=False, composes=True)
+
+    def keeps(self, error: HybridizeError) -> bool:
+        """Whether the Block has no graph because its code keeps tensors on it."""
+        return error.keeps_tensors or (error.code == "HL164" and keeps_tensors(self.block))
+
     def _note_failure(self, failure: Failure) -> None:
         """Keep why the trace or compile failed, in the Blocks below too whose code was running."""
         below = [block._graphs for block in failure.blocks if block is not self.block]
@@ -438,7 +457,7 @@ class GraphCache:
         try:
             program = self.program(spec, leaves)
         except HybridizeError as error:
-            keeps = error.keeps_tensors or (error.code == "HL164" and keeps_tensors(self.block))
+            keeps = self.keeps(error)
             if not (keeps or error.runs_eagerly) or self.block._flags.get("strict"):
                 raise
             if keeps:

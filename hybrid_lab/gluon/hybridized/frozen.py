@@ -68,6 +68,16 @@ def warning_of_changes(block: Block) -> Iterator[None]:
             _log(block, changed)
 
 
+@contextmanager
+def undoing_changes(block: Block) -> Iterator[None]:
+    """Around the trace of a Block's code: whatever it changes outside the graph is undone at the end."""
+    state = UserState(_user_blocks(block, {}))
+    try:
+        yield
+    finally:
+        state.restore()
+
+
 def keeps_tensors(block: Block) -> bool:
     """Whether code of the Block, or of one below it, keeps tensors on it: as a trace saw, or as the source says."""
     kinds = {type(each) for each in _user_blocks(block, {})}

@@ -111,17 +111,19 @@ def data_names(count: int) -> list[str]:
 
 
 def trace_block(
-    block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True
-) -> NeutralGraph:
+    block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
+    composes: bool = False,
+) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
     (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
+    composes : let the code keep Symbols on the Block, which the caller then undoes
     Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)
-    trace = tracing.Trace(training=training)
+    trace = tracing.Trace(training=training, composes=composes)
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
