@@ -128,10 +128,27 @@ class HybridBlock(Block):
         if missing:
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
+    def _refuse_made_data(self) -> None:
+        """Raise HybridizeError where the class of a parameter defines `data()`: a graph would not call it."""
+        for parameter in self._reg_params.values():
+            if parameter.makes_data:
+                kind = type(parameter).__name__
+                error = hybridize_error(
+                    "HL164",
+                    place_of(self),
+                    block=self.name,
+                    tensor=parameter.name,
+                    message=f"{kind}.data() makes the values of the parameter {parameter.name!r}; a graph does not "
+                    "call it.",
+                )
+                error.runs_eagerly = True
+                raise error
+
     def _run_symbolic(self, args: Sequence[object]) -> Any:
         """Run the block's code on Symbols. The caller has entered its scope in the trace."""
         if self._graphs.pinned:
             return self._inline_pinned(args)
+        self._refuse_made_data()
         if self._style == "2.x":
             return self.forward(*args)
         self._check_signature()

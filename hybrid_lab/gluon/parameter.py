@@ -74,8 +74,18 @@ class Parameter:
 
     from_file : whether a file made it, and gave the name
 
-    The object stays the same when values are loaded, cast or moved, so a Trainer that holds it stays valid.
+    The object stays the same when values are loaded, cast or moved, so a Trainer that holds it stays valid. A subclass
+    may define `data()`, as GluonNLP's WeightDropParameter does; a Block with such a parameter runs eagerly.
     """
+
+    makes_data = False
+    """Whether a subclass defines `data()`. Graphs do not call it: they read the values themselves."""
+    _ctx_list = _ctx_map = _trainer = None
+    """Attributes that libraries' subclasses copy from one Parameter to another; nothing here reads them."""
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        cls.makes_data = cls.data is not Parameter.data
 
     from_file = False
 
@@ -358,6 +368,15 @@ class Parameter:
             f"Parameter {self.name!r} was not initialized on {wanted}, only on {where}. "
             f"net.collect_params().reset_ctx(mx.{wanted}) moves it"
         )
+
+    @property
+    def _differentiable(self) -> bool:
+        """MXNet's name of `differentiable`, which libraries' subclasses read."""
+        return self.differentiable
+
+    def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Context | None) -> NDArray:
+        """MXNet's name of `_on`, which libraries' subclasses call."""
+        return self._on(arr_list, ctx)
 
     def data(self, ctx: Context | None = None) -> Any:
         """The values on one context, an NDArray (not a copy). Inside a trace: the variable that stands for it.

@@ -14,6 +14,7 @@ import rfc_model
 import hybrid_lab as mx
 from hybrid_lab import gluon
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError
+from hybrid_lab.diagnostics.errors import MissingGraphError
 from hybrid_lab.gluon import nn
 
 HERE = Path(__file__).parent
@@ -221,6 +222,30 @@ def test_parameters_of_an_opened_model_are_in_the_order_of_the_saved_one(tmp_pat
     net(mx.nd.ones((2, 4)))
     net.save(tmp_path / "net.hlab")
     assert list(gluon.load(tmp_path / "net.hlab").collect_params()) == list(net.collect_params())
+
+
+class Masked(gluon.HybridBlock):
+    """Its code has defaults, which the file does not know."""
+
+    def hybrid_forward(self, F, x, mask=None, scale=None):
+        x = x if mask is None else x * mask
+        return x if scale is None else x * scale
+
+
+def test_arguments_that_were_none_may_be_left_out(tmp_path):
+    net, x = Masked(), mx.nd.array([[1, 2], [3, 4]])
+    net.hybridize()
+    net(x, None, None)
+    net(x, x)
+    net.save(tmp_path / "net.hlab")
+    again = gluon.load(tmp_path / "net.hlab")
+    for active in (False, True):
+        again.hybridize(active)
+        for args in ((x,), (x, None), (x, None, None)):
+            np.testing.assert_array_equal(again(*args).asnumpy(), x.asnumpy())
+        np.testing.assert_array_equal(again(x, x, None).asnumpy(), (x * x).asnumpy())
+        with pytest.raises(MissingGraphError, match="takes"):
+            again(x, None, x)
 
 
 class OwnNorm(nn.BatchNorm):

@@ -242,17 +242,28 @@ def test_hooks_see_the_lists_of_the_call():
 
 @pytest.mark.parametrize("kind", [Child, Child2])
 @pytest.mark.parametrize("change", [name for name in CHANGES if name not in ("sort", "nothing")])
-def test_the_outermost_call_refuses_to_change_its_list(kind, change):
+def test_the_outermost_call_runs_eagerly_if_it_changes_its_list(kind, change, caplog):
     def code(y):
         first = y[0] * 1
         CHANGES[change][0](y)
         return first
 
+    def called(net):
+        given = [nd.ones(2), nd.ones(2) * 3]
+        return [net(given).asnumpy().tolist(), *(item.asnumpy().tolist() for item in given)]
+
     net = kind(code)
-    net([nd.ones(2), nd.ones(2)])  # eagerly it may
+    eager = called(net)
     net.hybridize(engine="numpy")
+    assert called(net) == eager == called(net)
+    said = [record.getMessage() for record in caplog.records if "HL142" in record.getMessage()]
+    assert len(said) == 1 and "changes a list or dict that it was called with" in said[0] and "run eagerly" in said[0]
+    net.hybridize(engine="numpy", strict=True)
+    given = [nd.ones(2), nd.ones(2) * 3]
+    before = list(given)
     with pytest.raises(HybridizeError, match=r"HL142.*changes a list or dict that it was called with"):
-        net([nd.ones(2), nd.ones(2)])
+        net(given)
+    assert len(given) == 2 and all(one is other for one, other in zip(given, before, strict=True))
 
 
 @pytest.mark.parametrize("kind", [Child, Child2])

@@ -55,7 +55,7 @@ _LOOP = re.compile(r"\b(foreach|while_loop|cond)\(")
 _NO_ELEMENTS = re.compile(r"its shape \((\d+, )*0\b[\d, ]*\) is not known")
 
 #: Rules about what a trace meets, and what the method that they name must hold; lint tells other rules from the source.
-_AT_TRACE = {"HL101": r"\.(shape|ndim)\b", "HL174": "is_training", "HL175": "is_recording", "HL142": r"\w\[0\] = "}
+_AT_TRACE = {"HL101": r"\.(shape|ndim)\b", "HL174": "is_training", "HL175": "is_recording"}
 
 
 @dataclass

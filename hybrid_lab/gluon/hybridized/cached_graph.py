@@ -39,6 +39,7 @@ from hybrid_lab.gluon.hybridized.structure import (
     flatten,
     of_class,
     plain,
+    without_defaults,
 )
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
@@ -318,9 +319,11 @@ class GraphCache:
         """
         recording = bool(_modes.recording)
         wanted = plain(spec)
-        for neutral in self.pinned.values():
-            if neutral.in_spec == wanted and neutral.observation.holds(types or (), training, recording):
-                return neutral
+        for form in (plain, without_defaults):  # an argument that is None may be left out
+            for neutral in self.pinned.values():
+                holds = neutral.observation.holds(types or (), training, recording)
+                if holds and form(neutral.in_spec) == form(wanted):
+                    return neutral
         if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not say for which class of arrays a graph is
             for neutral in list(self.pinned.values()):
                 if of_class(neutral.in_spec, NUMPY_LEAF) == wanted and neutral.source == "file":
@@ -466,9 +469,12 @@ class GraphCache:
                 self.clear()
             else:
                 self._eager[kind] = error.with_traceback(None)
-            logger.warning(
-                f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are compiled"
-            )
+            if (error.code, error.message) not in self._warned:
+                self._warned.add((error.code, error.message))
+                logger.warning(
+                    f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are "
+                    "compiled"
+                )
             return self.block._call_eagerly(args)
         return program(leaves)
 

@@ -176,12 +176,13 @@ def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[object],
 
 
 def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeError:
-    """For code that changes a list or dict which the compiled call cannot reach."""
+    """For code that changes a list or dict which the compiled call cannot reach; the Block runs eagerly then."""
     try:
-        became = f"became {describe(flatten(args)[1])}"
+        became = describe(flatten(args)[1])
+        became = "holds other tensors now" if became == describe(spec) else f"became {became}"
     except HybridLabError:
         became = "holds something else now"
-    return hybridize_error(
+    error = hybridize_error(
         "HL142",
         place_of(block),
         block=block.name,
@@ -190,6 +191,8 @@ def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeEr
         "HybridBlock calls this one inside its own graph, it sees the change.",
         rewrite="change a copy: states = list(states)      or      return what is new",
     )
+    error.runs_eagerly = True
+    return error
 
 
 def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], Spec]:

@@ -97,6 +97,14 @@ def plain(spec: Spec) -> Spec:
     return spec
 
 
+def without_defaults(spec: Spec) -> Spec:
+    """The structure of the arguments of a call without None at their end, which code may have as a default."""
+    items = spec[1]
+    while items and items[-1] == _value(None):
+        items = items[:-1]
+    return ("tuple", items)
+
+
 def _value(item: object) -> Spec:
     return ("value", type(item).__name__, Exactly(item) if isinstance(item, float) else item)
 
