@@ -16,7 +16,6 @@ _ABSENT: dict[str, dict[str, str]] = {
         "rtc": "use autograd.Function for an operator of your own",
     },
     "contrib": {
-        "onnx": "use mx.onnx",
         "quantization": "",
         "tensorboard": "",
     },
