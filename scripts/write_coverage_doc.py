@@ -63,6 +63,26 @@ operator here, and `_contrib_quantized_pooling`. On unsigned data without overfl
 MXNet's own results depend on the processor there: without VNNI, oneDNN adds products in 16 bits, which overflow, and
 halves the weights for signed data.
 
+## GluonTS and GluonNLP
+
+`python scripts/gluon_libraries.py FOLDER --mxnet .oracle/bin/python --mxnet-packages FOLDER2` runs 18 networks that
+estimators of GluonTS 0.14.4 train, and 10 of GluonNLP 0.10.0, unchanged, through `hybrid_lab.compat` with NumPy 2, and
+beside it in the real MXNet 1.9.1 with the same weights and inputs. The estimators of GluonTS also train, predict, save
+and load their predictors here.
+
+| library | MXNet runs | equal MXNet within 3e-6, eager | hybrid | opened from an archive without code |
+|---|---|---|---|---|
+| GluonTS | 18 | 18 | 18 | 16 |
+| GluonNLP | 10 | 10 | 9 | 6 |
+
+The others:
+
+- GluonTS's GPVAR and DeepVAR keep their distribution on `self`, and GluonNLP's AWD language model has parameters that drop
+  weights: hybridized, they run eagerly, with their layers as graphs.
+- GluonNLP's other language model calls `nd.Dropout` in `hybrid_forward`: an error when it is hybridized, in MXNet too.
+- GluonNLP's RoBERTa has a `__call__` of its own, and its Transformer for translation a plain Block at the top, whose code
+  the archive does not hold.
+
 ## Books and tutorials
 
 Unchanged, through `hybrid_lab.compat`, beside the real MXNet 1.9.1 on one machine, with small made-up data in place of
