@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,10 +31,14 @@ class Provided(Generic[P, R]):
     def __init__(self, name: str) -> None:
         self._module, self._attribute = _providers[name]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    @property
+    def function(self) -> Callable[P, R]:
+        """The function itself. Its module is imported now."""
         if self._module not in sys.modules:
             # Wait while another thread imports the package, which would find a module of it half imported.
             importlib.import_module(self._module.rpartition(".")[0])
-        function: Any = getattr(importlib.import_module(self._module), self._attribute)
-        result: R = function(*args, **kwargs)
-        return result
+        function: Callable[P, R] = getattr(importlib.import_module(self._module), self._attribute)
+        return function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)

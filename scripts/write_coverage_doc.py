@@ -77,11 +77,11 @@ and load their predictors here.
 
 The others:
 
-- GluonTS's GPVAR and DeepVAR keep their distribution on `self`, and GluonNLP's AWD language model has parameters that drop
-  weights: hybridized, they run eagerly, with their layers as graphs.
+- GluonTS's GPVAR and DeepVAR keep their distribution on `self`, and GluonNLP's AWD language model has parameters that
+  drop weights: hybridized, they run eagerly, with their layers as graphs.
 - GluonNLP's other language model calls `nd.Dropout` in `hybrid_forward`: an error when it is hybridized, in MXNet too.
-- GluonNLP's RoBERTa has a `__call__` of its own, and its Transformer for translation a plain Block at the top, whose code
-  the archive does not hold.
+- GluonNLP's RoBERTa has a `__call__` of its own, and its Transformer for translation a plain Block at the top, whose
+  code the archive does not hold.
 
 ## Books and tutorials
 

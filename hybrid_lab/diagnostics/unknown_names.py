@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from hybrid_lab.provided import Provided
 
 from .errors import UnknownNameError
 from .location import Location
@@ -44,17 +46,22 @@ def unknown_name(
     return UnknownNameError(where, name, known, advice, location=location, block=block)
 
 
-def suggest_names(module: str, where: str = "") -> None:
+def suggest_names(module: str, where: str = "", later: Mapping[str, Provided[..., object]] | None = None) -> None:
     """Let a wrong name of a public module raise UnknownNameError with the nearest names.
 
     It sets the module's `__getattr__` at run time, so that a wrong name stays an error for type checkers.
 
     module : its `__name__`; where : what users call it, by default its name behind `hybrid_lab.`
+    later : names of the module whose functions are imported when they are asked for, with their help
     """
     there = sys.modules[module]
 
     def missing(name: str) -> object:
+        if later and name in later:
+            return later[name].function
         known = vars(there).get("__all__") or vars(there)
         raise unknown_name(where or module.removeprefix("hybrid_lab."), name, known)
 
     vars(there)["__getattr__"] = missing
+    if later:
+        vars(there)["__dir__"] = lambda: sorted({*vars(there), *later})

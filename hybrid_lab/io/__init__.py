@@ -1,5 +1,10 @@
 """mx.io: iterators that give DataBatches, as `mx.mod` and older training loops take them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
 from hybrid_lab.provided import Provided as _Provided
 
@@ -9,16 +14,23 @@ from .combined import PrefetchingIter, ResizeIter
 from .file_iters import CSVIter, MNISTIter
 from .libsvm_iter import LibSVMIter
 
-#: Batches of images and the objects in them: `hybrid_lab.image.detection_record_iter.ImageDetRecordIter`.
-ImageDetRecordIter: _Provided[..., DataIter] = _Provided("image_det_record_iter")
-#: Batches of augmented images from a file of image records: `hybrid_lab.image.record_iter.ImageRecordIter`.
-ImageRecordIter: _Provided[..., DataIter] = _Provided("image_record_iter")
-#: The first versions of MXNet, in float32 and uint8.
-ImageRecordIter_v1: _Provided[..., DataIter] = _Provided("image_record_iter_v1")
-ImageRecordUInt8Iter_v1: _Provided[..., DataIter] = _Provided("image_record_uint8_iter_v1")
-#: The same with pixels of int8 and of uint8.
-ImageRecordInt8Iter: _Provided[..., DataIter] = _Provided("image_record_int8_iter")
-ImageRecordUInt8Iter: _Provided[..., DataIter] = _Provided("image_record_uint8_iter")
+if TYPE_CHECKING:
+    ImageDetRecordIter: Callable[..., DataIter]
+    ImageRecordInt8Iter: Callable[..., DataIter]
+    ImageRecordIter: Callable[..., DataIter]
+    ImageRecordIter_v1: Callable[..., DataIter]
+    ImageRecordUInt8Iter: Callable[..., DataIter]
+    ImageRecordUInt8Iter_v1: Callable[..., DataIter]
+
+#: The iterators of files of image records, which `hybrid_lab.image` has.
+_OF_RECORDS: dict[str, _Provided[..., object]] = {
+    "ImageDetRecordIter": _Provided("image_det_record_iter"),
+    "ImageRecordInt8Iter": _Provided("image_record_int8_iter"),
+    "ImageRecordIter": _Provided("image_record_iter"),
+    "ImageRecordIter_v1": _Provided("image_record_iter_v1"),
+    "ImageRecordUInt8Iter": _Provided("image_record_uint8_iter"),
+    "ImageRecordUInt8Iter_v1": _Provided("image_record_uint8_iter_v1"),
+}
 
 __all__ = [
     "CSVIter",
@@ -39,4 +51,4 @@ __all__ = [
     "ResizeIter",
 ]
 
-_suggest_names(__name__)
+_suggest_names(__name__, later=_OF_RECORDS)
