@@ -134,3 +134,26 @@ def test_mxnet_gets_the_open_size(tmp_path):
     assert '"shape": "(0, 8)"' in text
     read = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"])
     assert read(nd.ones((3, 8))).shape == (3, 8)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda F, x: F.concat(F.zeros((0, 8)), x, dim=0) * 2,
+        lambda F, x: x.sum() + F.full((0, 8), 3).sum(),
+        FOLLOWS["add"][0],
+    ],
+)
+def test_an_archive_keeps_sizes_that_are_0_where_nothing_follows(code, tmp_path):
+    net = Code(code)
+    net.hybridize()
+    net(nd.ones((4, 8)))
+    net.save(tmp_path / "net.hlab")
+    again = gluon.load(tmp_path / "net.hlab")
+    for active in (False, True):
+        again.hybridize(active)
+        for size in (4, 2):
+            x = nd.array(np.arange(size * 8).reshape(size, 8))
+            np.testing.assert_array_equal(again(x).asnumpy(), net(x).asnumpy())
+    again.save(tmp_path / "twice.hlab")
+    np.testing.assert_array_equal(gluon.load(tmp_path / "twice.hlab")(x).asnumpy(), net(x).asnumpy())

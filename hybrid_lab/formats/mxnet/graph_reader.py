@@ -235,8 +235,8 @@ class GraphReader:
             raise self.error(f"node {name!r}: {str(error)[:400] or type(error).__name__}") from None
         for key, value in op.changed.items():
             self._check_size(name, key, value)
-        if "_open" in op.attributes and 0 in op.attributes["shape"] and EMPTY not in attributes:
-            return op.variant(_open=True)
+        if "_open" in op.attributes and 0 in op.attributes["shape"] and attributes.get(EMPTY) in (None, "open"):
+            return op.variant(_open=True, _or_empty=EMPTY in attributes)
         return op
 
     @staticmethod

@@ -30,7 +30,10 @@ CALLS = "__calls__"
 """Which calls of the Blocks in the path a node belongs to, where one of them is not the first: Scope.numbers."""
 IMMEDIATES = "__immediates__"
 EMPTY = "__empty__"
-"""On an array without elements: a 0 in its shape is meant, and not, as MXNet does, for a size that is not known."""
+"""On an array of one number, what a 0 in its shape means. "1": the size is 0. "open": the size follows from the
+operators that use the array, and is 0 where nothing follows. Without this attribute, as in MXNet's files, it must
+follow.
+"""
 
 
 class GraphWriter:
@@ -191,8 +194,11 @@ class GraphWriter:
                 attrs[SCOPE] = str(node.scope)
                 if isinstance(node.scope, Scope) and node.scope.numbers:
                     attrs[CALLS] = node.scope.numbers
-            if node.op.attributes.get("_open") is False and 0 in node.op.attributes["shape"]:
-                attrs[EMPTY] = "1"
+            if "_open" in node.op.attributes and 0 in node.op.attributes["shape"]:
+                if not node.op.attributes["_open"]:
+                    attrs[EMPTY] = "1"
+                elif node.op.attributes["_or_empty"]:
+                    attrs[EMPTY] = "open"
         return attrs
 
     def _unmappable(self, node: Node, how: str) -> Exception:
