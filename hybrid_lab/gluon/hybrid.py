@@ -129,7 +129,7 @@ class HybridBlock(Block):
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
     def _refuse_made_data(self) -> None:
-        """Raise HybridizeError where the class of a parameter defines `data()`: a graph would not call it."""
+        """Raise HybridizeError where the class of a parameter defines `data()`: a graph does not call it."""
         for parameter in self._reg_params.values():
             if parameter.makes_data:
                 kind = type(parameter).__name__
@@ -140,6 +140,8 @@ class HybridBlock(Block):
                     tensor=parameter.name,
                     message=f"{kind}.data() makes the values of the parameter {parameter.name!r}; a graph does not "
                     "call it.",
+                    reason="A graph reads the values that the parameter holds, without what data() does to them.",
+                    rewrite="compute the values in the Block's own code, from a plain Parameter",
                 )
                 error.runs_eagerly = True
                 raise error
@@ -148,11 +150,12 @@ class HybridBlock(Block):
         """Run the block's code on Symbols. The caller has entered its scope in the trace."""
         if self._graphs.pinned:
             return self._inline_pinned(args)
-        self._refuse_made_data()
+        trace = tracing.current()
+        if trace is None or not trace.for_shapes:
+            self._refuse_made_data()
         if self._style == "2.x":
             return self.forward(*args)
         self._check_signature()
-        trace = tracing.current()
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         return self.hybrid_forward(
             sym, *args, **{name: read(parameter) for name, parameter in self._reg_params.items()}

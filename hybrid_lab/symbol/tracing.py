@@ -35,11 +35,13 @@ class Trace:
     nested : the graphs of nested Blocks that were recorded on the way, (id of the Block, input structure) -> (Block,
         graph); their Blocks keep them once the trace ran through
     composes : a call on Symbols of the user's own, which may go on with what the call leaves on the Block
+    for_shapes : the graph tells the shapes of parameters and is never run
     """
 
     def __init__(self, training: bool | None = None, composes: bool = False):
         self.training = training
         self.composes = composes
+        self.for_shapes = False
         self.styles: list[str] = []
         self.blocks: list[Any] = []
         self.parameters: dict[Any, Symbol] = {}

@@ -266,6 +266,30 @@ def test_the_outermost_call_runs_eagerly_if_it_changes_its_list(kind, change, ca
     assert len(given) == 2 and all(one is other for one, other in zip(given, before, strict=True))
 
 
+class Appending(gluon.HybridBlock):
+    """Changes a list, and has a parameter whose shape follows from the input."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.weight = self.params.get("weight", shape=(4, 0), init="ones", allow_deferred_init=True)
+
+    def hybrid_forward(self, F, x, states, weight):
+        states.append(F.FullyConnected(x, weight, no_bias=True, num_hidden=4))
+        return F.add_n(*states)
+
+
+def test_a_list_that_grows_with_every_call_is_told_of_once(caplog):
+    for active in (False, True):
+        net, states = Appending(), []
+        net.initialize()
+        net.hybridize(active)
+        for number in range(1, 70):
+            assert net(nd.ones((2, 3)), states).asnumpy().tolist() == [[3.0 * number] * 4] * 2
+            assert len(states) == number
+    assert len([record for record in caplog.records if "HL142" in record.getMessage()]) == 1
+    assert len(net._graphs._eager) == 64
+
+
 @pytest.mark.parametrize("kind", [Child, Child2])
 def test_a_list_that_is_read_and_copied_is_fine(kind):
     def code(y):

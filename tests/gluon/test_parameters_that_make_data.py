@@ -25,10 +25,10 @@ class Dropped(gluon.Parameter):
         return nd.Dropout(self._check_and_get(self._data, ctx), self._rate)
 
 
-def network(drop):
+def network(drop, known=True):
     net = nn.HybridSequential(prefix="net_")
     with net.name_scope():
-        net.add(nn.Dense(16, in_units=8, activation="relu"), nn.Dense(4, in_units=16))
+        net.add(nn.Dense(16, in_units=8 * known, activation="relu"), nn.Dense(4, in_units=16 * known))
     if drop:
         dense = net[0]
         dropped = Dropped(dense.weight, 0.5)
@@ -63,3 +63,15 @@ def test_such_a_block_runs_eagerly_and_the_others_are_compiled(caplog):
     net.hybridize(engine="numpy", strict=True)
     with pytest.raises(HybridizeError, match=r"HL164.*Dropped\.data\(\)"):
         net(x)
+
+
+def test_their_shapes_are_inferred():
+    x = nd.array(np.random.RandomState(0).randn(3, 8))
+    eager, hybrid, known = network(True, known=False), network(True, known=False), network(True)
+    hybrid.hybridize(engine="numpy")
+    wanted = [*map(np.shape, trained(known, x))]
+    assert [*map(np.shape, trained(eager, x))] == wanted
+    np.testing.assert_allclose(eager(x).asnumpy(), known(x).asnumpy(), rtol=1e-6)
+    assert [*map(np.shape, trained(hybrid, x))] == wanted
+    np.testing.assert_allclose(hybrid(x).asnumpy(), known(x).asnumpy(), rtol=1e-6)
+    network(True, known=False).infer_shape(x)

@@ -391,19 +391,19 @@ class GraphCache:
         return graph
 
     def for_shapes(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
-        """A graph that tells the shapes of the parameters for these inputs: that of a call; of code that keeps tensors
-        on the Block, whose calls have none, one that is used for this alone. Raises HybridizeError.
+        """A graph that tells the shapes of the parameters for these inputs: that of a call; of a Block whose calls run
+        eagerly, one that is used for this alone. Raises HybridizeError.
         """
         if self.stateful is None:
             try:
                 return self.neutral(spec, leaves)
             except HybridizeError as error:
-                if not self.keeps(error):
+                if not (self.keeps(error) or error.runs_eagerly):
                     raise
                 self._forget_failure()
         types = [(leaf.shape, leaf.host_view.dtype) for leaf in leaves]
         with undoing_changes(self.block):
-            return trace_block(self.block, spec, types, _modes.training, keep=False, composes=True)
+            return trace_block(self.block, spec, types, _modes.training, keep=False, for_shapes=True)
 
     def keeps(self, error: HybridizeError) -> bool:
         """Whether the Block has no graph because its code keeps tensors on it."""
@@ -469,8 +469,10 @@ class GraphCache:
                 self.clear()
             else:
                 self._eager[kind] = error.with_traceback(None)
-            if (error.code, error.message) not in self._warned:
-                self._warned.add((error.code, error.message))
+                if len(self._eager) > MAX_GRAPHS:  # as of a list that grows with every call
+                    del self._eager[next(iter(self._eager))]
+            if (error.code, error.location) not in self._warned:
+                self._warned.add((error.code, error.location))
                 logger.warning(
                     f"{self.block.name}: {error.code}: {error.message} Its calls run eagerly; Blocks below it are "
                     "compiled"

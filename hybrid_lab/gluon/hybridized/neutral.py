@@ -112,18 +112,20 @@ def data_names(count: int) -> list[str]:
 
 def trace_block(
     block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
-    composes: bool = False,
+    for_shapes: bool = False,
 ) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
 
     spec : structure of the arguments; types : (shape, dtype) of each input tensor, for code that asks for them;
     (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
-    composes : let the code keep Symbols on the Block, which the caller then undoes
+    for_shapes : the graph tells shapes and is never run. So the code may keep Symbols on the Block, which the caller
+    then undoes, change its arguments, and have parameters whose class defines `data()`
     Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
     recording = bool(modes.recording)
-    trace = tracing.Trace(training=training, composes=composes)
+    trace = tracing.Trace(training=training, composes=for_shapes)
+    trace.for_shapes = for_shapes
     for value, (shape, dtype) in zip(inputs, types, strict=True):
         if shape is not None:
             trace.types[value] = (tuple(shape), dtype)
@@ -140,7 +142,7 @@ def trace_block(
                     f"{sys.getrecursionlimit()} allows; each level takes seven Python calls. Nest them less deeply, or "
                     "call sys.setrecursionlimit() with a larger number first"
                 ) from error
-            if not alone:
+            if not alone and not for_shapes:
                 raise _refused_change(block, spec, args)
             outputs, out_spec = flatten_outputs(result, block)
     except HybridizeError as error:
