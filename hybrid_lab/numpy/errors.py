@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import traceback
 from collections.abc import Iterable
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def named(name: str, function: Function) -> Function:
         try:
             return function(*args, **keywords)
         except HybridLabError as error:
-            if error.args == (str(error),):  # other errors have texts of their own
+            has_its_text = error.args == (str(error),)  # others make their text when it is asked for
+            if has_its_text and not _codes(error) & _codes_of_functions([*args, *keywords.values()]):
                 error.args = (_message(name, error),)
             raise
         except tuple(_TYPES) as error:
@@ -65,9 +67,20 @@ def _codes(error: Exception) -> set[CodeType]:
 
 
 def _codes_of_functions(arguments: Iterable[object]) -> set[CodeType]:
-    """The code of the Python functions among some arguments, and in lists of them."""
+    """The code of the Python functions among some arguments, and in lists of them: also of methods, of
+    `functools.partial` and of objects whose class defines `__call__`.
+    """
     items = [part for item in arguments for part in (item if isinstance(item, (list, tuple)) else [item])]
-    return {item.__code__ for item in items if isinstance(item, FunctionType)}
+    return {function.__code__ for function in map(_function_of, items) if isinstance(function, FunctionType)}
+
+
+def _function_of(item: object) -> object:
+    """The function that runs when an argument is called; anything else for what is no function in Python."""
+    while isinstance(item, functools.partial):
+        item = item.func
+    if isinstance(item, MethodType):
+        return item.__func__
+    return item if isinstance(item, FunctionType) else inspect.getattr_static(type(item), "__call__", None)
 
 
 def _message(name: str, error: Exception) -> str:

@@ -1,5 +1,6 @@
 """Functions of `mx.np` beside NumPy's: values, and gradients beside numeric ones; in a graph the same."""
 
+import functools
 import inspect
 import itertools
 
@@ -681,13 +682,23 @@ def test_an_error_of_the_users_function_stays_as_it_is():
     def failing(*rows):
         raise ValueError("of the user's function")
 
+    class Callable:
+        def method(self, *rows):
+            return failing(*rows)
+
+        def __call__(self, *rows):
+            return failing(*rows)
+
     x = mx.np.ones((2, 3))
-    calls = [
-        lambda: mx.np.apply_along_axis(failing, 0, x),
-        lambda: mx.np.apply_over_axes(failing, x, axes=[0]),
-        lambda: mx.np.piecewise(x, [x > 0], [failing]),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="^of the user's function$") as caught:
-            call()
-        assert type(caught.value) is ValueError and caught.traceback[-1].name == "failing"
+    for function in (failing, functools.partial(failing, 1), Callable(), Callable().method):
+        calls = [
+            functools.partial(mx.np.apply_along_axis, function, 0, x),
+            functools.partial(mx.np.apply_over_axes, function, x, axes=[0]),
+            functools.partial(mx.np.piecewise, x, [x > 0], [function]),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="^of the user's function$") as caught:
+                call()
+            assert type(caught.value) is ValueError and caught.traceback[-1].name == "failing"
+    with pytest.raises(ShapeError, match=r"^np\.reshape: "):
+        mx.np.apply_along_axis(lambda row: mx.np.reshape(row, (99,)), 0, x)
