@@ -290,6 +290,28 @@ def test_a_list_that_grows_with_every_call_is_told_of_once(caplog):
     assert len(net._graphs._eager) == 64
 
 
+class Counting(gluon.HybridBlock):
+    calls = 0
+
+    def hybrid_forward(self, F, x, states):
+        Counting.calls += 1
+        type(self).own = getattr(type(self), "own", 0) + 1
+        states.append(x)
+        return x * Counting.calls + 10 * type(self).own
+
+
+class CountingToo(Counting):
+    pass
+
+
+def test_what_a_refused_trace_changed_in_classes_is_undone_where_it_was():
+    net = CountingToo()
+    net.hybridize()
+    assert [net(nd.ones(1), []).asscalar() for _ in range(3)] == [11.0, 22.0, 33.0]
+    assert (Counting.calls, CountingToo.own) == (3, 3)
+    assert not {"own"} & vars(Counting).keys() and not {"calls"} & vars(CountingToo).keys()
+
+
 @pytest.mark.parametrize("kind", [Child, Child2])
 def test_a_list_that_is_read_and_copied_is_fine(kind):
     def code(y):

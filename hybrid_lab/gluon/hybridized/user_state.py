@@ -22,15 +22,19 @@ _ABSENT = object()
 
 
 class Name(NamedTuple):
-    """A name that the code of a Block may assign: `self.text`, an attribute of its class, or a global."""
+    """A name that the code of a Block may assign: `self.text`, an attribute of its class or of a base, or a global.
+
+    owner : the class that has a class attribute
+    """
 
     block: Block
     sort: Literal["attribute", "class", "global"]
     text: str
+    owner: type = object
 
     def __str__(self) -> str:
         """As the code writes it."""
-        return {"attribute": "self.", "class": f"{type(self.block).__name__}.", "global": ""}[self.sort] + self.text
+        return {"attribute": "self.", "class": f"{self.owner.__name__}.", "global": ""}[self.sort] + self.text
 
 
 #: The object of a name and, if it is a container that can change, what it holds: of a dict its keys, then its values.
@@ -86,8 +90,8 @@ class UserState:
                     state[Name(block, "attribute", text)] = _content(value)
         seen: set[tuple[int, str]] = set()
         for kind, block in {type(each): each for each in reversed(self._blocks)}.items():
-            for text, value in _class_attributes(kind).items():
-                state[Name(block, "class", text)] = _content(value)
+            for owner, text, value in _class_attributes(kind):
+                state[Name(block, "class", text, owner)] = _content(value)
             for names, used in globals_of(kind):
                 for text in sorted(used & names.keys()):
                     if (id(names), text) not in seen:
@@ -102,13 +106,15 @@ def _content(value: object) -> _Content:
     return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
 
 
-def _class_attributes(kind: type) -> dict[str, object]:
-    """The attributes of a class and of its bases that are no functions, where the user wrote them."""
-    found: dict[str, object] = {}
-    for base in reversed(kind.__mro__):
-        if of_user(base.__module__):
-            found |= {name: value for name, value in vars(base).items() if not name.startswith("__")}
-    return {name: value for name, value in found.items() if not callable(value) and not hasattr(value, "__get__")}
+def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
+    """The attributes of a class and of its bases that are no functions, where the user wrote them, with their class."""
+    return [
+        (owner, name, value)
+        for owner in kind.__mro__
+        if of_user(owner.__module__)
+        for name, value in vars(owner).items()
+        if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+    ]
 
 
 def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]]]:
@@ -128,13 +134,14 @@ def _containers(values: Iterable[object]) -> list[tuple[_Container, list[object]
 
 def _assign(name: Name, value: object) -> None:
     """Give a name its object again, or delete it where it had none."""
-    block, sort, text = name
+    block, sort, text, owner = name
     if sort == "attribute":
         object.__setattr__(block, text, value) if value is not _ABSENT else object.__delattr__(block, text)
     elif sort == "class" and value is not _ABSENT:
-        setattr(type(block), text, value)
+        setattr(owner, text, value)
     elif sort == "class":
-        delattr(next(base for base in type(block).__mro__ if text in vars(base)), text)
+        if text in vars(owner):  # not deleted yet for a Block of another class with this base
+            delattr(owner, text)
     elif value is not _ABSENT:
         for names, used in globals_of(type(block)):
             if text in used and text in names:
