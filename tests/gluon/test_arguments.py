@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import namedtuple
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -293,8 +294,14 @@ def test_a_list_that_grows_with_every_call_is_told_of_once(caplog):
 class Counting(gluon.HybridBlock):
     calls = 0
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.counter = SimpleNamespace(calls=0, seen=[])
+
     def hybrid_forward(self, F, x, states):
         Counting.calls += 1
+        self.counter.calls += 1
+        self.counter.seen.append(self.counter.calls)
         type(self).own = getattr(type(self), "own", 0) + 1
         states.append(x)
         return x * Counting.calls + 10 * type(self).own
@@ -304,11 +311,12 @@ class CountingToo(Counting):
     pass
 
 
-def test_what_a_refused_trace_changed_in_classes_is_undone_where_it_was():
+def test_what_a_refused_trace_changed_in_classes_and_objects_is_undone_where_it_was():
     net = CountingToo()
     net.hybridize()
     assert [net(nd.ones(1), []).asscalar() for _ in range(3)] == [11.0, 22.0, 33.0]
     assert (Counting.calls, CountingToo.own) == (3, 3)
+    assert (net.counter.calls, net.counter.seen) == (3, [1, 2, 3])
     assert not {"own"} & vars(Counting).keys() and not {"calls"} & vars(CountingToo).keys()
 
 

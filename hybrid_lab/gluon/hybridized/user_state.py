@@ -52,7 +52,8 @@ class UserState:
     def __init__(self, blocks: list[Block]) -> None:
         self._blocks = blocks
         self._before = self._now()
-        self._containers = _containers(content[0] for content in self._before.values())
+        values = [content[0] for content in self._before.values()]
+        self._containers = _containers([*values, *map(_attributes_of, values)])
         self._random = random.getstate(), np.random.get_state()
 
     def changed(self) -> list[Name]:
@@ -64,13 +65,15 @@ class UserState:
     def name_of_a_tensor(self) -> Name | None:
         """A name whose object is a tensor of a trace, or holds one."""
         for name, (value, *_) in self._now().items():
-            parts = [*vars(value).values()] if hasattr(value, "__dict__") and of_user(type(value).__module__) else value
-            if not isinstance(value, Block) and tracing.holds_symbols(parts):
+            attributes = _attributes_of(value)
+            if tracing.holds_symbols(value if attributes is None else [*attributes.values()]):
                 return name
         return None
 
     def restore(self) -> None:
-        """Give names, containers and generators of random numbers what they had. Child Blocks stay as they are."""
+        """Give names, containers, attributes of named objects, and the global generators of random numbers what they
+        had. Child Blocks stay as they are.
+        """
         now = self._now()
         for name in {**self._before, **now}:
             value = self._before.get(name, (_ABSENT,))[0]
@@ -104,6 +107,13 @@ def _content(value: object) -> _Content:
     if not isinstance(value, (list, set, deque, dict)):
         return (value,)
     return (value, *value, *value.values()) if isinstance(value, dict) else (value, *value)
+
+
+def _attributes_of(value: object) -> dict[str, object] | None:
+    """The attributes of an object of a class of the user's; None for Blocks and for what else has none."""
+    if isinstance(value, Block) or not hasattr(value, "__dict__") or not of_user(type(value).__module__):
+        return None
+    return vars(value) if isinstance(vars(value), dict) else None
 
 
 def _class_attributes(kind: type) -> list[tuple[type, str, object]]:
