@@ -248,6 +248,23 @@ def test_arguments_that_were_none_may_be_left_out(tmp_path):
             again(x, None, x)
 
 
+class Scaled(gluon.HybridBlock):
+    def hybrid_forward(self, F, x, scale=5):
+        return x * (7 if scale is None else scale)
+
+
+def test_none_stands_for_no_other_default(tmp_path):
+    net, x = Scaled(), mx.nd.ones((1,))
+    net.hybridize()
+    net(x, None)
+    net.save(tmp_path / "net.hlab")
+    again = Scaled()
+    again.load(tmp_path / "net.hlab", graphs="file")
+    assert again(x, None).asscalar() == 7
+    with pytest.raises(MissingGraphError, match="takes"):
+        again(x)
+
+
 class OwnNorm(nn.BatchNorm):
     """A subclass, which is no registered layer."""
 

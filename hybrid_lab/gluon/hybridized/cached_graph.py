@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import time
 import weakref
@@ -321,8 +322,8 @@ class GraphCache:
         wanted = plain(spec)
         for form in (plain, without_defaults):  # an argument that is None may be left out
             for neutral in self.pinned.values():
-                holds = neutral.observation.holds(types or (), training, recording)
-                if holds and form(neutral.in_spec) == form(wanted):
+                own, holds = neutral.in_spec, neutral.observation.holds(types or (), training, recording)
+                if holds and form(own) == form(wanted) and self._differ_in_defaults(own, wanted):
                     return neutral
         if wanted == of_class(wanted, NUMPY_LEAF):  # MXNet's files do not say for which class of arrays a graph is
             for neutral in list(self.pinned.values()):
@@ -342,6 +343,16 @@ class GraphCache:
             f"{self.block.name}: the loaded graph takes {known}, not {describe(spec)}{asked.describe()}. A file "
             "holds graphs of the calls before it was saved; where there is code, graphs='code' traces it anew"
         )
+
+    def _differ_in_defaults(self, one: Spec, other: Spec) -> bool:
+        """Whether the arguments that only one of two calls has are None by default, as far as the code is known."""
+        kind = type(self.block)
+        function, own = (kind.hybrid_forward, 2) if self.block._style == "1.x" else (kind.forward, 1)
+        first, end = sorted((len(one[1]), len(other[1])))
+        if first == end or not of_user(function.__module__):
+            return True
+        parameters = list(inspect.signature(function).parameters.values())[own:]
+        return len(parameters) >= end and all(item.default is None for item in parameters[first:end])
 
     def first(self) -> NeutralGraph | None:
         """The first graph, if any: what export() writes."""
