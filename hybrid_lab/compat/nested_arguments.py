@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 from hybrid_lab.gluon.parameter import tensor_types
 
-#: Of an array 0, of a Symbol with several outputs their number, of None -1, of a list or tuple those of its items.
+#: How one argument is nested: 0 for an array, -1 for None, the number of outputs for a Symbol with several of them,
+#: and for a list or tuple a list of the formats of its items.
 Format: TypeAlias = "int | list[Format]"
 
 

@@ -34,14 +34,14 @@ class _File:
         self.size = stream.seek(0, os.SEEK_END)
 
     def read_into(self, buffer: memoryview, position: int) -> None:
-        end = position + len(buffer)
+        start, end = position, position + len(buffer)
         while buffer:
             count = self._read(buffer, position)
             if count == 0:
                 break
             buffer, position = buffer[count:], position + count
         # a read during which the file was shortened may return zeros in place of what was cut off
-        available = min(position, self._size_now())
+        available = max(start, min(position, self._size_now()))
         if available < end:
             raise ArchiveError(
                 f"the file became shorter while it was read: {end - available} bytes at offset {available} are missing",

@@ -40,7 +40,7 @@ def infer(graph: Graph, shapes: Mapping[Value, Any], dtypes: Mapping[Value, Any]
 
 
 def closed(graph: Graph, shapes: Mapping[Value, object]) -> Graph:
-    """The graph with the sizes filled in that a file, or code on Symbols, left open: of first states, the batch."""
+    """The graph with the sizes filled in that a file, or code on Symbols, left open, such as the batch of `F.zeros`."""
     if not any(is_open(node) for node in graph.nodes):
         return graph
     known = PartialShapes(graph, shapes).shapes

@@ -81,7 +81,7 @@ class PartialShapes:
         self._repeat()
         if any(is_open(node) and not is_complete(self.shapes.get(node.outputs[0])) for node in graph.nodes):
             for node in graph.nodes:
-                if node.op.supposes:  # an operand of the size 1 may broadcast; beside open sizes it is one of theirs
+                if node.op.supposes:  # a size of 1 was left out, since it broadcasts; an unknown size is taken for 1
                     self._learn_inputs(node, alike(self._inputs(node)))
             self._repeat()
 

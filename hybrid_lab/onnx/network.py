@@ -138,7 +138,7 @@ class Writer:
         sizes = [size for value in (*node.values_in, *node.outputs) for size in value.shape]
         try:
             if any(size == 0 for size in sizes if not isinstance(size, SymbolicSize)):
-                raise Unmappable("arrays without elements, which ONNX' operators take for others")
+                raise Unmappable("arrays without elements: operators of ONNX read a size of 0 as another size")
             emitter.emit_node(node, names)
         except NeedsNumber as need:
             raise NeedsNumber(need.symbols, f"the ONNX form of {node.op.name}") from None

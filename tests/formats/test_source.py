@@ -157,3 +157,12 @@ def test_files_are_closed_with_their_last_reader(files):
         read_params(files / "m.params")
         SafetensorsFile.open(files / "m.safetensors")["0.weight"]
     assert not opened or len(os.listdir("/dev/fd")) == opened
+
+
+def test_a_read_behind_the_end_of_a_file_that_was_cut_off(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(200))
+    source_of_file = Source.open(path)
+    os.truncate(path, 50)
+    with pytest.raises(ArchiveError, match="10 bytes at offset 100 are missing"):
+        source_of_file[100:110]

@@ -181,7 +181,7 @@ def _refused_change(block: HybridBlock, spec: Spec, args: object) -> HybridizeEr
     """For code that changes a list or dict which the compiled call cannot reach; the Block runs eagerly then."""
     try:
         became = describe(flatten(args)[1])
-        became = "holds other tensors now" if became == describe(spec) else f"became {became}"
+        became = "has other tensors in its lists and dicts now" if became == describe(spec) else f"became {became}"
     except HybridLabError:
         became = "holds something else now"
     error = hybridize_error(
