@@ -312,6 +312,7 @@ NONSENSE = (
     ("image.random_flip", "must be a probability"),
     ("_scatter_set_nd", "do not fit shape="),
     ("BilinearResize2D", "nothing is left of"),
+    ("BilinearResize2D", "their scales must be positive"),
     ("GridGenerator", "h and w at least 2"),
     ("Correlation", "max_displacement and pad_size at least 0"),
     ("_index", "positive sizes are needed"),
