@@ -37,7 +37,7 @@ from hybrid_lab.symbol.symbol import STORAGE_TYPES, Symbol
 __all__ = ["Constant", "DeferredInitializationError", "Parameter", "tensor_types"]
 
 tensor_types = (Symbol, NDArray)
-"""What the code of a Block computes with: for `isinstance(x, gluon.tensor_types)`."""
+"""The classes of the tensors in the code of a Block, for `isinstance(x, gluon.tensor_types)`."""
 
 Shape = tuple[int, ...]
 

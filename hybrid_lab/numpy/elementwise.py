@@ -149,8 +149,9 @@ def _binary(name: str, record: str, floating: bool, test: bool) -> Function:
 
 
 def operands(x1: ArrayLike, x2: ArrayLike) -> tuple[Any, Any]:
-    """Two operands: arrays, Symbols, and plain numbers as they are; NumPy arrays and lists become arrays. Raises
-    DTypeError for what is none of them.
+    """Two operands: arrays, Symbols and plain numbers stay as they are; NumPy arrays and lists become arrays.
+
+    Raises DTypeError for an operand of any other type.
     """
     return _operand(x1), _operand(x2)
 

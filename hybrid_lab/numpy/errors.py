@@ -84,5 +84,5 @@ def _function_of(item: object) -> object:
 
 
 def _message(name: str, error: Exception) -> str:
-    """What the error says, with this name in front, or in place of the name in front."""
+    """The error's text after the name of the function; a name at the beginning of the text is replaced."""
     return f"{name}: {_CALLED.sub('', str(error), count=1) if _CALLED.match(str(error)) else error}"

@@ -1,4 +1,4 @@
-"""Which operators `mx.onnx.export` can write: MXNet's `mx.onnx.get_operator_support`."""
+"""`mx.onnx.get_operator_support`: the names of the operators that `mx.onnx.export` can write to a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a trace may change beside its results: attributes, class attributes, globals, containers and random numbers.
+"""The Python state that a Block's code may change while it is traced: attributes of Blocks and classes, globals,
+containers, and the generators of random numbers.
 
-They are remembered before a trace, compared after it, and restored where the trace was refused.
+`UserState` copies this state before a trace, compares it after the trace, and restores it if the trace was refused.
 """
 
 from __future__ import annotations

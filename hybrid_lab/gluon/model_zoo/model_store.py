@@ -11,7 +11,7 @@ from hybrid_lab.gluon.downloading import check_sha1
 from .classifier import ROOT, weights_file
 
 _model_sha1: dict[str, str] = {}
-"""SHA-1 of the files of networks, by name; libraries add those of their own networks."""
+"""Name of a network -> SHA-1 of its file of weights. It is empty here; libraries add their networks."""
 
 
 def short_hash(name: str) -> str:
@@ -24,8 +24,8 @@ def short_hash(name: str) -> str:
 def get_model_file(name: str, root: str | PathLike[str] = ROOT) -> str:
     """The file of a network's weights in the folder `root`: `<name>.params`, else the newest `<name>-<hash>.params`.
 
-    Raises FileNotFoundError where there is none, and InputError where the SHA-1 of the network's file is known and the
-    file has another one.
+    Raises FileNotFoundError if the folder has no such file, and InputError if `_model_sha1` has another SHA-1 for the
+    network than the file has.
     """
     if name not in _model_sha1:
         return weights_file(name, root)

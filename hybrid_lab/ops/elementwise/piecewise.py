@@ -15,8 +15,7 @@ from hybrid_lab.ops.framework.types import Array
 class SmoothL1(Unary, name="smooth_l1"):
     """With s = scalar: (s x)^2 / 2 where |x| < 1/s^2, else |x| - 0.5/s^2.
 
-    data : any shape, floating; returns : as data. Where data has a whole-number dtype, MXNet drops the fraction of
-        s, and so does this
+    data : any shape; returns : as data. For data of whole numbers the fraction of s is dropped, as in MXNet
     """
 
     precision = "float32"

@@ -87,8 +87,8 @@ def alike(shapes: PartialShapes) -> PartialShapes:
 
 
 def filled_from_each_other(shapes: PartialShapes) -> PartialShapes:
-    """For `complete`: unknown sizes from those of the others of the same rank, as for equal shapes. A size of 1 says
-    nothing, since it broadcasts.
+    """For `complete`: every unknown size is taken from another shape of the same rank, as if the shapes were equal. A
+    size of 1 is not taken, because it may broadcast.
     """
 
     def filled(shape: PartialShape) -> PartialShape:
