@@ -12,6 +12,9 @@ and GluonCV, and forks for a model. Results lie in the folder of --out; a second
 (--again: everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1 (and GluonCV's
 requirements), the same models with the same weights run there too and outputs are compared.
 
+With --dtype float64 a copy of GluonCV is run in which float64 stands in place of float32. That is for models which
+choose by their scores: float32 rounds two scores of thousands to the same number, and then another object is chosen.
+
 GluonCV was written for other releases of two packages. This script sets `np.float` and `np.int`, which NumPy 1.24
 removed, and hides torch while GluonCV is imported, because it refuses torch 2.0 and newer.
 """
@@ -22,7 +25,9 @@ import argparse
 import fnmatch
 import json
 import os
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,11 +67,9 @@ INPUTS: list[tuple[str, list[tuple[int, ...]]]] = [
 ]
 SIZES = (64, 128, 224, 299, 331, 480, 512)
 """Edges of the square image that are tried, the smallest first."""
-GAIN = 1.5
-"""Of random weights: their variance is GAIN / fan-in."""
-RCNN_GAIN = 0.6
-"""The same for R-CNN. With more, activations grow by orders of magnitude from layer to layer, all scores are exactly 1
-and all boxes empty."""
+#: Random weights have the variance gain / fan-in: the gain of the first match of the name. With the last one all scores
+#: of the detectors before it are exactly 1 and all boxes are empty, so that rounding decides which objects are chosen.
+GAINS = [("*rcnn*syncbn*", 0.1), ("*rcnn*", 0.6), ("center_net_resnet101_*", 0.6), ("*", 1.5)]
 #: Arguments that are tried in turn: not every model of the zoo takes all of them.
 ARGUMENTS: list[dict[str, Any]] = [
     {"pretrained": False, "pretrained_base": False},
@@ -268,7 +271,7 @@ def first_that_runs(
         try:
             mx.random.seed(0)
             arrays(net(*inputs))  # completes the shapes of the parameters
-            weights(net, mx, RCNN_GAIN if "rcnn" in name else GAIN)
+            weights(net, mx, next(gain for pattern, gain in GAINS if fnmatch.fnmatch(name, pattern)))
             mx.random.seed(0)
             outputs = arrays(net(*inputs))
             done("eager")
@@ -313,8 +316,8 @@ def check_hybrid(
 # -- all models --------------------------------------------------------------------------------------------------------
 
 
-def unpacked(source: Path, folder: Path) -> Path:
-    """The folder that holds the package `gluoncv`; a wheel is unpacked below `folder`."""
+def unpacked(source: Path, folder: Path, dtype: str) -> Path:
+    """The folder that holds the package `gluoncv`; a wheel is unpacked, and a copy for float64 made, below `folder`."""
     if source.is_file():
         target = folder / source.stem
         if not target.exists():
@@ -323,7 +326,16 @@ def unpacked(source: Path, folder: Path) -> Path:
         source = target
     if not (source / "gluoncv" / "model_zoo").is_dir():
         raise SystemExit(f"{source} holds no package gluoncv; give the wheel, or the folder that the package is in")
-    return source
+    return source if dtype == "float32" else in_float64(source, folder / "float64")
+
+
+def in_float64(source: Path, target: Path) -> Path:
+    """A copy of the package that computes in float64 where its code names float32, or takes arange's default."""
+    shutil.copytree(source / "gluoncv", target / "gluoncv", dirs_exist_ok=True)
+    for file in (target / "gluoncv").rglob("*.py"):
+        code = file.read_text().replace("float32", "float64")
+        file.write_text(re.sub(r"F\.arange\(([^()]*)\)", r'F.arange(\1, dtype="float64")', code))
+    return target
 
 
 class Server:
@@ -443,7 +455,7 @@ def run_all(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out
     for folder in ("ours", "mxnet"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    source = unpacked(arguments.source, out)
+    source = unpacked(arguments.source, out, arguments.dtype)
     names = names_of(sys.executable, source, arguments.models)
     servers: dict[bool, Server] = {}
 

@@ -96,6 +96,11 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
     measured = tuned.recall(graphs)
     if measured is not None and measured.engine in installed:
         return (measured.engine, f"mx.tune measured {measured}")
+    if any(graph.has_eight_bits for graph in graphs):
+        return (
+            "numpy",
+            "another rounding before numbers of 8 bits may become a whole step, and NumPy rounds as eagerly",
+        )
     role = "recorded" if len(graphs) > 1 else "prediction"
     if role == "prediction" and "onnxruntime" in installed:
         return ("onnxruntime", "predictions run on ONNX Runtime, which was faster than torch in every measured network")

@@ -25,8 +25,10 @@ def fold_norm(graph: Graph) -> Graph:
     One stays as it is where somebody reads its statistics, where something else than parameters decides its numbers,
     in float16 (scaled weights may leave its range), and on data that comes straight from the caller (subtracting the
     mean first is more exact there). Behind a layer that others read too, it becomes one scale and shift.
+
+    A graph with numbers of 8 bits stays as it is: another rounding before them may become a whole step of 8 bits.
     """
-    if not any(node.op.name == "BatchNorm" for node in graph.operators):
+    if not any(node.op.name == "BatchNorm" for node in graph.operators) or graph.has_eight_bits:
         return graph
     users, roots = graph.users(), set(graph.roots)
     steady = steady_values(graph)

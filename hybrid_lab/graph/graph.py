@@ -142,6 +142,11 @@ class Graph:
         )
 
     @property
+    def has_eight_bits(self) -> bool:
+        """Whether floating numbers are quantized to 8 bits, which makes a whole step of another rounding before it."""
+        return any(node.op.family == "quantize" for node in self.operators)
+
+    @property
     def states(self) -> set[Value]:
         """The inputs that some operator updates: running statistics."""
         states: set[Value] = set()

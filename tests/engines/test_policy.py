@@ -48,6 +48,11 @@ def recorded(function, shapes, dtype="float32"):
 #: what is called -> (graphs, {what is installed: engine}, words of the reason where all are)
 TABLE = {
     "prediction, large": (forward(*convolution(8)), {ALL: "onnxruntime", ALL[:2]: "onnxruntime", ALL[1:]: "torch"}, ""),
+    "prediction, 8 bits": (
+        forward(lambda F, x: F._contrib_quantize_v2(F.exp(x))[0], [(4, 9)]),
+        {ALL: "numpy", ALL[:2]: "numpy"},
+        "another rounding before numbers of 8 bits may become a whole step",
+    ),
     "prediction, small": (forward(*perceptron(4)), {ALL: "onnxruntime", ALL[1:]: "numpy", ("numpy",): "numpy"}, ""),
     "recorded, convolutions": (
         recorded(*convolution(8)),

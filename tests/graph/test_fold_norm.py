@@ -145,6 +145,15 @@ def test_what_stays(graph: Graph):
     assert "BatchNorm" in names(fold_norm(graph))
 
 
+def test_a_graph_in_8_bits_stays():
+    def function(F, x, w, gamma, beta, mean, var):
+        y = F.FullyConnected(x, w, num_hidden=4, no_bias=True)
+        return F._contrib_quantize_v2(F.BatchNorm(y, gamma, beta, mean, var))[0]
+
+    graph = graph_of(function, (2, 3), (4, 3), *[(4,)] * 4, roles="data param param param aux aux")
+    assert "BatchNorm" in names(fold_norm(graph))
+
+
 def test_numbers_from_the_caller_are_not_folded():
     def layer(F, x, w):
         return F.FullyConnected(x, w, num_hidden=4, no_bias=True)
