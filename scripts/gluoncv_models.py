@@ -12,8 +12,9 @@ and GluonCV, and forks for a model. Results lie in the folder of --out; a second
 (--again: everything). With --mxnet, the Python of an environment with the real MXNet 1.9.1 (and GluonCV's
 requirements), the same models with the same weights run there too and outputs are compared.
 
-With --dtype float64 a copy of GluonCV is run in which float64 stands in place of float32. That is for models which
-choose by their scores: float32 rounds two scores of thousands to the same number, and then another object is chosen.
+With --dtype float64 a copy of GluonCV is run in which float64 stands in place of float32, and BatchNorm in place of
+SyncBatchNorm. That is for models that choose objects by their scores: float32 rounds two scores of thousands to the
+same number, and then another object is chosen.
 
 GluonCV was written for other releases of two packages. This script sets `np.float` and `np.int`, which NumPy 1.24
 removed, and hides torch while GluonCV is imported, because it refuses torch 2.0 and newer.
@@ -84,11 +85,15 @@ STEPS = ("built", "eager", "hybrid", "saved", "equal")
 # -- one model, in a process of its own --------------------------------------------------------------------------------
 
 
-def prepare(source: str, real: bool) -> Any:
+def prepare(source: str, real: bool, dtype: str = "float32") -> Any:
     """Import `mxnet` and GluonCV's zoo; `real`: the installed MXNet."""
     warnings.simplefilter("ignore")
     if not real:
         import hybrid_lab.compat  # noqa: F401 - from here on `import mxnet` is Hybrid Lab
+    if dtype == "float64":  # MXNet's SyncBatchNorm has none, and predicts as BatchNorm does
+        import mxnet as mx
+
+        mx.gluon.contrib.nn.SyncBatchNorm = lambda num_devices=None, **keywords: mx.gluon.nn.BatchNorm(**keywords)
     np.float, np.int = float, int  # type: ignore[attr-defined]
     sys.path.insert(0, source)
     hidden = sys.modules.pop("torch", None)
@@ -227,7 +232,7 @@ def work(name: str, source: str, target: Path, real: bool, dtype: str, wanted: d
         report.setdefault("seconds", {})[step] = round(time.time() - started, 1)
 
     try:
-        zoo = prepare(source, real)
+        zoo = prepare(source, real, dtype)
         import mxnet as mx
 
         arguments = ARGUMENTS if wanted is None else [wanted["arguments"]]
@@ -363,7 +368,7 @@ def serve(arguments: argparse.Namespace) -> None:
     """Read models from the standard input; answer each with a line when its report is written."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what models print is no answer
-    prepare(str(arguments.source), arguments.real)
+    prepare(str(arguments.source), arguments.real, arguments.dtype)
     for line in sys.stdin:
         name, target, wanted = json.loads(line)
         child = os.fork()

@@ -418,7 +418,7 @@ class Parameter:
         return invoke(get("_sparse_retain").bind(), (array.tostype("row_sparse"), rows))
 
     def set_data(self, data: object) -> None:
-        """Overwrite the values on every context, in place.
+        """Overwrite the values on every context, in place. Gradients of what was recorded before keep the old values.
 
         data : NDArray, NumPy array or nested lists of the parameter's shape. Raises ShapeError, UninitializedError.
         """
@@ -428,6 +428,7 @@ class Parameter:
         if self._data is not None:
             with tape.Mode(False, False):
                 for array in self._data:
+                    tape.keep(array)
                     array[:] = data
         elif self._deferred_init is not None:
             value = data if isinstance(data, NDArray) else nd_array(data, dtype=self._dtype)

@@ -19,6 +19,7 @@ class Buffer:
     device : the same elements as a flat torch tensor on a GPU, or None
     host_stale, device_stale : that side is out of date; never both
     version : grows with every write, so that the tape notices writes to what it has recorded
+    kept : a weak reference to the tape's `Kept` for a version, or None
     exported : the memory (of an array on a GPU: that there) was handed to others, who may write to it unnoticed
     context : the context that the array was asked for on
     watched : a compiled call relies on whether its arrays have a gradient attached
@@ -34,6 +35,7 @@ class Buffer:
         "exported",
         "host",
         "host_stale",
+        "kept",
         "version",
         "watched",
     )
@@ -46,6 +48,7 @@ class Buffer:
     host_stale: bool
     device_stale: bool
     version: int
+    kept: Any
     exported: bool
     context: Context
     watched: bool
@@ -56,6 +59,7 @@ class Buffer:
         self.host_stale = False
         self.device_stale = False
         self.version = 0
+        self.kept = None
         self.exported = False
         self.watched = False
         self.context = context

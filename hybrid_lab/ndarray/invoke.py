@@ -427,9 +427,8 @@ class EagerEntry(tape.Entry):
         for slot, value in enumerate(self._values):
             kind = type(value)
             if kind is tape.Saved:
-                value.check()
                 link = tape.Output(node, slot - first) if slot >= first else value.link
-                values.append(NDArray.view_of(value.buffer, value.view, link))
+                values.append(NDArray.view_of(*value.memory(), link))
             elif kind is tuple:
                 values.append(NDArray.wrap(stand_in(*value)))
             else:
@@ -471,7 +470,7 @@ class EagerEntry(tape.Entry):
     def check(self) -> None:
         for value in self._values:
             if type(value) is tape.Saved:
-                value.check()
+                value.memory()
 
     def release(self) -> None:
         self._values = []

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from hybrid_lab.diagnostics.errors import AutogradError
 from hybrid_lab.engines.memory import is_tensor, to_device
 
 if TYPE_CHECKING:
+    from hybrid_lab.ndarray.buffer import Buffer
     from hybrid_lab.ndarray.ndarray import NDArray
 
 GRAD_REQS = ("write", "add", "null")
@@ -232,38 +234,82 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
     )
 
 
+class Kept:
+    """What the saved values of one version of a buffer share. `Parameter.set_data` puts a copy of the values here.
+
+    version : of the buffer; copy : a Buffer with the values, or None until they are overwritten
+    """
+
+    __slots__ = ("__weakref__", "copy", "version")
+
+    copy: Buffer | None
+
+    def __init__(self, version: int):
+        self.version, self.copy = version, None
+
+    @staticmethod
+    def of(buffer: Buffer) -> Kept:
+        """The one for the present version."""
+        kept = current(buffer)
+        if kept is None:
+            kept = Kept(buffer.version)
+            buffer.kept = ref(kept)
+        return kept
+
+
+def current(buffer: Buffer) -> Kept | None:
+    """The `Kept` for the present version, if a step on the tape saved the values."""
+    kept = None if buffer.kept is None else buffer.kept()
+    return kept if kept is not None and kept.version == buffer.version else None
+
+
+def keep(array: NDArray) -> None:
+    """Copy the values of `array`, which is about to be overwritten, if a step on the tape saved them."""
+    from hybrid_lab.ndarray.buffer import Buffer
+
+    kept = current(array.buffer)
+    if kept is not None and kept.copy is None:
+        kept.copy = Buffer(array._data.copy(), array.buffer.context)
+
+
 class Saved:
-    """A value that a gradient reads, kept by reference. Reading it raises AutogradError if it has changed.
+    """A value that a gradient reads, kept by reference. Reading it raises AutogradError if it has changed, unless
+    `keep` made a copy before.
 
     link : the `tape_link` of the array when it was saved
     array : NDArray; role and user, for the message: "the input rhs", "broadcast_mul"
     """
 
-    __slots__ = ("buffer", "link", "role", "user", "version", "view")
+    __slots__ = ("buffer", "kept", "link", "role", "user", "version", "view")
 
     def __init__(self, array: NDArray, role: str, user: str):
         self.buffer, self.view, self.link = array.buffer, array.host_view, array.tape_link
         self.version = self.buffer.version
         self.role, self.user = role, user
+        # Only Parameters have a copy kept: the values of all of their memory, which no step computed.
+        whole = self.view is self.buffer.host and type(self.link) is not Output
+        self.kept = Kept.of(self.buffer) if whole else None
 
-    def check(self) -> None:
-        """Raise AutogradError if the array was written to since."""
-        if self.buffer.version != self.version:
+    def memory(self) -> tuple[Buffer, np.ndarray]:
+        """The buffer that has the value now, and its part. Raises AutogradError if the array was written to since."""
+        if self.buffer.version == self.version:
+            return self.buffer, self.view
+        if self.kept is None or self.kept.copy is None:
             raise written_since(self.user, self.role, self.view.shape, self.view.dtype)
+        return self.kept.copy, self.kept.copy.host
 
     def value(self) -> np.ndarray:
         """The value on the host."""
-        self.check()
-        if self.buffer.host_stale:
-            self.buffer.pull()
-        return self.view
+        buffer, view = self.memory()
+        if buffer.host_stale:
+            buffer.pull()
+        return view
 
     def tensor(self, device: str | None) -> Any:
         """The value on a device."""
         from hybrid_lab.ndarray.buffer import tensor_of
 
-        self.check()
-        return tensor_of(self.buffer, self.view, device)
+        return tensor_of(*self.memory(), device)
 
 
 class Mode:

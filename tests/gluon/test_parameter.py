@@ -5,7 +5,7 @@ import pytest
 
 import hybrid_lab as mx
 from hybrid_lab import autograd, gluon, init, nd
-from hybrid_lab.diagnostics import DeferredInitializationError, ShapeError, UninitializedError
+from hybrid_lab.diagnostics import AutogradError, DeferredInitializationError, ShapeError, UninitializedError
 from hybrid_lab.gluon import nn
 
 
@@ -65,6 +65,44 @@ def test_set_data_writes_in_place():
     assert array.asnumpy().tolist() == [5, 6]
     with pytest.raises(ShapeError):
         weight.set_data(nd.zeros((3,)))
+
+
+@pytest.mark.parametrize("grad_req", ["write", "null"])
+def test_set_data_between_a_call_and_its_backward_leaves_the_gradient_as_it_was(grad_req):
+    u, w = gluon.Parameter("u", shape=(1, 2), grad_req=grad_req), gluon.Parameter("w", shape=(2, 3))
+    for parameter in (u, w):
+        parameter.initialize(init="ones")
+    memory = u.data().asnumpy()
+    with autograd.record():
+        first = nd.dot(u.data(), w.data())
+        with autograd.pause():
+            u.set_data([[5, 7]])
+        total = (first + nd.dot(u.data(), w.data())).sum()  # as spectral normalization does in two calls of a network
+    u.set_data([[-1, -1]])
+    total.backward(retain_graph=True)
+    assert w.grad().asnumpy().tolist() == [[6, 6, 6], [8, 8, 8]]
+    assert u.data().asnumpy().tolist() == [[-1, -1]] and memory.tolist() == [[1, 1]]
+    with autograd.record():
+        product = nd.dot(u.data(), w.data())
+    u.data()[:] = 4  # no copy is made for other writes
+    with pytest.raises(AutogradError, match="dot needs its input lhs, .* written to since"):
+        product.backward()
+
+
+def test_values_that_a_gradient_needs_are_copied_only_while_it_may_come():
+    w = gluon.Parameter("w", shape=(2, 3))
+    w.initialize(init="ones")
+    with autograd.record():
+        square = w.data() * w.data()
+    w.set_data(np.zeros((2, 3)))
+    (kept,) = {saved.kept for saved in square.tape_link.node.entry._values if saved}
+    assert kept.copy.host.tolist() == np.ones((2, 3)).tolist()
+    with autograd.record():
+        slope = autograd.grad(square, w.data(), create_graph=True)[0]
+    assert slope.asnumpy().tolist() == np.full((2, 3), 2).tolist()
+    del square, slope, kept
+    w.set_data(np.full((2, 3), 4))
+    assert w.data().buffer.kept() is None
 
 
 def test_set_data_may_come_before_the_shape_is_known():
