@@ -94,6 +94,7 @@ def prepare(source: str, real: bool, dtype: str = "float32") -> Any:
         import mxnet as mx
 
         mx.gluon.contrib.nn.SyncBatchNorm = lambda num_devices=None, **keywords: mx.gluon.nn.BatchNorm(**keywords)
+        mx.sym.contrib.SyncBatchNorm = lambda data, key="", ndev=1, **keywords: mx.sym.BatchNorm(data, **keywords)
     np.float, np.int = float, int  # type: ignore[attr-defined]
     sys.path.insert(0, source)
     hidden = sys.modules.pop("torch", None)
