@@ -4,7 +4,8 @@
 
 Each test runs in a forked process of its own, for at most so many seconds, and RESULTS (JSON) is written after each:
 {"test_name": "passed" | "skipped: ..." | "failed: ErrorType: message"}. `--compat` makes `import mxnet` hybrid_lab.
-nose, which MXNet's tests import and which no longer runs, is replaced by the few names that they use.
+nose, which MXNet's tests import and which no longer runs, is replaced by the few names that they use. Names that NumPy
+has removed since (np.int, np.NaN, np.round_) are set.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ def install_nose():
     nose = types.ModuleType("nose")
     nose.tools, nose.SkipTest, nose.runmodule = tools, Skipped, lambda *arguments, **keywords: None
     sys.modules.update({"nose": nose, "nose.tools": tools})
+
+
+def restore_numpy_names():
+    """Set the names of NumPy 1 that MXNet's tests use and NumPy 2 does not have."""
+    import numpy as np
+
+    for name, value in {"int": int, "NaN": np.nan, "round_": np.round}.items():
+        if name not in vars(np):
+            setattr(np, name, value)
 
 
 def install_private_modules():
@@ -155,6 +165,7 @@ def main():
     parser.add_argument("--compat", action="store_true")
     arguments = parser.parse_intermixed_args()  # names of tests may come behind options
     install_nose()
+    restore_numpy_names()
     if arguments.compat:
         importlib.import_module("hybrid_lab.compat")
         install_private_modules()
