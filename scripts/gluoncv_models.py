@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -90,11 +90,8 @@ def prepare(source: str, real: bool, dtype: str = "float32") -> Any:
     warnings.simplefilter("ignore")
     if not real:
         import hybrid_lab.compat  # noqa: F401 - from here on `import mxnet` is Hybrid Lab
-    if dtype == "float64":  # MXNet's SyncBatchNorm has none, and predicts as BatchNorm does
-        import mxnet as mx
-
-        mx.gluon.contrib.nn.SyncBatchNorm = lambda num_devices=None, **keywords: mx.gluon.nn.BatchNorm(**keywords)
-        mx.sym.contrib.SyncBatchNorm = lambda data, key="", ndev=1, **keywords: mx.sym.BatchNorm(data, **keywords)
+    if dtype == "float64":
+        use_float64()
     np.float, np.int = float, int  # type: ignore[attr-defined]
     sys.path.insert(0, source)
     hidden = sys.modules.pop("torch", None)
@@ -105,6 +102,19 @@ def prepare(source: str, real: bool, dtype: str = "float32") -> Any:
     if hidden is not None:
         sys.modules["torch"] = hidden
     return model_zoo
+
+
+def use_float64() -> None:
+    """Let functions of `mxnet` that make float32 by default make float64, and replace SyncBatchNorm, which MXNet does
+    not have in float64, by BatchNorm, which predicts the same.
+    """
+    import mxnet as mx
+
+    mx.gluon.contrib.nn.SyncBatchNorm = lambda num_devices=None, **keywords: mx.gluon.nn.BatchNorm(**keywords)
+    mx.sym.contrib.SyncBatchNorm = lambda data, key="", ndev=1, **keywords: mx.sym.BatchNorm(data, **keywords)
+    for module in (mx.nd, mx.sym):
+        for name in ("arange", "argsort", "topk"):
+            setattr(module, name, functools.partial(getattr(module, name), dtype="float64"))
 
 
 def build(zoo: Any, name: str, arguments: list[dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
@@ -336,11 +346,10 @@ def unpacked(source: Path, folder: Path, dtype: str) -> Path:
 
 
 def in_float64(source: Path, target: Path) -> Path:
-    """A copy of the package that computes in float64 where its code names float32, or takes arange's default."""
+    """A copy of the package whose code names float64 in place of float32."""
     shutil.copytree(source / "gluoncv", target / "gluoncv", dirs_exist_ok=True)
     for file in (target / "gluoncv").rglob("*.py"):
-        code = file.read_text().replace("float32", "float64")
-        file.write_text(re.sub(r"F\.arange\(([^()]*)\)", r'F.arange(\1, dtype="float64")', code))
+        file.write_text(file.read_text().replace("float32", "float64"))
     return target
 
 
