@@ -39,8 +39,6 @@ NO_EFFECT = {
     # There is one process and ordinary memory; GluonCV passes them.
     "sync_batch_norm": {"key", "ndev"},
     "_MultiWorkerIter.__init__": {"pin_memory", "pin_device_id", "data_loader"},
-    # For layers with a projection, which are refused.
-    "LSTM.__init__": {"h2r_weight_initializer"},
     # A symbol has no context: that of the arrays it is called with decides.
     "GraphQuestions.eval": {"ctx"},
     **{name: {"ctx"} for name in ("arange", "array", "full")},

@@ -17,6 +17,7 @@ import hybrid_lab as mx
 from hybrid_lab import autograd, engines, nd
 from hybrid_lab.gluon import HybridBlock, rnn
 from hybrid_lab.ops.framework.dtypes import is_floating
+from hybrid_lab.ops.framework.operator import get
 from tests.gluon.test_second_gradients import Call, Twice
 from tests.ops.cases import Case, each_sample
 
@@ -219,6 +220,7 @@ RECURRENT = [
     *({"mode": mode} for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")),
     {"mode": "rnn_relu", "num_layers": 2, "bidirectional": True},
     {"mode": "lstm", "lstm_state_clip_min": -0.1, "lstm_state_clip_max": 0.1},
+    {"mode": "lstm", "projection_size": 3, "bidirectional": True},
 ]
 each_recurrent = pytest.mark.parametrize("settings", RECURRENT, ids=lambda item: "-".join(map(str, item.values())))
 
@@ -226,12 +228,11 @@ each_recurrent = pytest.mark.parametrize("settings", RECURRENT, ids=lambda item:
 def check_recurrent(settings: dict[str, Any], engine: str) -> None:
     """Data, states and head gradients of a recurrent layer with special values."""
     settings = {"num_layers": 1, **settings}
-    layers, directions = settings["num_layers"], 1 + settings.get("bidirectional", False)
-    gates = {"lstm": 4, "gru": 3}.get(settings["mode"], 1)
-    weights = sum(directions * gates * 2 * (width + 2 + 2) for width in (3, *[2 * directions] * (layers - 1)))
-    states = [(layers * directions, 2, 2)] * (2 if settings["mode"] == "lstm" else 1)
-    generator = np.random.RandomState(5)
-    arrays = [generator.uniform(-0.9, 0.9, shape).astype("float32") for shape in ((4, 2, 3), (weights,), *states)]
+    sizes = get("RNN").bind(state_size=2, **settings).sizes
+    places = sizes.layers * sizes.directions
+    states = [(places, 2, sizes.units), (places, 2, 2)][: 2 if settings["mode"] == "lstm" else 1]
+    generator, shapes = np.random.RandomState(5), [(4, 2, 3), (sizes.parameters(3),), *states]
+    arrays = [generator.uniform(-0.9, 0.9, shape).astype("float32") for shape in shapes]
     block = Function(lambda F, *inputs: F.RNN(*inputs, state_size=2, state_outputs=True, **settings))
     check(block, arrays, [0, *range(2, len(arrays))], engine)
 

@@ -137,8 +137,20 @@ class Words(gluon.HybridBlock):
 )
 def test_a_language_model_is_wholly_in_kernels(layer, keywords):
     """The same losses, masks of dropout and gradients as eager, and nothing outside of kernels."""
-    mx.random.seed(3)
     net = Words(layer, **keywords)
+    equals_eager(net)
+    assert not mx.explain(net).fallbacks
+
+
+def test_an_lstm_with_a_projection_runs_in_numpy():
+    net = Words(gluon.rnn.LSTM, projection_size=5)
+    equals_eager(net)
+    fallbacks = mx.explain(net).fallbacks
+    assert [each.split(":")[0] for each in fallbacks] == ["RNN on numpy", "_rnn_grad on numpy"]
+
+
+def equals_eager(net):
+    mx.random.seed(3)
     net.initialize()
     words = mx.nd.array(np.random.RandomState(0).randint(0, 30, (4, 3)))
 
@@ -154,7 +166,6 @@ def test_a_language_model_is_wholly_in_kernels(layer, keywords):
     net.hybridize(engine="triton")
     for found, wanted in zip(run(), eager, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-4 * abs(wanted).max())
-    assert not mx.explain(net).fallbacks
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "sm90"])

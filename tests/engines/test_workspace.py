@@ -28,7 +28,7 @@ def lstm(dtype: str = "float32", outputs: int | None = None, **attributes) -> tu
     """A graph of one operator over 5 steps, 3 sequences and 6 features, and the shapes of its inputs."""
     op = operator("RNN").bind(**{"mode": "lstm", "state_size": 4, "num_layers": 1, "state_outputs": True, **attributes})
     places = op.num_layers * op.sizes.directions
-    shapes = [(5, 3, 6), (op.sizes.parameters(6),), (places, 3, 4), (places, 3, 4)]
+    shapes = [(5, 3, 6), (op.sizes.parameters(6),), (places, 3, op.sizes.units), (places, 3, 4)]
     inputs = [input_node(f"x{index}", shape=shape, dtype=dtype) for index, shape in enumerate(shapes[: len(op.roles)])]
     node = make_node(op, inputs, draw=0 if op.random else None)
     return Graph(inputs, node.outputs[: outputs or op.signature.visible], draws=int(op.random)), shapes[: len(op.roles)]
@@ -171,8 +171,9 @@ def test_layers_among_other_operators():
         ("float32", {"mode": "gru"}),
         ("float32", {"num_layers": 2, "p": 0.5}),
         ("float32", {"lstm_state_clip_min": -0.1, "lstm_state_clip_max": 0.1}),
+        ("float32", {"projection_size": 3}),
     ],
-    ids=["float64", "gru", "dropout", "clip"],
+    ids=["float64", "gru", "dropout", "clip", "projection"],
 )
 def test_what_stays_as_it_is(dtype, attributes):
     graph, shapes = lstm(dtype, **attributes)

@@ -28,6 +28,8 @@ ELSEWHERE |= {("_image_flip_left_right", 1), ("_image_flip_top_bottom", 0), ("_i
 ELSEWHERE |= {("_image_random_flip_left_right", 1), ("_image_random_flip_top_bottom", 1), ("BatchNorm_v1", 1)}
 #: tests/golden/rnn has its answers with oneDNN.
 ELSEWHERE |= {("RNN", index) for index in range(12)}
+#: Lengths of sequences with a projection: on a GPU only.
+ELSEWHERE |= {("RNN", 13)}
 #: Only written in place there, which a Symbol does not do; a crash; an axis that is not counted from the end.
 ELSEWHERE |= {("_scatter_set_nd", 0), ("_scatter_set_nd", 1), ("fill_element_0index", 0), ("cumsum", 2)}
 #: A step that is skipped leaves the output unwritten there.

@@ -48,6 +48,8 @@ def test_a_backward_in_prediction_computes_the_forward_again(case: Case):
 def test_onnx_equals_numpy_in_prediction(case: Case):
     if "lstm_state_clip_min" in case.sample.attributes:
         pytest.skip("ONNX clips something else")
+    if "projection_size" in case.sample.attributes:
+        pytest.skip("ONNX has no projection")
     op = case.op.bind_mode(False)
     inputs = case.inputs()
     tolerance = 1e-4 if case.sample.attributes["mode"] == "rnn_tanh" else 1e-5
@@ -75,9 +77,10 @@ def arrays(op, steps=5, batch=3, width=6, seed=0):
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_lengths_are_the_sequences_cut_short(bidirectional: bool):
-    op = lstm(use_sequence_length=True, bidirectional=bidirectional, state_outputs=True)
-    whole = lstm(bidirectional=bidirectional, state_outputs=True)
+@pytest.mark.parametrize("projection", [None, 3])
+def test_lengths_are_the_sequences_cut_short(bidirectional: bool, projection: int | None):
+    whole = lstm(bidirectional=bidirectional, state_outputs=True, projection_size=projection)
+    op = whole.variant(use_sequence_length=True)
     x, parameters, h, c, _ = arrays(op)
     lengths = np.array([2, 5, 0], "int32")
     y, final, cell, *_ = run_kernel(op, [x, parameters, h, c, lengths])
@@ -90,8 +93,9 @@ def test_lengths_are_the_sequences_cut_short(bidirectional: bool):
         close(cell[:, part], alone[2])
 
 
-def test_what_lies_behind_the_end_is_not_read():
-    op = lstm(use_sequence_length=True, bidirectional=True)
+@pytest.mark.parametrize("projection", [None, 3])
+def test_what_lies_behind_the_end_is_not_read(projection: int | None):
+    op = lstm(use_sequence_length=True, bidirectional=True, projection_size=projection)
     x, parameters, h, c, _ = arrays(op)
     lengths = np.array([2, 5, 1], "int32")
     y = run_kernel(op, [x, parameters, h, c, lengths])
@@ -110,10 +114,14 @@ def test_dropout_between_the_layers_depends_on_the_draw_alone():
     assert np.abs(first[0] - other[0]).max() > 0
     mask = first[-1]
     assert mask.shape == (1, 5, 3, 4) and mask.dtype == bool and 0 < mask.mean() < 1
+    projected = lstm(p=0.5, projection_size=3)
+    assert run_kernel(projected, arrays(projected), rng=RNG)[-1].shape == (1, 5, 3, 3)
 
 
-def test_a_clipped_cell_state_stays_in_its_bounds():
-    op = lstm(lstm_state_clip_min=-0.01, lstm_state_clip_max=0.02, state_outputs=True)
+@pytest.mark.parametrize("projection", [None, 3])
+def test_a_clipped_cell_state_stays_in_its_bounds(projection: int | None):
+    bounds = {"lstm_state_clip_min": -0.01, "lstm_state_clip_max": 0.02}
+    op = lstm(**bounds, state_outputs=True, projection_size=projection)
     cell = run_kernel(op, arrays(op))[2]
     assert cell.min() == np.float32(-0.01) and cell.max() == np.float32(0.02)
 
@@ -134,12 +142,13 @@ def test_the_size_of_the_parameters_follows_from_the_data():
     assert op.complete(None, None, None) == (None, None, (4, None, 4))
 
 
-def test_empty_sequences_and_batches():
+@pytest.mark.parametrize("projection", [None, 3])
+def test_empty_sequences_and_batches(projection):
     for steps, batch in ((0, 3), (5, 0)):
-        op = lstm(state_outputs=True)
+        op = lstm(state_outputs=True, projection_size=projection)
         inputs = arrays(op, steps, batch)
         y, h, c, *_ = outputs = run_kernel(op, inputs)
-        assert y.shape == (steps, batch, 4)
+        assert y.shape == (steps, batch, projection or 4)
         np.testing.assert_array_equal(h, inputs[2])
         heads = [np.ones_like(item) for item in (y, h, c)]
         dx, dparameters, dh, _ = run_gradient(op, F, inputs, outputs, heads)
@@ -150,7 +159,8 @@ def test_empty_sequences_and_batches():
 @pytest.mark.parametrize(
     "attributes, text",
     [
-        ({"projection_size": 3}, "projection_size is not supported"),
+        ({"mode": "gru", "projection_size": 3}, "projection_size needs mode='lstm'"),
+        ({"projection_size": 0}, "projection_size=0"),
         ({"state_size": 0}, "state_size=0"),
         ({"p": 1.0}, "p=1.0"),
         ({"lstm_state_clip_min": 0.0}, "must be given together"),

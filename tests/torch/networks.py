@@ -60,10 +60,10 @@ class Inverted(nn.Module):
 class Recurrent(nn.Module):
     """A recurrent layer of two directions and two floors, and a head on its last step."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, **options):
         super().__init__()
-        self.rnn = kind(6, 8, num_layers=2, bidirectional=True, batch_first=True)
-        self.head = nn.Linear(16, 4)
+        self.rnn = kind(6, 8, num_layers=2, bidirectional=True, batch_first=True, **options)
+        self.head = nn.Linear(2 * options.get("proj_size", 8), 4)
 
     def forward(self, x):
         y, state = self.rnn(x)
@@ -227,6 +227,8 @@ NETWORKS = {
     "residual net": (ResNet, images(4, 3, 32, 32)),
     "inverted residual": (lambda: Inverted(6), images(4, 6, 8, 8)),
     "lstm": (lambda: Recurrent(nn.LSTM), images(3, 5, 6)),
+    "projected lstm": (lambda: Recurrent(nn.LSTM, proj_size=3), images(3, 5, 6)),
+    "projected lstm without biases": (lambda: Recurrent(nn.LSTM, proj_size=3, bias=False), images(3, 5, 6)),
     "gru": (lambda: Recurrent(nn.GRU), images(3, 5, 6)),
     "u-net": (UNet, images(2, 1, 16, 16)),
     "vit": (ViT, images(3, 3, 16, 16)),

@@ -44,6 +44,9 @@ class _Layer(HybridBlock):
     _cell_type: Callable[..., RecurrentCell]
     _clip: Mapping[str, Any] = {}
     """Attributes of the operator that bound the cell state."""
+    _projection_size: int | None = None
+    """Units P that an LSTM's outputs are projected to."""
+    _h2r_weight_initializer: InitializerLike | None = None
 
     def __init__(
         self,
@@ -72,18 +75,20 @@ class _Layer(HybridBlock):
             "i2h_bias": i2h_bias_initializer,
             "h2h_bias": h2h_bias_initializer,
         }
-        rows = self._gates * hidden_size
+        if self._projection_size is not None:
+            self._initializers["h2r_weight"] = self._h2r_weight_initializer
+        rows, units = self._gates * hidden_size, self._projection_size or hidden_size
         for name, kind, number in self._names():
-            width = input_size if number == 0 else hidden_size * self._directions
-            shape = {"i2h_weight": (rows, width), "h2h_weight": (rows, hidden_size)}.get(kind, (rows,))
-            init = self._initializers[kind]
+            width = input_size if number == 0 else units * self._directions
+            shapes = {"i2h_weight": (rows, width), "h2h_weight": (rows, units), "h2r_weight": (units, hidden_size)}
+            shape, init = shapes.get(kind, (rows,)), self._initializers[kind]
             setattr(self, name, self.params.get(name, shape=shape, init=init, dtype=dtype, allow_deferred_init=True))
 
     def _names(self) -> Iterator[tuple[str, str, int]]:
         """(parameter, its kind, its layer), in MXNet's order."""
         for number in range(self._num_layers):
             for direction in ("l", "r")[: self._directions]:
-                for kind in ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"):
+                for kind in self._initializers:
                     yield f"{direction}{number}_{kind}", kind, number
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
@@ -99,8 +104,10 @@ class _Layer(HybridBlock):
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:
         """{"shape": ..., "__layout__": "LNC", "dtype": ...} of every state."""
-        shape = (self._num_layers * self._directions, batch_size, self._hidden_size)
-        return [{"shape": shape, "__layout__": "LNC", "dtype": self._dtype} for _ in range(self._num_states)]
+        places, units = self._num_layers * self._directions, [self._projection_size or self._hidden_size]
+        if self._num_states == 2:
+            units.append(self._hidden_size)
+        return [{"shape": (places, batch_size, size), "__layout__": "LNC", "dtype": self._dtype} for size in units]
 
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Tensor] = nd.zeros, **kwargs: object
@@ -162,6 +169,7 @@ class _Layer(HybridBlock):
             state_outputs=True,
             mode=self._mode,
             use_sequence_length=self._use_sequence_length,
+            projection_size=self._projection_size,
             **self._clip,
         )
         y = F.SwapAxis(outputs[0], dim1=0, dim2=1) if batch == 0 else outputs[0]
@@ -195,7 +203,11 @@ class _Layer(HybridBlock):
         return self._cell_type(self._hidden_size, input_size=input_size, prefix=prefix, **initializers)
 
     def _unfuse(self) -> HybridSequentialRNNCell:
-        """The same layers as cells that share the parameters. Raises AttributeSpecError where states are clipped."""
+        """The layers as cells that share the parameters. Raises AttributeSpecError for clipped or projected states."""
+        if self._projection_size is not None:
+            raise AttributeSpecError(
+                f"{self.name}: the cells of gluon.rnn have no projection_size; gluon.contrib.rnn.LSTMPCell has one"
+            )
         if self._clip:
             raise AttributeSpecError(f"{self.name}: cells do not clip their states (state_clip_min, state_clip_max)")
         stack = HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
@@ -262,6 +274,8 @@ class LSTM(_Layer):
     """Long short-term memory (Hochreiter and Schmidhuber 1997); two states, h and c.
 
     state_clip_min, state_clip_max : bounds of c, both or none; state_clip_nan : NaN becomes a bound as well
+    projection_size : P; outputs are projected to P units by l0_h2r_weight, (P, H) (arXiv 1402.1128). Outputs, h and the
+    columns of h2h_weight then have P in place of H. None or 0 : no projection
 
     hidden_size : units H; layout : 'TNC' or 'NTC'; dropout : between the layers; input_size : 0 takes it from the data
     x : (T, N, C) -> (T, N, directions * H); states : (num_layers * directions, N, H) each, returned if given
@@ -291,12 +305,14 @@ class LSTM(_Layer):
         use_sequence_length: bool = False,
         **kwargs: Unpack[BlockOptions],
     ) -> None:
-        if projection_size is not None:
-            raise NotImplementedError("LSTM: projection_size is not supported; put a Dense(flatten=False) after it")
+        if projection_size is not None and projection_size < 0:
+            raise AttributeSpecError(f"LSTM: projection_size={projection_size}; it must be at least 1, or None")
         if (state_clip_min is None) != (state_clip_max is None):
             raise AttributeSpecError("LSTM: state_clip_min and state_clip_max must be given together")
         sizes = (hidden_size, num_layers, layout, dropout, bidirectional, input_size)
         weights, biases = (i2h_weight_initializer, h2h_weight_initializer), (i2h_bias_initializer, h2h_bias_initializer)
+        # The constructor of the base reads them when it declares the parameters.
+        self._projection_size, self._h2r_weight_initializer = projection_size or None, h2r_weight_initializer
         super().__init__(*sizes, *weights, *biases, dtype, use_sequence_length, **kwargs)
         if state_clip_min is not None:
             self._clip = {

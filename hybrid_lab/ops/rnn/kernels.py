@@ -6,6 +6,7 @@ A step is one small product and the gates. Invalid steps, which lie behind the e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -30,24 +31,34 @@ class Sizes(NamedTuple):
     layers: int
     directions: int
     clip: Clip | None = None
+    projection: int | None = None
+
+    @property
+    def units(self) -> int:
+        """Units of a state in one direction: those that an LSTM's output is projected to, or the hidden ones."""
+        return self.projection or self.hidden
 
     def widths(self, input_size: int) -> list[int]:
         """The input size of every layer."""
-        return [input_size] + [self.hidden * self.directions] * (self.layers - 1)
+        return [input_size] + [self.units * self.directions] * (self.layers - 1)
 
     def parameters(self, input_size: int) -> int:
         """Length of the packed parameter vector."""
-        rows = GATES[self.mode] * self.hidden
-        return sum(self.directions * rows * (width + self.hidden + 2) for width in self.widths(input_size))
+        return sum(prod(shape) for _, _, shape in self.pieces(input_size))
 
     def pieces(self, input_size: int) -> Iterator[tuple[int, str, tuple[int, ...]]]:
-        """(layer * directions + direction, "wx" ..., shape) in the packed order: all weights, then all biases."""
+        """(layer * directions + direction, name, shape) in the packed order: all weights, then all biases.
+
+        Names: "wx" and "wh", the weights of input and state; "wr", of a projection; "bx" and "bh", the biases
+        """
         rows = GATES[self.mode] * self.hidden
         for layer, width in enumerate(self.widths(input_size)):
             for direction in range(self.directions):
                 place = layer * self.directions + direction
                 yield place, "wx", (rows, width)
-                yield place, "wh", (rows, self.hidden)
+                yield place, "wh", (rows, self.units)
+                if self.projection:
+                    yield place, "wr", (self.projection, self.hidden)
         for place in range(self.layers * self.directions):
             yield place, "bx", (rows,)
             yield place, "bh", (rows,)
@@ -94,13 +105,14 @@ def plain(mode: str, projected: Array, weight: Array, h: Array, order: Order, st
 
 
 def lstm(
-    projected: Array, weight: Array, h: Array, c: Array, order: Order, clip: Clip | None, scratch: Scratch,
-    states: Array, cells: Array, gates: Array,
+    projected: Array, weight: Array, projection: Array | None, h: Array, c: Array, order: Order, clip: Clip | None,
+    scratch: Scratch, states: Array, cells: Array, gates: Array,
 ) -> None:  # fmt: skip
-    """Fill `states`, `cells` and `gates`. projected, gates : (T, N, 4 H); weight : (4 H, H); states, cells : (T, N, H);
-    h, c : (N, H)
+    """Fill `states`, `cells` and `gates`. projected, gates : (T, N, 4 H); cells : (T, N, H); c : (N, H)
+
+    weight : (4 H, H); states : (T, N, H); h : (N, H); with a projection, (P, H), they have P in place of the last H
     """
-    batch, hidden = h.shape
+    batch, hidden = c.shape
     product, part = scratch((batch, 4 * hidden), h.dtype), scratch((batch, hidden), h.dtype)
     for t in order.steps:
         step, cell, state = gates[t], cells[t], states[t]
@@ -119,7 +131,11 @@ def lstm(
             most(cell, cell.dtype.type(low), out=cell)
         if order.invalid is not None:
             np.copyto(cell, c, where=order.invalid[t])
-        np.multiply(o, np.tanh(cell, out=part), out=state)
+        np.tanh(cell, out=part)
+        if projection is None:
+            np.multiply(o, part, out=state)
+        else:
+            np.matmul(np.multiply(o, part, out=part), projection.T, out=state)
         if order.invalid is not None:
             np.copyto(state, h, where=order.invalid[t])
         h, c = state, cell
@@ -181,11 +197,14 @@ def plain_gradient(
 
 
 def lstm_gradient(
-    weight: Array, c: Array, gates: Array, cells: Array, dy: Array, dh: Array, dc: Array, order: Order,
-    clip: Clip | None, scratch: Scratch, out: Array,
+    weight: Array, projection: Array | None, c: Array, gates: Array, cells: Array, dy: Array, dh: Array, dc: Array,
+    order: Order, clip: Clip | None, scratch: Scratch, out: Array, dstates: Array | None = None,
 ) -> None:  # fmt: skip
-    """Fill `out`, (T, N, 4 H), with the gradients of the gates' arguments."""
-    steps, batch, hidden = dy.shape
+    """Fill `out`, (T, N, 4 H), with the gradients of the gates' arguments.
+
+    projection : (P, H); with it, dstates, (T, N, P), is filled with the whole gradient of the state after each step
+    """
+    steps, batch, hidden = cells.shape
     kind, invalid = dy.dtype, order.invalid
     factors = out.reshape(steps, batch, 4, hidden)
     i, f, g, o = np.moveaxis(gates.reshape(factors.shape), 2, 0)
@@ -207,17 +226,23 @@ def lstm_gradient(
         np.copyto(through, 0, where=invalid)
         f = np.where(invalid, 1, f).astype(kind)
         inside = None if inside is None else inside | invalid
-    part, kept = scratch((batch, hidden), kind), scratch((batch, hidden), kind)
+    part, kept = scratch(dc.shape, kind), scratch(dh.shape, kind)
     for t in reversed(order.steps):
         step = factors[t]
         dh += dy[t]
         if invalid is not None:
             np.multiply(dh, invalid[t], out=kept)
-        dc += np.multiply(dh, through[t], out=part)
+        dhidden = dh
+        if projection is not None and dstates is not None:
+            np.copyto(dstates[t], dh)
+            if invalid is not None:
+                np.copyto(dstates[t], 0, where=invalid[t])
+            dhidden = np.matmul(dh, projection, out=part)
+        step[:, 3] *= dhidden
+        dc += np.multiply(dhidden, through[t], out=part)
         if inside is not None:
             dc *= inside[t]
         step[:, :3] *= dc[:, None]
-        step[:, 3] *= dh
         dc *= f[t]
         np.matmul(out[t], weight, out=dh)
         if invalid is not None:

@@ -19,9 +19,9 @@ Parts = list[dict[str, Tensor]]
 
 
 def unpacked(
-    F: Functions, sizes: Sizes, vector: Tensor, width: int, wanted: Sequence[str] = ("wx", "wh", "bx", "bh")
+    F: Functions, sizes: Sizes, vector: Tensor, width: int, wanted: Sequence[str] = ("wx", "wh", "wr", "bx", "bh")
 ) -> Parts:
-    """wx, wh, bx and bh of every layer and direction, cut out of the packed parameters."""
+    """wx, wh, bx and bh, and wr of a projection, of every layer and direction, cut out of the packed parameters."""
     found: Parts = [{} for _ in range(sizes.layers * sizes.directions)]
     start = 0
     for place, name, shape in sizes.pieces(width):
@@ -65,6 +65,8 @@ def read(F: Functions, op: Recurrent, inputs: Sequence[Tensor]) -> dict[str, Any
 
 def recurrence_attributes(sizes: Sizes, direction: int, lengths: Tensor | None) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": sizes.mode, "reverse": direction == 1, "use_sequence_length": lengths is not None}
+    if sizes.projection:
+        found["use_projection"] = True
     if sizes.clip is not None:
         found |= dict(zip(("clip_min", "clip_max", "clip_nan"), sizes.clip, strict=True))
     return found
@@ -76,7 +78,7 @@ def forward(F: Functions, op: Recurrent, given: dict[str, Any], drops: bool) -> 
     steps, batch, width = x.shape
     found: dict[str, Any] = {"states": [], "cells": [], "gates": [], "lower": [], "mask": None}
     if drops:
-        shape = (sizes.layers - 1, steps, batch, sizes.directions * sizes.hidden)
+        shape = (sizes.layers - 1, steps, batch, sizes.directions * sizes.units)
         found["mask"] = F._dropout_mask(np.broadcast_to(np.zeros((), bool), shape), p=op.p)
     weights, below = unpacked(F, sizes, given["parameters"], width), masked(F, x, lengths)
     for layer in range(sizes.layers):
@@ -111,13 +113,14 @@ def _direction(
         bias, extra = F.Concat(gates[0] + gates[1], n[0], dim=0), [n[1]]
     projected = F.FullyConnected(below, weights["wx"], bias, num_hidden=rows, flatten=False)
     states = [one(F, given[name], place) for name in ("state", "state_cell") if given[name] is not None]
-    inputs = [projected, weights["wh"], *extra, *states, *([lengths] if lengths is not None else [])]
+    last = [item for item in (weights.get("wr"), lengths) if item is not None]
+    inputs = [projected, weights["wh"], *extra, *states, *last]
     made = F._recurrence(*inputs, **recurrence_attributes(sizes, direction, lengths))
     return made if isinstance(made, tuple) else (made,)
 
 
 def finals(F: Functions, sizes: Sizes, states: list[Tensor], first: Tensor) -> Tensor:
-    """The states after the last step that each direction computes: (layers * directions, N, H). first : before all"""
+    """The states after each direction's last step: (layers * directions, N, units). first : before all"""
     ends = []
     if not states[0].shape[0]:
         return F.identity(first)
@@ -133,7 +136,7 @@ def backward(
 ) -> Gradients:
     """Gradients of data, parameters, state and state_cell. kept : as `forward` leaves it; heads : None for 0"""
     sizes, x, lengths = op.sizes, given["data"], given["sequence_length"]
-    weights = unpacked(F, sizes, given["parameters"], x.shape[2], ("wx", "wh"))
+    weights = unpacked(F, sizes, given["parameters"], x.shape[2], ("wx", "wh", "wr"))
     places = sizes.layers * sizes.directions
     dweights: Parts = [{} for _ in range(places)]
     dstates: list[Any] = [None] * places
@@ -156,22 +159,18 @@ def backward(
                     states[name] = first, F.zeros_like(first) if head is None else one(F, head, place)
             part = [
                 item if sizes.directions == 1
-                else F.slice_axis(item, axis=2, begin=direction * sizes.hidden, end=(direction + 1) * sizes.hidden)
+                else F.slice_axis(item, axis=2, begin=direction * sizes.units, end=(direction + 1) * sizes.units)
                 for item in (output, dy)
             ]  # fmt: skip
             before = _before(F, part[0], states["state"][0], lengths, direction)
-            weight = weights[place]["wh"]
-            entering, behind, dstates[place], dcells[place] = _step_gradients(
-                F, sizes, kept, part[0], masked(F, part[1], lengths), weight, states, before, lengths, place, direction
-            )
-            rows = entering.shape[2]
-            entering, behind = (F.Reshape(item, shape=(-1, rows)) for item in (entering, behind))
-            dweights[place] = {
-                "wx": F.dot(entering, flat, transpose_a=True),
-                "wh": F.dot(behind, F.Reshape(before, shape=(-1, sizes.hidden)), transpose_a=True),
-                "bx": F.sum(entering, axis=0),
-                "bh": F.sum(behind, axis=0),
-            }
+            found = _step_gradients(
+                F, sizes, kept, part[0], masked(F, part[1], lengths), weights[place], states, before, lengths, place,
+                direction,
+            )  # fmt: skip
+            dstates[place], dcells[place] = found["state"], found["cell"]
+            entering, dweights[place] = _weight_gradients(F, sizes, found, flat, before)
+            if sizes.projection:
+                dweights[place]["wr"] = _projection_gradient(F, sizes, found, kept, place)
             product = F.dot(entering, weights[place]["wx"])
             dbelow = product if dbelow is None else dbelow + product
         dy = F.reshape_like(dbelow, below)
@@ -183,7 +182,7 @@ def backward(
 
 
 def _before(F: Functions, output: Tensor, first: Tensor, lengths: Tensor | None, direction: int) -> Tensor:
-    """(T, N, H): the state before each step that counts."""
+    """(T, N, units): the state before each step that counts."""
     first = F.expand_dims(first, axis=0)
     if direction == 1 and lengths is not None:  # outputs are 0 behind the end, where the state still is the first one
         everywhere = F.broadcast_like(first, output)
@@ -196,12 +195,14 @@ def _before(F: Functions, output: Tensor, first: Tensor, lengths: Tensor | None,
 
 
 def _step_gradients(
-    F: Functions, sizes: Sizes, kept: dict[str, Any], output: Tensor, dy: Tensor, weight: Tensor,
+    F: Functions, sizes: Sizes, kept: dict[str, Any], output: Tensor, dy: Tensor, weights: dict[str, Tensor],
     states: dict[str, tuple[Tensor, Tensor]], before: Tensor, lengths: Tensor | None, place: int, direction: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """Gradients of the gates' arguments on the input's and on the hidden side, of the first state, and of the cell."""
-    last = [lengths] if lengths is not None else []
-    inputs = [dy, weight, states["state"][1]]
+) -> dict[str, Any]:  # fmt: skip
+    """Gradients: "entering" and "behind", of the gates' arguments on the input's and on the hidden side; "state" and
+    "cell", of the first ones; with a projection "states", of the state after each step.
+    """
+    last = [item for item in (weights.get("wr"), lengths) if item is not None]
+    inputs = [dy, weights["wh"], states["state"][1]]
     if sizes.mode == "lstm":
         cell, dcell = states["state_cell"]
         inputs += [dcell, kept["gates"][place], kept["cells"][place], cell]
@@ -212,6 +213,31 @@ def _step_gradients(
     made = cast(
         tuple[Tensor, ...], F._recurrence_grad(*inputs, *last, **recurrence_attributes(sizes, direction, lengths))
     )
-    if sizes.mode == "lstm":
-        return made[0], made[0], made[1], made[2]
-    return (made[0], made[1], made[2], None) if sizes.mode == "gru" else (made[0], made[0], made[1], None)
+    found: dict[str, Any] = {"entering": made[0], "behind": made[0], "cell": None}
+    more = {"lstm": ("state", "cell"), "gru": ("behind", "state")}.get(sizes.mode, ("state",))
+    names = ("states", *more) if sizes.projection else more
+    return found | dict(zip(names, made[1:], strict=True))
+
+
+def _weight_gradients(
+    F: Functions, sizes: Sizes, found: dict[str, Any], below: Tensor, before: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The gradient of the gates' arguments on the input's side, (T * N, rows), and those of wx, wh, bx and bh.
+
+    found : of `_step_gradients`; below : the layer's input, (T * N, C); before : the state before each step
+    """
+    rows = found["entering"].shape[2]
+    entering, behind = (F.Reshape(found[name], shape=(-1, rows)) for name in ("entering", "behind"))
+    return entering, {
+        "wx": F.dot(entering, below, transpose_a=True),
+        "wh": F.dot(behind, F.Reshape(before, shape=(-1, sizes.units)), transpose_a=True),
+        "bx": F.sum(entering, axis=0),
+        "bh": F.sum(behind, axis=0),
+    }
+
+
+def _projection_gradient(F: Functions, sizes: Sizes, found: dict[str, Any], kept: dict[str, Any], place: int) -> Tensor:
+    """The gradient of wr, (P, H). The projection reads o * tanh(c), of which the forward keeps both factors."""
+    out = F.slice_axis(kept["gates"][place], axis=2, begin=3 * sizes.hidden, end=4 * sizes.hidden)
+    read = F.Reshape(out * F.tanh(kept["cells"][place]), shape=(-1, sizes.hidden))
+    return F.dot(F.Reshape(found["states"], shape=(-1, sizes.units)), read, transpose_a=True)

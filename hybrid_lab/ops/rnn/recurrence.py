@@ -32,6 +32,7 @@ class _Steps(Operator):
     clip_min: float | None = None
     clip_max: float | None = None
     clip_nan: bool = False
+    use_projection: bool = False
     kinds = "f"
     half_in_float32 = True
     mxnet = None
@@ -39,6 +40,14 @@ class _Steps(Operator):
     def check(self) -> None:
         if (self.clip_min is None) != (self.clip_max is None):
             raise AttributeSpecError(f"{self.name}: clip_min and clip_max must be given together")
+        if self.use_projection and self.mode != "lstm":
+            raise AttributeSpecError(f"{self.name}: use_projection needs mode='lstm', not {self.mode!r}")
+
+    @property
+    def last_names(self) -> tuple[str, ...]:
+        """The last inputs: those that attributes ask for."""
+        asked = (("h2r_weight", self.use_projection), ("sequence_length", self.use_sequence_length))
+        return tuple(name for name, there in asked if there)
 
     def named(self, inputs: Iterable[Any]) -> dict[str, Any]:
         """The inputs by name."""
@@ -50,6 +59,14 @@ class _Steps(Operator):
         if self.clip_min is None or self.clip_max is None:
             return None
         return self.clip_min, self.clip_max, self.clip_nan
+
+    def hidden(self, given: dict[str, Shape], units: int) -> int:
+        """The units of a cell, from the shapes of the inputs. units : those of a state"""
+        if not self.use_projection:
+            return units
+        if len(given["h2r_weight"]) != 2:
+            raise ShapeError(f"{self.name}: h2r_weight has shape {given['h2r_weight']}; (projection, hidden) is needed")
+        return given["h2r_weight"][1]
 
     def order(self, given: dict[str, Any]) -> kernels.Order:
         """The steps as the forward goes through them."""
@@ -83,6 +100,8 @@ class Recurrence(_Steps, name="_recurrence"):
     """projected : (T, N, G * H), the inputs' half of the gates' arguments; weight : (G * H, H); hidden_bias : (H,) of
     a GRU; state, cell : (N, H); sequence_length : (N,). Returns states and an LSTM's cells (T, N, H), after each step,
     and the gates that a backward reads, (T, N, 4 * H): i, f, g, o of an LSTM; r, z, n and n's hidden half of a GRU.
+
+    h2r_weight : (P, H), with use_projection; an LSTM's states are then projected to P units, and weight is (4 * H, P)
     """
 
     refuses_gradient = True
@@ -100,34 +119,41 @@ class Recurrence(_Steps, name="_recurrence"):
             (4, 3, 6), (6, 2), (2,), (3, 2), np.array([2, 4, 0], "float32"), gradient=False,
             attrs={"mode": "gru", "use_sequence_length": True},
         ),
+        sample(
+            (4, 3, 8), (8, 3), (3, 3), (3, 2), (3, 2), np.array([2, 4, 0], "int32"), gradient=False,
+            attrs={"mode": "lstm", "use_sequence_length": True, "use_projection": True},
+        ),
     ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:
         middle: tuple[str, ...] = ("hidden_bias",) if self.mode == "gru" else ()
-        last: tuple[str, ...] = ("cell",) if self.mode == "lstm" else ()
-        lengths: tuple[str, ...] = ("sequence_length",) if self.use_sequence_length else ()
-        names = ("projected", "weight", *middle, "state", *last, *lengths)
+        cell: tuple[str, ...] = ("cell",) if self.mode == "lstm" else ()
+        names = ("projected", "weight", *middle, "state", *cell, *self.last_names)
         return Signature(names, {"lstm": 3, "gru": 2}.get(self.mode, 1))
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
         if len(given["projected"]) != 3 or len(given["weight"]) != 2:
             raise ShapeError(f"{self.name}: projected {given['projected']} and weight {given['weight']}")
-        (steps, batch, _), (_, hidden) = given["projected"], given["weight"]
+        (steps, batch, _), (_, units) = given["projected"], given["weight"]
+        hidden = self.hidden(given, units)
         rows = GATES[self.mode] * hidden
         self.wanted(
             given,
             {
                 "projected": (steps, batch, rows),
-                "weight": (rows, hidden),
+                "weight": (rows, units),
                 "hidden_bias": (hidden,),
-                "state": (batch, hidden),
+                "state": (batch, units),
                 "cell": (batch, hidden),
+                "h2r_weight": (units, hidden),
                 "sequence_length": (batch,),
             },
         )
-        states: list[Shape] = [(steps, batch, hidden)] * (2 if self.mode == "lstm" else 1)
+        states: list[Shape] = [(steps, batch, units)]
+        if self.mode == "lstm":
+            states.append((steps, batch, hidden))
         gates: list[Shape] = [(steps, batch, KEPT[self.mode] * hidden)] if KEPT[self.mode] else []
         return states + gates
 
@@ -137,7 +163,8 @@ class Recurrence(_Steps, name="_recurrence"):
         projected, weight, state, order = (given["projected"], given["weight"], given["state"], self.order(given))
         with blas.small_products(state.size * len(weight)), np.errstate(over="ignore"):
             if self.mode == "lstm":
-                kernels.lstm(projected, weight, state, given["cell"], order, self.clip, scratch, *results)
+                cell, projection = given["cell"], given.get("h2r_weight")
+                kernels.lstm(projected, weight, projection, state, cell, order, self.clip, scratch, *results)
             elif self.mode == "gru":
                 kernels.gru(projected, weight, given["hidden_bias"], state, order, scratch, *results)
             else:
@@ -150,7 +177,9 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
 
     dy : (T, N, H), of the outputs, 0 behind a sequence's end; weight : as there; dstate, dcell : (N, H), of the last
     states; an LSTM's gates, cells and cell; a GRU's gates, and `before`, the state before each step; else the outputs.
-    Returns the gradient of `projected`, of a GRU also that of its hidden half, and of state and cell.
+    h2r_weight : as there, with use_projection; the states then have P units in place of H
+    Returns the gradient of `projected`; of a GRU also that of its hidden half, with use_projection that of the state
+    after each step; and of state and cell.
     """
 
     refuses_gradient = True
@@ -170,26 +199,31 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
             (4, 3, 2), (6, 2), (3, 2), (4, 3, 8), (4, 3, 2), np.array([2, 4, 0], "float32"), gradient=False, low=0.1,
             attrs={"mode": "gru", "use_sequence_length": True},
         ),
+        sample(
+            (4, 3, 3), (8, 3), (3, 3), (3, 2), (4, 3, 8), (4, 3, 2), (3, 2), (3, 2), np.array([2, 4, 0], "int32"),
+            gradient=False, low=0.1, attrs={"mode": "lstm", "use_sequence_length": True, "use_projection": True},
+        ),
     ]  # fmt: skip
 
     @cached_property
     def signature(self) -> Signature:
         own = {"lstm": ("dcell", "gates", "cells", "cell"), "gru": ("gates", "before")}.get(self.mode, ("states",))
-        lengths: tuple[str, ...] = ("sequence_length",) if self.use_sequence_length else ()
-        return Signature(("dy", "weight", "dstate", *own, *lengths), 3 if self.mode in ("lstm", "gru") else 2)
+        outputs = 2 + (self.mode in ("lstm", "gru")) + self.use_projection
+        return Signature(("dy", "weight", "dstate", *own, *self.last_names), outputs)
 
     def infer_shape(self, *args: Shape) -> list[Shape]:
         given = self.named(args)
         if len(given["dy"]) != 3:
-            raise ShapeError(f"{self.name}: dy has shape {given['dy']}; (steps, batch, hidden) is needed")
-        steps, batch, hidden = given["dy"]
-        rows, whole, state = GATES[self.mode] * hidden, (steps, batch, hidden), (batch, hidden)
-        wanted = {"weight": (rows, hidden), "dstate": state, "dcell": state, "cell": state, "states": whole}
-        wanted |= {"cells": whole, "before": whole, "gates": (steps, batch, KEPT[self.mode] * hidden)}
-        wanted["sequence_length"] = (batch,)
+            raise ShapeError(f"{self.name}: dy has shape {given['dy']}; (steps, batch, units) is needed")
+        steps, batch, units = whole = given["dy"]
+        hidden = self.hidden(given, units)
+        rows, state, cell = GATES[self.mode] * hidden, (batch, units), (batch, hidden)
+        wanted = {"weight": (rows, units), "dstate": state, "states": whole, "before": whole}
+        wanted |= {"dcell": cell, "cell": cell, "cells": (steps, batch, hidden), "h2r_weight": (units, hidden)}
+        wanted |= {"gates": (steps, batch, KEPT[self.mode] * hidden), "sequence_length": (batch,)}
         self.wanted(given, wanted)
-        last = {"lstm": [state, state], "gru": [(steps, batch, rows), state]}.get(self.mode, [state])
-        return [(steps, batch, rows), *last]
+        last = {"lstm": [state, cell], "gru": [(steps, batch, rows), state]}.get(self.mode, [state])
+        return [(steps, batch, rows), *([whole] if self.use_projection else []), *last]
 
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
         given, shapes = self.named(inputs), self.infer_shape(*(item.shape for item in inputs))
@@ -202,7 +236,10 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
             if self.mode == "lstm":
                 np.copyto(dc[0], given["dcell"])
                 cell, gates, cells = (given[name] for name in ("cell", "gates", "cells"))
-                kernels.lstm_gradient(weight, cell, gates, cells, dy, dh, dc[0], order, self.clip, scratch, *parts)
+                projection = given.get("h2r_weight")
+                kernels.lstm_gradient(
+                    weight, projection, cell, gates, cells, dy, dh, dc[0], order, self.clip, scratch, *parts
+                )  # fmt: skip
             elif self.mode == "gru":
                 kernels.gru_gradient(weight, given["gates"], given["before"], dy, dh, order, scratch, *parts)
             else:

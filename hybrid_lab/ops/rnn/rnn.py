@@ -40,10 +40,10 @@ class Recurrent(Operator):
     half_in_float32 = True
 
     def check(self) -> None:
-        if self.projection_size is not None:
-            raise AttributeSpecError(
-                "RNN: projection_size is not supported; put F.FullyConnected(flatten=False) after each layer"
-            )
+        if self.projection_size is not None and self.mode != "lstm":
+            raise AttributeSpecError(f"RNN: projection_size needs mode='lstm', not {self.mode!r}")
+        if self.projection_size is not None and self.projection_size < 1:
+            raise AttributeSpecError(f"RNN: projection_size={self.projection_size}; it must be at least 1, or None")
         if self.state_size < 1 or self.num_layers < 1:
             raise AttributeSpecError(
                 f"RNN: state_size={self.state_size}, num_layers={self.num_layers}; both must be at least 1"
@@ -61,7 +61,8 @@ class Recurrent(Operator):
         clip = None
         if self.lstm_state_clip_min is not None and self.lstm_state_clip_max is not None:
             clip = (self.lstm_state_clip_min, self.lstm_state_clip_max, self.lstm_state_clip_nan)
-        return Sizes(self.mode, self.state_size, self.num_layers, 2 if self.bidirectional else 1, clip)
+        directions = 2 if self.bidirectional else 1
+        return Sizes(self.mode, self.state_size, self.num_layers, directions, clip, self.projection_size)
 
     @cached_property
     def roles(self) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class Recurrent(Operator):
         """The shape of a saved value: an entry per layer and direction, or per layer below the last."""
         layers, directions, hidden = self.num_layers, self.sizes.directions, self.state_size
         if name in ("lower", "mask"):
-            return (layers - 1, steps, batch, directions * hidden)
+            return (layers - 1, steps, batch, directions * self.sizes.units)
         return (layers * directions, steps, batch, hidden * (KEPT[self.mode] if name == "gates" else 1))
 
     def read(self, inputs: Iterable[Any]) -> dict[str, Any]:
@@ -101,11 +102,13 @@ class RNN(Recurrent, name="RNN"):
     direction. mode : 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
 
     data : (T, N, C), floating; state, and state_cell of an LSTM : (num_layers * directions, N, state_size)
-    parameters : packed, for every layer and direction the weights of input and state, then all their biases
+    parameters : packed, for every layer and direction the weights of input, state and projection, then all biases
     sequence_length : (N,), with use_sequence_length; outputs behind a sequence's end are 0, its states stay
     returns : (T, N, directions * state_size), and with state_outputs the final states
     p : dropout between the layers in training; lstm_state_clip_min, lstm_state_clip_max : bounds of the cell state;
     lstm_state_clip_nan : NaN becomes a bound as well
+    projection_size : P, of an LSTM; each step then multiplies its output with a matrix (P, state_size), and output and
+    state have P in place of state_size (arXiv 1402.1128)
 
     The gates' rows are i, f, g, o (LSTM) and r, z, n (GRU, n = tanh(W x + b + r (U h + b'))). Sources: Hochreiter and
     Schmidhuber 1997; Cho et al. 2014; the packed order is that of cuDNN.
@@ -160,6 +163,16 @@ class RNN(Recurrent, name="RNN"):
             (2, 2, 2), (48,), (1, 2, 2), (1, 2, 2), attrs={"mode": "lstm", "state_size": 2, "num_layers": 1},
             dtype="float16",
         ),
+        sample(
+            (3, 2, 3), (328,), (4, 2, 3), (4, 2, 2), low=-0.6, high=0.7,
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "bidirectional": True, "state_outputs": True}
+            | {"projection_size": 3},
+        ),
+        sample(
+            (4, 3, 2), (78,), (1, 3, 2), (1, 3, 3), np.array([2, 4, 0], "int32"),
+            attrs={"mode": "lstm", "state_size": 3, "num_layers": 1, "state_outputs": True, "projection_size": 2}
+            | {"use_sequence_length": True},
+        ),
     ]  # fmt: skip
 
     @property
@@ -193,8 +206,8 @@ class RNN(Recurrent, name="RNN"):
             batch = state[1] if state is not None and len(state) == 3 else None
         given["data"] = data
         places = self.num_layers * self.sizes.directions
-        for name in ("state", "state_cell"):
-            given[name] = filled(given[name], (places, batch, self.state_size))
+        given["state"] = filled(given["state"], (places, batch, self.sizes.units))
+        given["state_cell"] = filled(given["state_cell"], (places, batch, self.state_size))
         given["sequence_length"] = filled(given["sequence_length"], (batch,))
         return tuple(given[name] for name in self.roles)
 
@@ -207,19 +220,19 @@ class RNN(Recurrent, name="RNN"):
         if len(data) != 3:
             raise ShapeError(f"RNN: data has shape {data}; (steps, batch, features) is needed")
         steps, batch, width = data
-        places, hidden = self.num_layers * self.sizes.directions, self.state_size
+        places = self.num_layers * self.sizes.directions
         wanted = {
             "parameters": (self.sizes.parameters(width),),
-            "state": (places, batch, hidden),
-            "state_cell": (places, batch, hidden),
+            "state": (places, batch, self.sizes.units),
+            "state_cell": (places, batch, self.state_size),
             "sequence_length": (batch,),
         }
         for name in self.roles[1:]:
             if given[name] != wanted[name]:
                 raise ShapeError(f"RNN: {name} has shape {given[name]}; data {data} needs {wanted[name]}")
-        states = [wanted["state"]] * (self.signature.visible - 1)
+        states = [wanted["state"], wanted["state_cell"]][: self.signature.visible - 1]
         kept = [] if self._predict else [self.saved_shape(name, steps, batch) for name in self.saved]
-        return [(steps, batch, self.sizes.directions * hidden), *states, *kept]
+        return [(steps, batch, self.sizes.directions * self.sizes.units), *states, *kept]
 
     def infer_type(self, *dtypes: np.dtype) -> list[np.dtype]:
         given = self.read(dtypes)
@@ -255,6 +268,8 @@ class RNN(Recurrent, name="RNN"):
             raise Unmappable("RNN in training mode: ONNX has no outputs for what the backward reads")
         if self.sizes.clip is not None:
             raise Unmappable("RNN with lstm_state_clip_min: ONNX clips the gates' arguments instead")
+        if self.projection_size is not None:
+            raise Unmappable("RNN with projection_size: ONNX' LSTM has no projection")
         given = self.read((data, parameters, state, *rest))
         y, finals, cells = emit_layers(g, self.sizes, **given)
         if not self.state_outputs:
@@ -281,6 +296,10 @@ class RNNGrad(Recurrent, name="_rnn_grad"):
             (3, 2, 3), (104,), (2, 2, 2), (2, 2, 2), (2, 2, 2),
             attrs={"mode": "lstm", "state_size": 2, "num_layers": 2, "state_outputs": True, "kept": False}
             | {"heads": (0, 0, 1)},
+        ),
+        sample(
+            (3, 2, 3), (70,), (1, 2, 3), (1, 2, 2), (3, 2, 3),
+            attrs={"mode": "lstm", "state_size": 2, "num_layers": 1, "projection_size": 3, "kept": False},
         ),
     ]  # fmt: skip
 

@@ -131,8 +131,6 @@ def test_states_are_checked_and_a_single_one_is_taken_as_it_is():
         lstm(x, nd.zeros((1, 3, 4)))
     with pytest.raises(ShapeError, match="'TNC' or 'NTC'"):
         rnn.LSTM(4, layout="NCT")
-    with pytest.raises(NotImplementedError, match="projection_size"):
-        rnn.LSTM(4, projection_size=2)
 
 
 def test_clipped_states_have_two_bounds():

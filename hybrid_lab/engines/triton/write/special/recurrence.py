@@ -45,6 +45,8 @@ def write_recurrence(group: Region, anchor: Node, precision: str) -> tuple[Kerne
     if any(node is not anchor and not node.op.view for node in group.nodes):
         raise Refused("a recurrence has a kernel of its own")
     op: Any = anchor.op
+    if op.use_projection:
+        raise Refused("the kernel of a recurrence has no projected states")
     gradient = op.name == "_recurrence_grad"
     inputs = dict(zip(op.signature.inputs, anchor.inputs, strict=True))
     dtype = wide(anchor.outputs[0].dtype)
