@@ -428,7 +428,8 @@ class EagerEntry(tape.Entry):
             kind = type(value)
             if kind is tape.Saved:
                 link = tape.Output(node, slot - first) if slot >= first else value.link
-                values.append(NDArray.view_of(*value.memory(), link))
+                buffer, view = value.memory()
+                values.append(NDArray.view_of(buffer, view, link))
             elif kind is tuple:
                 values.append(NDArray.wrap(stand_in(*value)))
             else:
