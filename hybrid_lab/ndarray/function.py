@@ -41,7 +41,7 @@ class Function:
         self.saved_tensors: tuple[NDArray, ...] = ()
 
     def save_for_backward(self, *args: NDArray) -> None:
-        """Keep arrays for `backward`, as `self.saved_tensors`."""
+        """Keep arrays for `backward`, as `self.saved_tensors`. AutogradError there, if one was written to since."""
         self.saved_tensors = args
 
     def forward(self, *inputs: Any) -> Any:
@@ -89,10 +89,17 @@ class FunctionEntry(tape.Entry):
         self._inputs = [(item.shape, item.host_view.dtype) if isinstance(item, NDArray) else None for item in inputs]
         self._outputs = [(item.shape, item.host_view.dtype) for item in outputs]
         self._is_np = any(item.is_np for item in outputs)
+        self._saved = [
+            tape.Saved(item, f"saved_tensors[{place}]", self.name)
+            if isinstance(item, NDArray) and not item.buffer.stored
+            else item
+            for place, item in enumerate(function.saved_tensors)
+        ]
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         function = self._function
         assert function is not None
+        function.saved_tensors = tuple(map(_as_saved, function.saved_tensors, self._saved))
         gradients = [
             NDArray.from_host(np.zeros(*kind) if dout is None else np.array(dout, order="C"), self._context)
             for dout, kind in zip(douts, self._outputs, strict=True)
@@ -119,7 +126,20 @@ class FunctionEntry(tape.Entry):
             )
         return result._data.astype(kind[1], copy=False)
 
+    def check(self) -> None:
+        for value in self._saved:
+            if type(value) is tape.Saved:
+                value.memory()
+
     def release(self) -> None:
         if self._function is not None:
             self._function.saved_tensors = ()
-        self._function = None
+        self._function, self._saved = None, []
+
+
+def _as_saved(array: Any, saved: Any) -> Any:
+    """`array`, or an array with the values that it had when they were saved, if `Parameter.set_data` overwrote them."""
+    if type(saved) is not tape.Saved:
+        return array
+    buffer, view = saved.memory()
+    return array if buffer is saved.buffer else array.alike(NDArray.view_of(buffer, view))

@@ -264,12 +264,12 @@ def current(buffer: Buffer) -> Kept | None:
 
 
 def keep(array: NDArray) -> None:
-    """Copy the values of `array`, which is about to be overwritten, if a step on the tape saved them."""
-    from hybrid_lab.ndarray.buffer import Buffer
-
+    """Copy the values of `array`, which is about to be overwritten and shows its whole buffer, if a step on the tape
+    saved them.
+    """
     kept = current(array.buffer)
     if kept is not None and kept.copy is None:
-        kept.copy = Buffer(array._data.copy(), array.buffer.context)
+        kept.copy = array.from_host(array._data.copy(), array.context).buffer
 
 
 class Saved:
@@ -286,9 +286,9 @@ class Saved:
         self.buffer, self.view, self.link = array.buffer, array.host_view, array.tape_link
         self.version = self.buffer.version
         self.role, self.user = role, user
-        # Only Parameters have a copy kept: the values of all of their memory, which no step computed.
-        whole = self.view is self.buffer.host and type(self.link) is not Output
-        self.kept = Kept.of(self.buffer) if whole else None
+        # Only Parameters have a copy kept: of memory that no step computed. A view, as reshape gives, may show it.
+        computed = self.view is self.buffer.host and type(self.link) is Output
+        self.kept = None if computed else Kept.of(self.buffer)
 
     def memory(self) -> tuple[Buffer, np.ndarray]:
         """The buffer that has the value now, and its part. Raises AutogradError if the array was written to since."""
@@ -296,7 +296,15 @@ class Saved:
             return self.buffer, self.view
         if self.kept is None or self.kept.copy is None:
             raise written_since(self.user, self.role, self.view.shape, self.view.dtype)
-        return self.kept.copy, self.kept.copy.host
+        return self.kept.copy, self._view_of(self.kept.copy.host)
+
+    def _view_of(self, copy: np.ndarray) -> np.ndarray:
+        """The part of `copy`, a copy of the buffer's memory, that `view` shows of that memory."""
+        if self.view is self.buffer.host:
+            return copy
+        addresses = [array.__array_interface__["data"][0] for array in (self.view, self.buffer.host)]
+        start = (addresses[0] - addresses[1]) // copy.itemsize
+        return copy.reshape(-1)[start : start + self.view.size].reshape(self.view.shape)
 
     def value(self) -> np.ndarray:
         """The value on the host."""

@@ -96,7 +96,6 @@ class _Call(autograd.Function):
         self._with_heads = code.needs_heads
         self._context = arrays[0].context if arrays else current_context()
         self._custom = code.create(self._context, shapes[:count], dtypes[:count])
-        self._kept: tuple[list[NDArray], list[NDArray]] = [], []
 
     def forward(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
         """The outputs."""
@@ -111,12 +110,13 @@ class _Call(autograd.Function):
                 aux=self._aux,
             )
         self._write_states()
-        self._kept = list(inputs), outputs
+        self.save_for_backward(*inputs, *outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def backward(self, *heads: NDArray) -> NDArray | tuple[NDArray, ...]:
         """The gradients of the inputs."""
-        inputs, outputs = self._kept
+        count = len(self.saved_tensors) - len(self._outputs)
+        inputs, outputs = list(self.saved_tensors[:count]), list(self.saved_tensors[count:])
         gradients = [nd.zeros_like(each) for each in inputs]
         given = list(heads) if self._with_heads else []
         self._custom.backward(

@@ -89,6 +89,51 @@ def test_set_data_between_a_call_and_its_backward_leaves_the_gradient_as_it_was(
         product.backward()
 
 
+@pytest.mark.parametrize("outside", [False, True])
+def test_set_data_leaves_the_gradients_of_views_as_they_were(outside):
+    w, x = gluon.Parameter("w", shape=(2, 3)), nd.ones((3, 2))
+    w.initialize()
+    w.set_data([[1, 2, 3], [4, 5, 6]])
+    x.attach_grad()
+    turned, row = w.data().reshape((3, 2)), w.data()[1]
+    with autograd.record():
+        if not outside:
+            turned, row = w.data().reshape((3, 2)), w.data()[1]
+        total = (turned * x).sum() + (row * row * x[:, 0]).sum()
+    w.set_data(np.zeros((2, 3)))
+    total.backward()
+    assert x.grad.asnumpy().tolist() == [[1 + 16, 2], [3 + 25, 4], [5 + 36, 6]]
+    if not outside:
+        assert w.grad().asnumpy().tolist() == [[1, 1, 1], [1 + 8, 1 + 10, 1 + 12]]
+    w.data()[:] = 1
+    with autograd.record():
+        square = w.data()[0] * w.data()[0]
+    w.data()[1] = 4
+    with pytest.raises(AutogradError, match="written to since"):
+        square.backward()
+
+
+def test_set_data_leaves_the_gradient_of_a_function_as_it_was():
+    class Product(autograd.Function):
+        def forward(self, a, b):
+            self.save_for_backward(a, b)
+            return a * b
+
+        def backward(self, dy):
+            a, b = self.saved_tensors
+            return dy * b, dy * a
+
+    w, x = gluon.Parameter("w", shape=(2,)), nd.array([5, 7])
+    w.initialize(init="ones")
+    x.attach_grad()
+    with autograd.record():
+        y = Product()(x, w.data())
+    for value in (3, 4):
+        w.set_data([value, value])
+        y.backward(retain_graph=True)
+        assert x.grad.asnumpy().tolist() == [1, 1] and w.grad().asnumpy().tolist() == [5, 7]
+
+
 def test_values_that_a_gradient_needs_are_copied_only_while_it_may_come():
     w = gluon.Parameter("w", shape=(2, 3))
     w.initialize(init="ones")

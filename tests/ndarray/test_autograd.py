@@ -343,6 +343,15 @@ def test_a_function_with_its_own_gradient():
     assert np.allclose(x.grad.asnumpy(), [0.5, 0.39322], atol=1e-5)
 
 
+def test_what_a_function_saved_must_not_be_written_to():
+    x = leaf([0.0, 1.0])
+    with autograd.record():
+        y = Sigmoid()(x)
+    y[:] = 3
+    with pytest.raises(AutogradError, match=r"Sigmoid needs saved_tensors\[0\].* written to since"):
+        y.backward()
+
+
 def test_a_function_with_several_inputs_and_outputs():
     class Pair(autograd.Function):
         def forward(self, a, b):

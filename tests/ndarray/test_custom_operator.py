@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hybrid_lab as mx
-from hybrid_lab.diagnostics import HybridLabError, ShapeError
+from hybrid_lab.diagnostics import AutogradError, HybridLabError, ShapeError
 
 
 class _Scaled(mx.operator.CustomOp):
@@ -75,3 +75,35 @@ def test_wrong_calls_say_so():
         mx.nd.Custom(x, mx.nd.ones((3,)), mx.nd.ones((1,)), op_type="scaled_for_test")
     with pytest.raises(TypeError, match="takes a subclass of CustomOpProp"):
         mx.operator.register("wrong")(_Scaled)
+
+
+class _Product(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * in_data[1])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * in_data[1])
+        self.assign(in_grad[1], req[1], out_grad[0] * in_data[0])
+
+
+@mx.operator.register("product_for_test")
+class _ProductProp(mx.operator.CustomOpProp):
+    def list_arguments(self):
+        return ["left", "right"]
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return _Product()
+
+
+def test_a_gradient_reads_the_values_of_the_recorded_call():
+    x, w = mx.nd.array([2.0, 3.0]), mx.gluon.Parameter("w", shape=(2,))
+    w.initialize(init="ones")
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.Custom(x, w.data(), op_type="product_for_test")
+    w.set_data([7, 7])
+    y.backward(retain_graph=True)
+    assert x.grad.asnumpy().tolist() == [1, 1] and w.grad().asnumpy().tolist() == [2, 3]
+    x[:] = 4
+    with pytest.raises(AutogradError, match="product_for_test.* written to since"):
+        y.backward()
