@@ -100,6 +100,11 @@ class _Layer(HybridBlock):
             parameters[f"{start}.{number}.{side}{kind}"] = self._reg_params[name]
         return parameters
 
+    def cast(self, dtype: DTypeLike | None) -> None:
+        """Change the element type of all parameters, and of the states that `begin_state` makes."""
+        super().cast(dtype)
+        self._dtype = dtype
+
     # -- states ------------------------------------------------------------------------------------------------
 
     def state_info(self, batch_size: int = 0) -> list[StateInfo]:

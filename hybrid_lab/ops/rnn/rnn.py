@@ -269,7 +269,7 @@ class RNN(Recurrent, name="RNN"):
         if self.sizes.clip is not None:
             raise Unmappable("RNN with lstm_state_clip_min: ONNX clips the gates' arguments instead")
         if self.projection_size is not None:
-            raise Unmappable("RNN with projection_size: ONNX' LSTM has no projection")
+            raise Unmappable("RNN with projection_size: ONNX' LSTM has none; unroll a gluon.contrib.rnn.LSTMPCell")
         given = self.read((data, parameters, state, *rest))
         y, finals, cells = emit_layers(g, self.sizes, **given)
         if not self.state_outputs:

@@ -96,6 +96,14 @@ def test_hybrid_equals_eager(engine: str, dtype: str):
             close(found, each, tolerance)
 
 
+def test_a_cast_layer_makes_states_of_its_dtype():
+    net = network()[0]
+    net.cast("float16")
+    assert {info["dtype"] for info in net.state_info(3)} == {"float16"}  # as in MXNet
+    y, states = net(sequences(3, 4, 6).astype("float16"), net.begin_state(3))
+    assert {array.dtype for array in (y, *states)} == {np.float16}
+
+
 def test_dropout_lies_between_the_layers():
     net = layer("2bTNC", dropout=0.5)
     net.initialize()
@@ -175,7 +183,7 @@ def test_what_is_refused(tmp_path):
         net(x, [nd.zeros((1, 3, 5))] * 2)
     net.hybridize()
     net(x)
-    with pytest.raises(HybridLabError, match="ONNX' LSTM has no projection"):
+    with pytest.raises(HybridLabError, match="ONNX' LSTM has none; unroll a gluon.contrib.rnn.LSTMPCell"):
         mx.onnx.export(net, tmp_path / "net.onnx")
 
 
