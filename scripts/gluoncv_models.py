@@ -68,8 +68,9 @@ INPUTS: list[tuple[str, list[tuple[int, ...]]]] = [
 ]
 SIZES = (64, 128, 224, 299, 331, 480, 512)
 """Edges of the square image that are tried, the smallest first."""
-#: Random weights have the variance gain / fan-in: the gain of the first match of the name. With the last one all scores
-#: of the detectors before it are exactly 1 and all boxes are empty, so that rounding decides which objects are chosen.
+#: Random weights have the variance gain / fan-in, where `gain` stands beside the first pattern that the model's name
+#: matches. With the gain of the other models, the detectors here would have scores of exactly 1 and empty boxes only,
+#: and rounding would decide which objects are chosen.
 GAINS = [("*rcnn*syncbn*", 0.1), ("*rcnn*", 0.6), ("center_net_resnet101_*", 0.6), ("*", 1.5)]
 #: Arguments that are tried in turn: not every model of the zoo takes all of them.
 ARGUMENTS: list[dict[str, Any]] = [

@@ -44,10 +44,10 @@ All 332 models were run by 2026-11-29, one image of 32 to 512 pixels each, with 
 when the image changes by two roundings. The script allows ten times what a model amplifies. In 10 detectors rounding
 exchanges objects with almost equal scores, so each object is compared with its closest.
 
-Seven networks were compared in float64 (`--dtype float64`): in float32 `deeplab_resnest101_ade` differs from MXNet by
-1.6e-4, and six R-CNN detectors with up to 80,000 objects choose other ones after a rounding, MXNet and this package as
-well as eager and hybridized calls: 74 to 99.999 % of the objects are the same. With the large random weights of the
-other networks all scores of an R-CNN detector are exactly 1 and all boxes empty; the script gives these smaller ones.
+Seven networks were compared in float64 (`--dtype float64`). In float32, `deeplab_resnest101_ade` differs from MXNet by
+1.6e-4. Six R-CNN detectors have up to 80,000 objects, and rounding decides which of them are chosen: 74 to 99.999 % are
+the same in MXNet and this package, and in eager and hybridized calls. R-CNN detectors get smaller random weights than
+the other networks; with the same ones, all their scores would be exactly 1 and all their boxes empty.
 
 The others:
 

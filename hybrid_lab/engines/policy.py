@@ -99,7 +99,7 @@ def choose(graphs: Sequence[Graph], installed: Collection[str], strict: bool = F
     if any(graph.has_eight_bits for graph in graphs):
         return (
             "numpy",
-            "another rounding before numbers of 8 bits may become a whole step, and NumPy rounds as eagerly",
+            "another rounding may change numbers of 8 bits by a whole step, and NumPy rounds as eager calls do",
         )
     role = "recorded" if len(graphs) > 1 else "prediction"
     if role == "prediction" and "onnxruntime" in installed:

@@ -26,7 +26,7 @@ def fold_norm(graph: Graph) -> Graph:
     in float16 (scaled weights may leave its range), and on data that comes straight from the caller (subtracting the
     mean first is more exact there). Behind a layer that others read too, it becomes one scale and shift.
 
-    A graph with numbers of 8 bits stays as it is: another rounding before them may become a whole step of 8 bits.
+    A graph that quantizes to 8 bits stays as it is: another rounding may change the result by a whole step of 8 bits.
     """
     if not any(node.op.name == "BatchNorm" for node in graph.operators) or graph.has_eight_bits:
         return graph

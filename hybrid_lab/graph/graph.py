@@ -143,7 +143,7 @@ class Graph:
 
     @property
     def has_eight_bits(self) -> bool:
-        """Whether floating numbers are quantized to 8 bits, which makes a whole step of another rounding before it."""
+        """Whether floating numbers are quantized to 8 bits: another rounding may then change them by a whole step."""
         return any(node.op.family == "quantize" for node in self.operators)
 
     @property

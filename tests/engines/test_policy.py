@@ -51,7 +51,7 @@ TABLE = {
     "prediction, 8 bits": (
         forward(lambda F, x: F._contrib_quantize_v2(F.exp(x))[0], [(4, 9)]),
         {ALL: "numpy", ALL[:2]: "numpy"},
-        "another rounding before numbers of 8 bits may become a whole step",
+        "another rounding may change numbers of 8 bits by a whole step",
     ),
     "prediction, small": (forward(*perceptron(4)), {ALL: "onnxruntime", ALL[1:]: "numpy", ("numpy",): "numpy"}, ""),
     "recorded, convolutions": (
