@@ -143,8 +143,11 @@ class Graph:
 
     @property
     def has_eight_bits(self) -> bool:
-        """Whether floating numbers are quantized to 8 bits: another rounding may then change them by a whole step."""
-        return any(node.op.family == "quantize" for node in self.operators)
+        """Whether it quantizes, also in a loop or branch: another rounding may change numbers of 8 bits by a step."""
+        return any(
+            node.op.family == "quantize" or any(inner.has_eight_bits for _, inner in node.op.subgraphs)
+            for node in self.operators
+        )
 
     @property
     def states(self) -> set[Value]:

@@ -262,3 +262,12 @@ def test_a_report_counts_the_programs_of_inner_loops():
     executable = engines.get("numpy").compile(special.forward)
     executable(arrays((4, 3, 2), (2,)))
     assert executable.report.body_programs == 2
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_graph_is_in_8_bits_if_the_body_of_a_loop_is(quantized: bool):
+    def body(entry, state):
+        return (sym.contrib.quantize_v2(entry, out_type="int8")[0] if quantized else entry), state
+
+    outputs, _ = sym.contrib.foreach(body, sym.var("x"), sym.var("h"))
+    assert outputs.graph().has_eight_bits == quantized
