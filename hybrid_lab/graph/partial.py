@@ -123,7 +123,10 @@ class PartialShapes:
             else:
                 # Only shapes are asked for; a dtype conflict is found when the dtypes are known.
                 types = tuple(np.dtype("float32") if isinstance(item, Value) else None for item in node.inputs)
-                inferred = infer_operator(node.op, shapes, types)[0]
+                try:
+                    inferred = infer_operator(node.op, shapes, types)[0]
+                except DTypeError:  # it takes no float32, as operators on numbers of 8 bits
+                    inferred = read_shapes(node.op, node.op.infer_shape(*shapes))
             self.shapes.update(zip(node.outputs, map(tuple, inferred), strict=True))
         except ShapeError as error:
             raise located(error, node) from None

@@ -148,3 +148,13 @@ def test_children_are_listed_once():
     assert parts.get_children().list_outputs() == ["x"]
     assert sym.Concat(*parts).get_children().list_outputs() == ["slice_output0", "slice_output1", "slice_output2"]
     assert var("x").get_children() is None
+
+
+def test_shapes_of_operators_that_take_no_float32():
+    parts = sym.contrib.quantize_v2(var("x"), out_type="int8", min_calib_range=-1.0, max_calib_range=1.0)
+    whole = sym.contrib.dequantize(parts[0], parts[1], parts[2])
+    assert shapes(whole, x=(4, 3)) == ({"x": (4, 3)}, (4, 3))
+    executor = whole.simple_bind(mx.cpu(), grad_req="null", x=(4, 3))
+    executor.arg_dict["x"][:] = 0.5
+    assert executor.arg_dict["x"].dtype == FLOAT
+    assert np.allclose(executor.forward()[0].asnumpy(), 64 / 127.5)  # as in the real MXNet
