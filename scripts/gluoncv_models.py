@@ -16,6 +16,8 @@ With --dtype float64 a copy of GluonCV is run in which float64 stands in place o
 SyncBatchNorm. That is for models that choose objects by their scores: float32 rounds two scores of thousands to the
 same number, and then another object is chosen.
 
+With --without-vnni networks in 8 bits compute as oneDNN, and with it MXNet, does on a processor without VNNI.
+
 GluonCV was written for other releases of two packages. This script sets `np.float` and `np.int`, which NumPy 1.24
 removed, and hides torch while GluonCV is imported, because it refuses torch 2.0 and newer.
 """
@@ -357,9 +359,10 @@ def in_float64(source: Path, target: Path) -> Path:
 class Server:
     """A process that has imported a library and GluonCV, and runs each model in a process forked from it."""
 
-    def __init__(self, python: str, source: Path, seconds: float, real: bool, dtype: str) -> None:
-        command = [python, __file__, str(source), "--serve", "--seconds", str(seconds), "--dtype", dtype]
-        command += ["--real"] if real else []
+    def __init__(self, python: str, source: Path, real: bool, arguments: argparse.Namespace) -> None:
+        command = [python, __file__, str(source), "--serve", "--seconds", str(arguments.seconds)]
+        command += ["--dtype", arguments.dtype, *(["--real"] if real else [])]
+        command += ["--without-vnni"] if arguments.without_vnni else []
         environment = {**os.environ, "MXNET_MKLDNN_ENABLED": "0"} if real else dict(os.environ)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, env=environment, text=True, **pipes)
@@ -380,6 +383,10 @@ def serve(arguments: argparse.Namespace) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what models print is no answer
     prepare(str(arguments.source), arguments.real, arguments.dtype)
+    if arguments.without_vnni and not arguments.real:
+        import without_vnni  # beside this file
+
+        without_vnni.install()
     for line in sys.stdin:
         name, target, wanted = json.loads(line)
         child = os.fork()
@@ -478,7 +485,7 @@ def run_all(arguments: argparse.Namespace) -> int:
     def run(real: bool, name: str, target: Path, wanted: Path | None) -> dict[str, Any]:
         if real not in servers:
             python = arguments.mxnet if real else sys.executable
-            servers[real] = Server(python, source, arguments.seconds, real, arguments.dtype)
+            servers[real] = Server(python, source, real, arguments)
         return servers[real].run(name, target, wanted)
 
     for place, name in enumerate(names if not arguments.table else [], 1):
@@ -519,6 +526,7 @@ def main() -> int:
         help="the processor time that a model may take; it may wait 20 times as long",
     )
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--without-vnni", action="store_true", help="compute in 8 bits as processors without VNNI do")
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--failed", action="store_true", help="also what has failed")
     parser.add_argument("--table", action="store_true", help="only print the table of the results that are there")

@@ -165,6 +165,13 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
                 raise DTypeError(f"{self.name}: {name} must be {' or '.join(allowed)}, it is {dtype}")
         return [self.target, np.dtype("float32"), np.dtype("float32")]
 
+    def sums(self, data: Array, weight: Array, scratch: Scratch) -> Array:
+        """The exact sums of products of the data and of the scaled weights, which are rounded to int8."""
+        exact = np.empty(self.output_shape(data.shape), np.float64)  # whole numbers below 2^53
+        whole = rounded(weight, "int8").astype(np.float64)
+        conv_kernels.forward(data.astype(np.float64), whole, None, self.geometry, exact, scratch)
+        return exact
+
     def numpy(self, *inputs: Array, out: Outs = None, scratch: Scratch = np.empty) -> Array | Arrays:
         named = dict(zip(self.signature.inputs, inputs, strict=True))
         data, weight, bias = named["data"], named["weight"], named.get("bias")
@@ -175,10 +182,7 @@ class QuantizedConvolution(Convolving, name="_sg_mkldnn_conv"):
         data_scale = scale_of(data.dtype, named["data_min"], named["data_max"])
         scales = weight_scales(weight, bias, data_scale)
         per_channel = scales.reshape(-1, *(1,) * (data.ndim - 2))
-        whole = rounded(weight * per_channel[..., None], "int8").astype(np.float64)
-        exact = np.empty(self.output_shape(data.shape), np.float64)  # whole numbers below 2^53
-        conv_kernels.forward(data.astype(np.float64), whole, None, self.geometry, exact, scratch)
-        values = exact.astype(np.float32)
+        values = self.sums(data, weight * per_channel[..., None], scratch).astype(np.float32)
         if bias is not None:
             values += np.rint(bias * (scales * data_scale)).reshape(per_channel.shape)
         values *= result_scale / data_scale / per_channel
