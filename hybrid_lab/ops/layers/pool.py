@@ -216,7 +216,10 @@ class Pooling(Pooled, name="Pooling"):
             return F._max_pool_grad(dy, data, y, **self.shared)
         if self.pool_type == "lp":
             p = float(self.p_value or 2)
-            inner = F._spread_pool_grad(dy * F.broadcast_power(y, 1.0 - p), data, **{**self.shared, "pool_type": "sum"})
+            norm = F.where(y, y, F.ones_like(y))  # windows of zeros have the gradient 0
+            inner = F._spread_pool_grad(
+                dy * F.broadcast_power(norm, 1.0 - p), data, **{**self.shared, "pool_type": "sum"}
+            )
             return inner * F.sign(data) * F.broadcast_power(F.abs(data), p - 1.0)
         return F._spread_pool_grad(dy, data, **self.shared)
 
