@@ -235,9 +235,10 @@ def written_since(user: str, role: str, shape: tuple[int, ...], dtype: Any) -> A
 
 
 class Kept:
-    """What the saved values of one version of a buffer share. `Parameter.set_data` puts a copy of the values here.
+    """One version of a buffer that steps on the tape have saved. `Parameter.set_data` copies its values before it
+    overwrites them, so that gradients still find them.
 
-    version : of the buffer; copy : a Buffer with the values, or None until they are overwritten
+    version : of the buffer; copy : a Buffer with the values, or None while the buffer itself has them
     """
 
     __slots__ = ("__weakref__", "copy", "version")
@@ -249,7 +250,7 @@ class Kept:
 
     @staticmethod
     def of(buffer: Buffer) -> Kept:
-        """The one for the present version."""
+        """The `Kept` of the buffer's present version, made if there is none."""
         kept = current(buffer)
         if kept is None:
             kept = Kept(buffer.version)

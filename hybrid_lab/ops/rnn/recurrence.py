@@ -61,7 +61,7 @@ class _Steps(Operator):
         return self.clip_min, self.clip_max, self.clip_nan
 
     def hidden(self, given: dict[str, Shape], units: int) -> int:
-        """The units of a cell, from the shapes of the inputs. units : those of a state"""
+        """H, the units of the cell state. given : shapes of the inputs by name; units : of the hidden state"""
         if not self.use_projection:
             return units
         if len(given["h2r_weight"]) != 2:
@@ -178,8 +178,8 @@ class RecurrenceGrad(_Steps, name="_recurrence_grad"):
     dy : (T, N, H), of the outputs, 0 behind a sequence's end; weight : as there; dstate, dcell : (N, H), of the last
     states; an LSTM's gates, cells and cell; a GRU's gates, and `before`, the state before each step; else the outputs.
     h2r_weight : as there, with use_projection; the states then have P units in place of H
-    Returns the gradient of `projected`; of a GRU also that of its hidden half, with use_projection that of the state
-    after each step; and of state and cell.
+    Returns the gradients of: `projected`; a GRU's hidden half, or, with use_projection, the state after each step;
+    the first state; an LSTM's first cell.
     """
 
     refuses_gradient = True
