@@ -758,6 +758,13 @@ def cosine_of_one_number(item: Comparison, difference: Difference) -> bool:
     return one and not ours[wrong].any() and bool((np.abs(theirs[wrong]) < 1e-3).all())
 
 
+@rule("the gradient of a product of stacks of matrices; MXNet's is wrong where the second stack axis is broadcast")
+def broadcast_stacks(item: Comparison, difference: Difference) -> bool:
+    if difference.kind != "value" or difference.name not in ("da", "db") or "@" not in item.case["text"]:
+        return False
+    return 1 in item.case["arrays"][difference.name[1]]["shape"][1:-2]
+
+
 @rule("images of int8 are resized as numbers with a sign; MXNet takes them for uint8")
 def resized_int8(item: Comparison, difference: Difference) -> bool:
     return "image.resize" in item.case["text"] and item.case["arrays"]["a"]["dtype"] == "int8"
