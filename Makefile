@@ -37,6 +37,8 @@ PACKAGE   := $(shell find hybrid_lab notebooks/*.ipynb -type f -not -path '*/__p
 # node (when it comes from PyPI), jlpm and jupyter-builder are found in the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# ONNX Runtime reports to its maker from its import on, also in processes that do not import this package.
+export ORT_DISABLE_TELEMETRY ?= 1
 
 .DELETE_ON_ERROR:
 .PHONY: help lab install test test-python test-processors test-processors-short test-versions test-jupyter test-graphs test-programs test-oracle test-checkpoints test-onnx test-onnx-mutations test-torch test-mxnet test-ts test-browser test-wheel notebooks lint lint-style lint-types lint-ts golden oracle bench bench-aot bench-cpu bench-gpu bench-lab test-gpu wheel build clean distclean
@@ -113,6 +115,7 @@ install: $(STAMPS)/install $(STAMPS)/build
 lab: install
 	@echo 'Starting JupyterLab; Ctrl+C ends it.'
 	@$(BIN)/jupyter lab --log-level=WARN --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/01_tutorial.ipynb \
+	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 notebooks: install
@@ -156,7 +159,7 @@ test: test-ts test-browser test-wheel test-processors-short test-python
 test-ts: install
 	jlpm test
 
-test-python: install
+test-python: install $(STAMPS)/strace
 	$(PY) -m pytest tests -n $(JOBS) --dist worksteal --timeout 600 --ignore tests/browser -m "not wheel" $(ARGS)
 
 # As on a processor without AVX-512, without AVX2, with one thread ... (scripts/test_processors.py).
@@ -237,6 +240,13 @@ $(STAMPS)/chromium: $(STAMPS)/venv
 	  apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \
 	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true; fi
 	@if sh scripts/find-chromium.sh; then touch $@; fi
+
+# For the test that the tutorial connects to nothing; installed as Chromium is, and the test is skipped without it.
+$(STAMPS)/strace: $(STAMPS)/venv
+	@command -v strace >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get install -qq -y --no-install-recommends strace >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends strace >/dev/null; } || true; fi
+	@if command -v strace >/dev/null; then touch $@; fi
 
 lint: lint-style lint-types lint-ts
 

@@ -168,6 +168,7 @@ def write(mode: str, rows: list[list[str]], firsts: list[list[str]], part: str, 
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: F401 - the table names its version
     import torch  # noqa: F401
 

@@ -96,8 +96,10 @@ def torch_calls(runtime, workload):
 def onnxruntime_calls(workload):
     """A model exported once and given to onnxruntime as it is, with its own defaults."""
     import io
+    import os
     import warnings
 
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
     import torch
     from gluon_workloads import WORKLOADS

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .. import _openblas, _version
+from .. import _openblas, _telemetry, _version
 from .command import Commands, has_module, install_hint, version_of
 
 
@@ -95,9 +95,12 @@ def _onnxruntime() -> Item:
     needed = "the fast engine on a CPU"
     if not has_module("onnxruntime"):
         return Item("onnxruntime", None, needed, install_hint("cpu"))
-    import onnxruntime
+    from ..engines.libraries import import_library
 
-    return Item("onnxruntime", f"{onnxruntime.__version__}, {', '.join(onnxruntime.get_available_providers())}", needed)
+    onnxruntime = import_library("onnxruntime")
+    telemetry = "off" if _telemetry.is_off() else f"on, as {_telemetry.VARIABLE} says"
+    providers = ", ".join(onnxruntime.get_available_providers())
+    return Item("onnxruntime", f"{onnxruntime.__version__}, {providers}, telemetry {telemetry}", needed)
 
 
 def _torch() -> Item:

@@ -14,6 +14,8 @@ from .command import CommandError, Commands, has_module, install_hint
 
 FIRST_NOTEBOOK = "01_tutorial.ipynb"
 DEFAULT_FOLDER = "hybrid-lab-tutorial"
+#: JupyterLab asks pypi.org for its newest version, and offers to read news. Later options of the user's replace these.
+QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None")
 
 
 def add_commands(commands: Commands) -> None:
@@ -98,7 +100,7 @@ def open_lab(options: list[str], folder: Path | None = None) -> int:
     if hasattr(os, "geteuid") and os.geteuid() == 0 and "--allow-root" not in options:
         # In a container root is the only user there is, and JupyterLab would refuse to start.
         options = ["--allow-root", *options]
-    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], cwd=folder)
+    process = subprocess.Popen([sys.executable, "-m", "jupyterlab", *QUIET, *options], cwd=folder)
     while True:
         try:
             return process.wait()

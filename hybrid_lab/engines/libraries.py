@@ -11,6 +11,7 @@ import re
 import sys
 from types import ModuleType
 
+from hybrid_lab import _telemetry
 from hybrid_lab.engines.freed_memory import keep_freed_memory
 from hybrid_lab.engines.threads import passive_waiting
 from hybrid_lab.engines.waiting import run_in_thread
@@ -45,8 +46,10 @@ def _load_torch() -> ModuleType:
 
 
 def _load_onnxruntime() -> ModuleType:
-    """Import ONNX Runtime. A version older than this package asks for is named in a warning."""
+    """Import ONNX Runtime, without telemetry. A version older than this package asks for is named in a warning."""
+    _telemetry.switch_off()  # before the import, which reports already; the user may have changed the environment
     module = importlib.import_module("onnxruntime")
+    _telemetry.switch_off()
     version = tuple(int(number) for number in re.findall(r"\d+", module.__version__)[:2])
     if version < OLDEST_ONNXRUNTIME:
         logger.warning(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import Unmappable
+from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.ops.framework.onnx_emit import DATA_TYPES
 
 from .package import import_onnx
@@ -52,7 +53,7 @@ def newest() -> int:
     onnx = import_onnx()
     known: int = onnx.defs.onnx_opset_version()
     try:
-        import onnxruntime
+        onnxruntime = import_library("onnxruntime")
     except ImportError:
         return known
     options = onnxruntime.SessionOptions()

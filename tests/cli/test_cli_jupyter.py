@@ -53,6 +53,28 @@ def test_other_options_go_to_jupyterlab(shipped, tmp_path, opened):
     assert folder.name == "hybrid-lab-tutorial"
 
 
+def test_jupyterlab_is_started_without_its_requests_to_the_network(monkeypatch):
+    pytest.importorskip("jupyterlab")
+    from jupyterlab import NeverCheckForUpdate
+    from jupyterlab.labapp import LabApp
+
+    commands = []
+    monkeypatch.setattr(jupyter.subprocess, "Popen", lambda command, cwd: commands.append(command) or Ended())
+    assert main(["lab", "--port", "8899"]) == 0
+    ((*_, quiet_updates, quiet_news),) = [commands[0][3:5]]
+    app = LabApp()
+    app.parse_command_line([quiet_updates, quiet_news])
+    assert app.check_for_updates_class is NeverCheckForUpdate and app.news_url is None
+    assert commands[0][-2:] == ["--port", "8899"]
+
+
+class Ended:
+    """A process that has ended well."""
+
+    def wait(self):
+        return 0
+
+
 def test_target_that_is_a_file_is_refused(shipped, tmp_path, opened, capsys):
     (tmp_path / "taken").write_text("")
     assert main(["tutorial", "--folder", "taken"]) == 2

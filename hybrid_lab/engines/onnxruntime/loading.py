@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hybrid_lab.diagnostics.errors import EngineError
+from hybrid_lab.engines.libraries import import_library
 from hybrid_lab.engines.waiting import run_in_thread
 
 #: Seconds that a session may take, and seconds more per node: twenty times what a busy machine was seen to take.
@@ -22,8 +23,7 @@ def native_errors() -> tuple[type[Exception], ...]:
     """The exceptions that ONNX Runtime raises: its own, which have no common base class, and Python's, to which
     pybind11 converts C++ exceptions.
     """
-    from onnxruntime.capi import _pybind_state as native
-
+    native = import_library("onnxruntime").capi._pybind_state  # noqa: SLF001 - its only name
     own = [item for item in vars(native).values() if isinstance(item, type) and issubclass(item, Exception)]
     return (*own, ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 

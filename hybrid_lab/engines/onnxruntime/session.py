@@ -79,8 +79,7 @@ def trim() -> None:
     global _trimmer
     if not _memory:
         return
-    import onnxruntime as ort
-
+    ort = import_library("onnxruntime")
     with _lock:
         if _trimmer is None:
             # Memory shrinks at the end of a run, of any session.
@@ -294,8 +293,7 @@ class _Binding:
     """
 
     def __init__(self, model: Model, session: Session):
-        from onnxruntime.capi import _pybind_state as native
-
+        native = import_library("onnxruntime").capi._pybind_state  # noqa: SLF001 - its only name
         self._make = native.OrtValue.ortvalue_from_numpy
         self._device = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
         inner = session.inner._sess
