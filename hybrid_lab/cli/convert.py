@@ -81,7 +81,7 @@ def _weights(arguments: Namespace) -> list[str]:
     }
     arrays = readers[ending(arguments.source)](arguments.source)
     if ending(arguments.target) == ".params":
-        write_params(arguments.target, dict(arrays))
+        write_params(arguments.target, dict(arrays), np_shape=None)
     else:
         write_safetensors(arguments.target, arrays)
     return [f"{arguments.target}: {len(arrays)} arrays"]

@@ -82,11 +82,11 @@ def _read_parts(path: str) -> dict[str, np.ndarray | None]:
 def write_arrays(
     path: str | PathLike[str],
     arrays: Mapping[str, Entry] | Mapping[str, np.ndarray] | Sequence[Entry] | Sequence[np.ndarray],
-    np_shape: bool = False,
+    np_shape: bool | None = None,
 ) -> None:
     """Write a safetensors file where the name ends with `.safetensors`, else MXNet's `.params`; replaced atomically.
 
-    np_shape : write `.params` in the form that MXNet reads with NumPy semantics only
+    np_shape : write `.params` in the form that MXNet reads with NumPy semantics only; None: if an array has shape ()
     Raises ArchiveError for what the format cannot hold, such as arrays without names in safetensors, SettingError for
     the ending of another kind of file; no file is written then.
     """

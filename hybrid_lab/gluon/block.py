@@ -18,6 +18,7 @@ from hybrid_lab.diagnostics import HybridLabError, SettingError, capture, rules
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.provided import Provided
 
 from . import looks, states
@@ -340,7 +341,8 @@ class Block:
             for name, parameter in parameters.items():
                 first.setdefault(id(parameter), name)
             parameters = {name: parameter for name, parameter in parameters.items() if first[id(parameter)] == name}
-        write_arrays(filename, {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()})
+        arrays = {name: parameter._reduce().asnumpy() for name, parameter in parameters.items()}
+        write_arrays(filename, arrays, is_np_shape() or None)
 
     def save_params(self, filename: str | PathLike[str]) -> None:
         """MXNet's former name of `save_parameters`: parameters by their names without the Block's prefix."""

@@ -37,6 +37,7 @@ from hybrid_lab.ndarray import changes
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.interpret import interpret
 from hybrid_lab.ndarray.ndarray import NDArray
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.ops.framework.dtypes import is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
@@ -529,7 +530,7 @@ class HybridBlock(Block):
             kinds = {value: "aux" if value in neutral.graph.states else "arg" for value in variables}
             arrays = {f"{kinds[value]}:{value.node.name}": NDArray.wrap(array) for value, array in values.items()}
             return Symbol(tuple(neutral.graph.outputs)), arrays
-        return save_model(path, epoch, neutral.graph, values)
+        return save_model(path, epoch, neutral.graph, values, is_np_shape())
 
     def _without_conversions(self, neutral: NeutralGraph) -> NeutralGraph:
         """The graph without its conversions of mixed precision; the log says how many were left out."""

@@ -12,6 +12,7 @@ from hybrid_lab import initializer
 from hybrid_lab.initializer import InitializerLike
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 
 from .loading import load_parameters, plain_name, read_arrays
 from .parameter import Constant, Parameter, _normalized, merged_shape
@@ -191,7 +192,8 @@ class ParameterDict:
                     f"the parameter {name!r} does not start with the prefix {strip_prefix!r} that is to be stripped: "
                     "it is shared from another block, or its block was made outside `with self.name_scope():`"
                 )
-        write_arrays(filename, {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()})
+        arrays = {name[len(strip_prefix) :]: each._reduce().asnumpy() for name, each in self.items()}
+        write_arrays(filename, arrays, is_np_shape() or None)
 
     def load(
         self,

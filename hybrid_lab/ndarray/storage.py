@@ -37,7 +37,7 @@ def save(fname: str | PathLike[str], data: NDArray | Sequence[NDArray] | Mapping
     if arrays is None or not all(isinstance(item, NDArray) for item in arrays):
         raise DTypeError("save takes an NDArray, a list of NDArrays, or a dict of names and NDArrays")
     # The form in which MXNet's NumPy mode reads shapes such as () and (0, 3).
-    np_shape = any(item.is_np and 0 in (item.ndim, item.size) for item in arrays)
+    np_shape = any(item.is_np and 0 in (item.ndim, item.size) for item in arrays) or None
     if isinstance(data, Mapping):
         write_arrays(fname, {name: _entry(item) for name, item in data.items()}, np_shape)
     else:

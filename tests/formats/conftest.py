@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_lab import npx
+
 # The model lies beside the tests, as a user's would, and processes that the tests start import it by this name.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def np_mode():
+    """NumPy semantics for one test."""
+    npx.set_np()
+    yield
+    npx.reset_np()
 
 
 @pytest.fixture(scope="module")

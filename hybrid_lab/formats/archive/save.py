@@ -21,6 +21,7 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
+from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
@@ -89,7 +90,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
                 values = {value: _values_of(each) for value, each in zip(variables, neutral.parameters, strict=True)}
                 name = layout.graph_member(path, number).removeprefix("graphs/").removesuffix(".json")
                 try:
-                    files[name] = encode_model(neutral.graph, values)
+                    files[name] = encode_model(neutral.graph, values, is_np_shape())
                 except Unmappable as error:
                     problems.append(f"{path or block.name}: {error}")
         for problem in problems:
@@ -99,7 +100,7 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
         with writing(folder):
             os.makedirs(folder, exist_ok=True)
         for name, (text, arrays) in files.items():
-            write_model(os.path.join(folder, name), 0, text, arrays)
+            write_model(os.path.join(folder, name), 0, text, arrays, is_np_shape())
     return os.path.abspath(folder)
 
 

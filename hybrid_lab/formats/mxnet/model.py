@@ -17,20 +17,24 @@ from .params import read_params, write_params
 
 
 def save_model(
-    prefix: str | PathLike[str], epoch: int, graph: Graph, values: Mapping[Value, np.ndarray]
+    prefix: str | PathLike[str], epoch: int, graph: Graph, values: Mapping[Value, np.ndarray], np_shape: bool = False
 ) -> tuple[str, str]:
     """Write the two files of one traced block; returns their names.
 
     values : the inputs of the graph that are parameters, with their values
+    np_shape : write the form that MXNet reads, and writes, under `npx.set_np()`
     Both texts exist before either file is written. Raises Unmappable for an operator that MXNet lacks.
     """
-    return write_model(prefix, epoch, *encode_model(graph, values))
+    return write_model(prefix, epoch, *encode_model(graph, values, np_shape), np_shape)
 
 
-def encode_model(graph: Graph, values: Mapping[Value, np.ndarray]) -> tuple[bytes, dict[str, np.ndarray]]:
+def encode_model(
+    graph: Graph, values: Mapping[Value, np.ndarray], np_shape: bool = False
+) -> tuple[bytes, dict[str, np.ndarray]]:
     """The text of the symbol file, and the arrays by MXNet's names, `arg:weight`. Raises Unmappable."""
     constants: dict[str, np.ndarray] = {}
-    text = symbol_json.dumps(graph, constants=constants).encode("utf-8")
+    attrs = {"is_np_shape": ["int", 1]} if np_shape else {}
+    text = symbol_json.dumps(graph, constants=constants, attrs=attrs).encode("utf-8")
     arrays: dict[str, np.ndarray] = {}
     states = graph.states
     for value, array in values.items():
@@ -39,14 +43,15 @@ def encode_model(graph: Graph, values: Mapping[Value, np.ndarray]) -> tuple[byte
 
 
 def write_model(
-    prefix: str | PathLike[str], epoch: int, text: bytes, arrays: Mapping[str, np.ndarray]
+    prefix: str | PathLike[str], epoch: int, text: bytes, arrays: Mapping[str, np.ndarray], np_shape: bool = False
 ) -> tuple[str, str]:
     """Write what `encode_model` gave to two files; returns their names."""
     symbol_file, params_file = f"{fspath(prefix)}-symbol.json", f"{fspath(prefix)}-{epoch:04d}.params"
     with atomic_write(symbol_file) as file:
         file.write(text)
         file.flush()
-        write_params(params_file, arrays)  # in the block: where either file cannot be written both stay as they were
+        # In the block: where either file cannot be written both stay as they were.
+        write_params(params_file, arrays, np_shape=np_shape or None)
     return symbol_file, params_file
 
 

@@ -82,8 +82,8 @@ REWRITTEN: dict[tuple[str, str], Callable[[Any], Any]] = {
 def as_in_files(op: Operator) -> Operator:
     """The operator that a file has in the place of `op`, with the attributes that a file has."""
     if op.name in EQUIVALENTS:
-        name, attributes = EQUIVALENTS[op.name]
-        op = get(name).bind(**attributes)
+        name, further = EQUIVALENTS[op.name]
+        op = get(name).bind(**op.written, **further)
     for name, key in REWRITTEN:
         if op.name == name and op.attributes[key]:
             op = op.bind(**{**op.attributes, key: REWRITTEN[name, key](op.attributes[key])})

@@ -310,18 +310,21 @@ def write_params(
     path: str | PathLike[str] | BinaryIO,
     arrays: Mapping[str, Entry] | Mapping[str, np.ndarray] | Sequence[Entry] | Sequence[np.ndarray],
     *,
-    np_shape: bool = False,
+    np_shape: bool | None = False,
 ) -> None:
     """Write arrays as MXNet's `nd.save` does, byte for byte: a mapping with its names, a sequence without.
 
     path: a file name (replaced atomically) or an open binary file. Elements: float16/32/64, bfloat16,
     uint8, int8/32/64, bool.
-    np_shape: write the np-shape form, which has scalars of shape () but loads in MXNet only under `npx.set_np()`.
+    np_shape: write the np-shape form, which has the shape () but loads in MXNet only under `npx.set_np()`. None writes
+        it if one of the arrays has the shape ().
     Raises ArchiveError for an element type or shape the format does not have; nothing is written then.
     """
     pairs: list[tuple[str | None, Entry]] = (
         list(arrays.items()) if isinstance(arrays, Mapping) else [(None, array) for array in arrays]
     )
+    if np_shape is None:
+        np_shape = any(array is not None and array.shape == () for _, array in pairs)
     where = fspath(path) if isinstance(path, (str, PathLike)) else None
     for index, (name, array) in enumerate(pairs):
         problem = _unstorable(array, np_shape)
