@@ -28,9 +28,10 @@ class DataLoaderIter(DataIter):
         loader: DataLoader,
         data_name: str = "data",
         label_name: str = "softmax_label",
-        dtype: DTypeLike = "float32",
+        dtype: DTypeLike | None = "float32",
     ):
         super().__init__()
+        dtype = "float32" if dtype is None else dtype
         self._loader, self.dtype = loader, dtype
         data, label = next(iter(loader))
         self.batch_size = data.shape[0]

@@ -313,7 +313,8 @@ class Block:
         self.collect_params().reset_ctx(ctx)
 
     def cast(self, dtype: DTypeLike | None) -> None:
-        """Change the element type of all parameters."""
+        """Change the element type of all parameters; None is float32, as in MXNet."""
+        dtype = "float32" if dtype is None else dtype
         for child in self._children.values():
             child.cast(dtype)
         float32 = self._stay_float32(dtype)

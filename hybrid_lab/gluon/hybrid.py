@@ -417,7 +417,8 @@ class HybridBlock(Block):
         return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
 
     def cast(self, dtype: DTypeLike | None) -> None:
-        """Convert all parameters, drop the programs made for the old dtype."""
+        """Convert all parameters, drop the programs made for the old dtype; None is float32, as in MXNet."""
+        dtype = "float32" if dtype is None else dtype
         super().cast(dtype)
         self._graphs.forget_programs()
         self._graphs.note_cast(dtype)

@@ -64,7 +64,7 @@ class Parameter:
     name : with the block's prefix, 'net0_dense0_weight'
     grad_req : 'write', 'add' (gradients accumulate until `zero_grad()`) or 'null' (none is kept)
     shape : a tuple; 0, -1 or None stands for a dimension that the first forward pass completes
-    dtype : of the values and of the gradient
+    dtype : of the values and of the gradient; None is float32, as in MXNet
     lr_mult, wd_mult : multiply the Trainer's learning rate and weight decay for this parameter
     init : its own initializer (a name or an Initializer); None takes the one given to `initialize()`
     allow_deferred_init : whether `initialize()` may wait for the shape
@@ -88,6 +88,8 @@ class Parameter:
         cls.makes_data = cls.data is not Parameter.data
 
     from_file = False
+    dtype_was_given = True
+    """False after `dtype=None`: until the dtype is given, another place that shares the Parameter may give it."""
 
     def __init__(
         self,
@@ -117,7 +119,8 @@ class Parameter:
         self.differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._shape = None if shape is None else _normalized(shape)
-        self._dtype = prepared(dtype)
+        self._dtype = _element_type(dtype)
+        self.dtype_was_given = dtype is not None
         self._grad_req = "null"
         self._stype = stype
         self._grad_stype = grad_stype
@@ -469,8 +472,9 @@ class Parameter:
             array.fill(0)
 
     def cast(self, dtype: DTypeLike | None) -> None:
-        """Change the element type of values and gradient."""
-        self._dtype = dtype = prepared(dtype)
+        """Change the element type of values and gradient; None is float32, as in MXNet."""
+        self._dtype = dtype = _element_type(dtype)
+        self.dtype_was_given = True
         self._var = None
         if self._data is None:
             return
@@ -591,6 +595,10 @@ class _Value(initializer.Initializer):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+def _element_type(dtype: DTypeLike | None) -> Any:
+    return "float32" if dtype is None else prepared(dtype)
 
 
 def _normalized(shape: int | Iterable[int | None]) -> tuple[int | None, ...]:

@@ -237,6 +237,8 @@ def _agree(parameter: Parameter, key: str, wanted: Any) -> None:
     if key in ("allow_deferred_init", "differentiable", "stype", "grad_stype"):
         return  # decided when the parameter was made
     existing = getattr(parameter, key, None)
+    if wanted is not None and key == "dtype" and not parameter.dtype_was_given:
+        existing = None
     if existing is None:
         setattr(parameter, key, wanted)
         return

@@ -94,13 +94,14 @@ class CSVIter(_FileIter):
         label_shape: tuple[int, ...] | int = (1,),
         batch_size: int = 1,
         round_batch: bool = True,
-        dtype: DTypeLike = "float32",
+        dtype: DTypeLike | None = "float32",
         data_name: str = "data",
         label_name: str = "label",
     ) -> None:
         data_shape, label_shape = (
             (shape,) if isinstance(shape, int) else tuple(shape) for shape in (data_shape, label_shape)
         )
+        dtype = "float32" if dtype is None else dtype
         data = _table(data_csv, data_shape, dtype, "data_csv")
         if label_csv is None:
             label = np.zeros((len(data), *label_shape), dtype)

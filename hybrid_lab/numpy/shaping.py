@@ -68,7 +68,8 @@ def ravel(x: ArrayLike, order: str = "C") -> Tensor:
 
 @FUNCTIONS.add
 def _astype(x: Tensor, dtype: DType, copy: bool = True) -> Tensor:
-    """`x.astype(dtype)`."""
+    """`x.astype(dtype)`; None is float32, as in MXNet."""
+    dtype = "float32" if dtype is None else dtype
     if isinstance(x, NDArray) and copy:
         from_name = np.dtype(dtype).name if not isinstance(dtype, str) else dtype
         return R.Cast(x, dtype=from_name)

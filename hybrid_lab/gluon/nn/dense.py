@@ -88,6 +88,7 @@ class Embedding(HybridBlock):
         **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
+        dtype = "float32" if dtype is None else dtype
         self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype_of(dtype).name}
         self.weight = self.params.get(
             "weight",

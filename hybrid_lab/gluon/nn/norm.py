@@ -90,7 +90,7 @@ class BatchNorm(_Norm):
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Statistics stay float32 where the model becomes float16 or bfloat16."""
-        super().cast("float32" if is_narrow(dtype_of(dtype)) else dtype)
+        super().cast("float32" if dtype is None or is_narrow(dtype_of(dtype)) else dtype)
 
     def hybrid_forward(
         self, F: Functions, x: Tensor, gamma: Tensor, beta: Tensor, running_mean: Tensor, running_var: Tensor

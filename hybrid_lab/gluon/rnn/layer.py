@@ -65,6 +65,7 @@ class _Layer(HybridBlock):
         **kwargs: Unpack[BlockOptions],
     ) -> None:
         super().__init__(**kwargs)
+        dtype = "float32" if dtype is None else dtype
         check_choice(f"{type(self).__name__}: layout", layout, ("TNC", "NTC"), ShapeError)
         self._hidden_size, self._num_layers, self._layout = hidden_size, num_layers, layout
         self._dropout, self._directions, self._input_size = dropout, 2 if bidirectional else 1, input_size
@@ -103,7 +104,7 @@ class _Layer(HybridBlock):
     def cast(self, dtype: DTypeLike | None) -> None:
         """Change the element type of all parameters, and of the states that `begin_state` makes."""
         super().cast(dtype)
-        self._dtype = dtype
+        self._dtype = "float32" if dtype is None else dtype
 
     # -- states ------------------------------------------------------------------------------------------------
 
