@@ -22,6 +22,7 @@ from hybrid_lab.formats.archive.archive import Archive, read_values
 from hybrid_lab.formats.archive.container import Container
 from hybrid_lab.formats.archive.load import load_opened
 from hybrid_lab.formats.archive.save import save_checkpoint
+from hybrid_lab.formats.archive.values import Decoder
 from hybrid_lab.gluon import Block, Parameter, Trainer, access
 from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.gluon.parameter import merged_shape
@@ -221,7 +222,7 @@ class Manager:
         saved = archive.checkpoint
         if saved is None:
             raise ArchiveError(_NONE_HERE, path=path)
-        point = _described(saved, path, archive.aux)
+        point = _described(saved, path, archive.aux())
         gradients = _gradients_in(self._net, saved, path)
         loader: Any = self._loader
         before, random = None, all_states()
@@ -237,7 +238,7 @@ class Manager:
         try:
             set_all_states(saved.get("random") or {})  # tried before the model changes
             set_all_states(random)
-            load_opened(self._net, archive, "code", self._trainer)
+            load_opened(self._net, archive, "code", self._trainer, attributes="file")
         except BaseException:
             if loader is not None:
                 loader.set_state(before)
@@ -283,7 +284,7 @@ def _read(path: str) -> Checkpoint:
     if layout.CHECKPOINT not in container:
         raise ArchiveError(_NONE_HERE, path=path)
     arrays = container.read_tensors(layout.CHECKPOINT_ARRAYS)
-    saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, arrays)
+    saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, Decoder(arrays))
     return _described(saved, path, {})
 
 

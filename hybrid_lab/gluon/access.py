@@ -165,6 +165,11 @@ def trainer_parameters(trainer: Trainer) -> list[Parameter]:
     return trainer._params
 
 
+def has_own_store(trainer: Trainer) -> bool:
+    """Whether a store of the user's own sums the gradients of a Trainer or updates its parameters."""
+    return trainer._own_store is not None
+
+
 def scales_loss(trainer: Trainer) -> bool:
     """Whether a Trainer works with a scaled loss, as `contrib.amp` sets it up."""
     return trainer._amp_loss_scaler is not None

@@ -1,8 +1,8 @@
 """Parameters and states of a Block by path, as SINGA names them, and SINGA's file of states.
 
-A *parameter* is an array that training updates: a weight, a bias. A *state* is an array that the Block needs to
-compute: its parameters, and others such as the running statistics of BatchNorm, constants, and weights frozen with
-grad_req='null'. An *attribute* is any member of the Python object; states are the attributes that are arrays.
+A *parameter* is an array that training updates: a weight, a bias. A *state* is an array of any Parameter: parameters,
+the running statistics of BatchNorm, constants, and weights frozen with grad_req='null'. An *attribute* is any member of
+the Python object: its Parameters and children, and values of the user's own. Archives hold all three.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class PearsonCorrelation(EvalMetric):
     ) -> None:
         check_choice("average", average, ("macro", "micro"))
         self.average = average
-        self._local, self._global = _Spread(), _Spread()
+        self._local, self._global = Spread(), Spread()
         super().__init__(name, output_names, label_names, average=average)
 
     def update(self, labels: object, preds: object) -> None:
@@ -94,15 +94,15 @@ class PearsonCorrelation(EvalMetric):
             self.global_sum_metric = self._global.correlation * self.global_num_inst
 
     def reset(self) -> None:
-        self._global = _Spread()
+        self._global = Spread()
         super().reset()
 
     def reset_local(self) -> None:
-        self._local = _Spread()
+        self._local = Spread()
         super().reset_local()
 
 
-class _Spread:
+class Spread:
     """Count, means and products of deviations of two variables, batch after batch (Chan, Golub, LeVeque 1979)."""
 
     def __init__(self) -> None:

@@ -57,3 +57,15 @@ def test_into_a_model(version, graphs, model):
     trainer = gluon.Trainer([p for p in net.collect_params().values() if p._data is not None], "adam")
     report.trainer_states.restore(trainer)
     assert trainer.optimizer.num_update == 1
+
+
+def test_attributes_and_kinds_of_values():
+    """New in 1.2, with kinds of values in aux that readers of 1.1 do not know."""
+    path = GOLDEN / "v1_2.hlab"
+    manifest = json.loads(zipfile.ZipFile(path).read("manifest.json"))
+    assert manifest["schema"] == manifest["reader"] == "1.2"
+    net, aux = gluon.load(path, with_aux=True)
+    assert net.step == 3 and net.cfg == {"sizes": (1, 2), "names": {"a", "b"}} and net.mean.tolist() == [0, 1, 2]
+    assert net.first == [net.dense] and net.trainer.optimizer.num_update == 1
+    assert aux["raw"] == b"\0\1" and aux["point"]._asdict() == {"x": 1, "y": 2} and aux["texts"].tolist() == ["a", "bc"]
+    assert aux["metric"].get() == ("accuracy", 1.0)

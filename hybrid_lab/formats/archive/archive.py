@@ -16,6 +16,8 @@ from . import examples, graphs, layout, tree, values
 from .container import Container
 
 if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, Parameter
+
     from .graphs import SavedGraph
 
 
@@ -114,12 +116,25 @@ class Archive:
                 found.append(f"example: {member}: {problem}")
         return found
 
-    @cached_property
-    def aux(self) -> dict[str, Any]:
-        """The user's own values; empty where none were saved."""
+    @property
+    def attribute_tensors(self) -> dict[str, np.ndarray]:
+        """The arrays among the attributes of Blocks, by the names that their records use."""
+        return self._arrays.get(layout.ATTRIBUTES, {})
+
+    def aux(
+        self,
+        blocks: Mapping[int, Block] | None = None,
+        parameters: Mapping[str, Parameter] | None = None,
+        with_trainers: bool = True,
+    ) -> dict[str, Any]:
+        """The user's own values; empty where none were saved.
+
+        blocks, parameters : of the model that is loaded, by their ids in the archive, for values that refer to them
+        """
         if layout.AUX not in self.container:
             return {}
-        return read_values(self.container, self._json(layout.AUX), layout.AUX, self._arrays.get(layout.AUX_ARRAYS, {}))
+        decoder = values.Decoder(self._arrays.get(layout.AUX_ARRAYS, {}), blocks, parameters, with_trainers)
+        return read_values(self.container, self._json(layout.AUX), layout.AUX, decoder)
 
     @cached_property
     def checkpoint(self) -> dict[str, Any] | None:
@@ -127,7 +142,8 @@ class Archive:
         if layout.CHECKPOINT not in self.container:
             return None
         arrays = self._tensors_of(layout.CHECKPOINT_ARRAYS)
-        return read_values(self.container, self._json(layout.CHECKPOINT), layout.CHECKPOINT, arrays)
+        decoder = values.Decoder(arrays)
+        return read_values(self.container, self._json(layout.CHECKPOINT), layout.CHECKPOINT, decoder)
 
     @cached_property
     def trainer(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
@@ -142,10 +158,10 @@ class Archive:
         return self._object(layout.RANDOM, "the random numbers' settings") if layout.RANDOM in self.container else None
 
 
-def read_values(container: Container, data: object, member: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The dict that `values.encode` made `data` of. Raises ArchiveError."""
+def read_values(container: Container, data: object, member: str, decoder: values.Decoder) -> dict[str, Any]:
+    """The dict that an Encoder made `data` of. Raises ArchiveError."""
     try:
-        found = values.decode(data, arrays)
+        found = decoder.decode(data)
     except ValueError as error:
         raise container.error(f"damaged archive: {error}", member) from None
     if not isinstance(found, dict):

@@ -18,6 +18,7 @@ WEIGHTS = "weights.safetensors"
 TRAINER = "train/trainer.json"
 TRAINER_ARRAYS = "train/trainer.safetensors"
 RANDOM = "train/random.json"
+ATTRIBUTES = "attributes.safetensors"
 AUX = "train/aux.json"
 AUX_ARRAYS = "train/aux.safetensors"
 CHECKPOINT = "train/checkpoint.json"
@@ -46,6 +47,11 @@ def quote(name: str) -> str:
 def join(path: str, name: str) -> str:
     """The path of the child `name` of the block at `path`: `features.0`; the root's path is ""."""
     return f"{path}.{quote(name)}" if path else quote(name)
+
+
+def join_attribute(path: str, name: str) -> str:
+    """The attribute `name` of the block at `path`, as messages name it: `features.step`, `self.step`."""
+    return f"{path or 'self'}.{name}"
 
 
 def places(root: Block, children: Callable[[Block], Iterable[tuple[str, Block]]]) -> Iterator[tuple[str, Block]]:

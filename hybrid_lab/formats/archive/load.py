@@ -23,11 +23,13 @@ from hybrid_lab.ndarray import NDArray
 
 from . import graphs, layout
 from .archive import Archive
+from .attributes import CHOICES, restoring
 from .block_save import load_pair, prefix_of
 from .compare import Match, match
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
 from .traces import live_graph, passing
+from .values import Decoder
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
@@ -41,6 +43,7 @@ def load_cached_graphs(
     map: Mapping[str, str] | None = None,  # noqa: A002 - the public name
     subtree: str | None = None,
     trainer: Trainer | None = None,
+    attributes: str = "state",
 ) -> LoadReport:
     """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
 
@@ -53,6 +56,9 @@ def load_cached_graphs(
     map : file path -> model path of blocks that have moved, {"features": "backbone"}
     subtree : load only the part below this path of the file into `net`
     trainer : also restore this Trainer and the random state from the file
+    attributes : "state" restores the attributes that the model's forward does not read: counters, histories, Trainers.
+        One that it reads is a setting of the code, stays as it is, and is noted where it differs in the file. "file"
+        restores these too, before graphs are compared; "code" restores none. `report.attributes` has all of the file
 
     The report has the user's own values and, where the file was saved with `trainer=`, the state of training, which
     continues exactly where it stopped once a Trainer of this model has it:
@@ -74,17 +80,21 @@ def load_cached_graphs(
     with without_collecting(), boundary.lock:
         pair = prefix_of(path)
         if pair is not None:
+            check_choice("attributes", attributes, CHOICES, HybridLabError)
             if map or subtree or trainer:
                 raise HybridLabError("MXNet's files are loaded as a whole: map=, subtree= and trainer= need an archive")
             return load_pair(net, pair, strict, graphs == "file")
         file = layout.existing_path(path, net.name)
-        return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer).run()
+        check_choice("attributes", attributes, CHOICES, HybridLabError)
+        return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer, attributes).run()
 
 
-def load_opened(net: Block, archive: Archive, graphs: str, trainer: Trainer | None = None) -> LoadReport:
+def load_opened(
+    net: Block, archive: Archive, graphs: str, trainer: Trainer | None = None, attributes: str = "state"
+) -> LoadReport:
     """`load_cached_graphs` of an archive that was read already. Raises LoadMismatchError; nothing changed then."""
     with without_collecting(), boundary.lock:
-        return _Loading(archive, net, True, graphs == "file", None, None, trainer).run()
+        return _Loading(archive, net, True, graphs == "file", None, None, trainer, attributes).run()
 
 
 class _Loading:
@@ -99,6 +109,7 @@ class _Loading:
         renamed: Mapping[str, str] | None,
         subtree: str | None,
         trainer: Trainer | None,
+        attributes: str,
     ) -> None:
         self.archive, self.net, self.strict, self.from_file, self.trainer = archive, net, strict, from_file, trainer
         self.match: Match = match(archive.tree, net, renamed, subtree)
@@ -109,16 +120,20 @@ class _Loading:
             if id(block) not in self.seen and isinstance(block, HybridBlock):
                 self.pairs.append((place, block, [archive.graphs[member] for member in record.graphs]))
             self.seen.add(id(block))
+        self.blocks = {record.id: block for _, record, block in self.match.blocks}
+        self.attributes = restoring(self.match, archive.attribute_tensors, attributes, archive.path)
+        self.match.notes += self.attributes.notes
 
     def run(self) -> LoadReport:
         """Raises before anything changes, or changes everything."""
         states = self._trainer_states()
-        aux = self.archive.aux
+        self.archive.aux(self.blocks, self.match.parameters, with_trainers=False)  # a damaged value stops the load here
         members = [saved.member for _, _, saved_graphs in self.pairs for saved in saved_graphs]
         self.differences += self.archive.example_differences(members)
         pins: dict[int, list[NeutralGraph]] = {}
         untraced = [block for _, block in hybrid_blocks(self.net) if not access.graphs(block).graphs()]
         try:
+            self.attributes.apply()
             if self.from_file:
                 pins = self._attach()
             else:
@@ -133,6 +148,7 @@ class _Loading:
                     path=self.archive.path,
                 )
         except BaseException:
+            self.attributes.undo()
             for block in untraced:
                 access.graphs(block).clear()
             raise
@@ -143,6 +159,10 @@ class _Loading:
                 access.graphs(block).pin(pins[id(block)])
             elif not self.from_file and access.graphs(block).pinned and not isinstance(block, SymbolBlock):
                 access.graphs(block).pin([])
+        notes = len(self.attributes.notes)
+        self.attributes.finish(Decoder(self.archive.attribute_tensors, self.blocks, self.match.parameters))
+        self.match.notes += self.attributes.notes[notes:]
+        aux = self.archive.aux(self.blocks, self.match.parameters)
         restored = False
         if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
@@ -188,6 +208,7 @@ class _Loading:
     ) -> LoadReport:
         path, notes = os.path.abspath(self.archive.path or ""), self.match.notes
         report = LoadReport(path, len(self.seen), parameters, count, self.differences, notes, aux, states, restored)
+        report.attributes = self.attributes.found
         for note in report.notes:
             logger.warning(f"{self.net.name}: {note}")
         logger.info(f"{self.net.name}: {str(report).splitlines()[0]}")

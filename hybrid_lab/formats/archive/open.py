@@ -22,9 +22,10 @@ from hybrid_lab.ops.framework.dtypes import name_of
 from hybrid_lab.ops.framework.operator import find
 
 from ..singa import is_singa
-from . import layout
+from . import attributes, layout
 from .archive import Archive
 from .tree import BlockRecord, ParameterRecord
+from .values import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,32 +108,33 @@ class HybridStub(BlockStub, HybridBlock):
     """The same for a HybridBlock that was never called, so that hybrid parents can hold it."""
 
 
-def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None) -> Block:
+def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, with_aux: bool = False) -> Any:
     """The model in an archive, without its code.
 
     Registered gluon.nn layers are made again; other HybridBlocks run their saved graphs, eagerly and hybridized, train,
     and take other batch sizes; plain Blocks are stubs that name what is missing, with working children.
-    ctx : where the parameters go, the CPU by default. Raises ArchiveError for a damaged file.
+    Attributes of Blocks that were saved, `net.step`, are there again.
+
+    ctx : where the parameters go, the CPU by default
+    with_aux : return (model, the values that were saved as `aux=`)
+    Raises ArchiveError for a damaged file.
     """
     with without_collecting():
-        return _build(Archive(layout.existing_path(path)), ctx)
+        return _build(Archive(layout.existing_path(path)), ctx, with_aux)
 
 
-def _build(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
+def _build(archive: Archive, ctx: Context | Sequence[Context] | None, with_aux: bool) -> Any:
     """The archive's model. A function of its own, so that the collector does not go through what is freed here."""
     differences = archive.example_differences()
     if differences:
         raise LoadMismatchError(
             "the archive's graphs do not reproduce the outputs of its own examples", differences, path=archive.path
         )
-    return _built(archive, ctx)
-
-
-def _built(archive: Archive, ctx: Context | Sequence[Context] | None) -> Block:
     builder = _Builder(archive, ctx)
     root = builder.build(0)
     builder.pin()
-    return root
+    builder.give_attributes()
+    return (root, archive.aux(builder.blocks, builder.parameters)) if with_aux else root
 
 
 def structure(path: str | PathLike[str]) -> Block:
@@ -141,7 +143,10 @@ def structure(path: str | PathLike[str]) -> Block:
     Reads neither weights nor examples and computes nothing. Raises ArchiveError for a damaged file.
     """
     with without_collecting():
-        return _built(Archive(path, values=False), None)
+        builder = _Builder(Archive(path, values=False), None)
+        root = builder.build(0)
+        builder.pin()
+        return root
 
 
 def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, Any]:
@@ -263,6 +268,12 @@ class _Builder:
                         self._parameter(key)
                 saved = [self.archive.graphs[member] for member in members]
                 access.graphs(block).pin([graph.attach(self.parameters, block.name) for graph in saved])
+
+    def give_attributes(self) -> None:
+        """Give each Block the attributes that were saved."""
+        decoder = Decoder(self.archive.attribute_tensors, self.blocks, self.parameters)
+        for number, block in self.blocks.items():
+            attributes.give(block, attributes.decoded(self.archive.tree.blocks[number], decoder, self.archive.path))
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class LoadReport:
     differences : what did not fit (strict=False); notes : what is worth knowing
     aux : the user's own values; trainer_states : a saved Trainer, or None; restored : whether the Trainer given as
     `trainer=` continues from it
+    attributes : path of a Block -> its attributes in the file, by name
     """
 
     path: str
@@ -109,6 +110,7 @@ class LoadReport:
     aux: dict[str, Any] = field(default_factory=dict)
     trainer_states: TrainerStates | None = None
     restored: bool = False
+    attributes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from hybrid_lab.symbol import tracing
 from ..atomic import atomic_write, progress_of
 from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
-from . import graphs, layout, tree, values
+from . import attributes, graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter, why_no_archive
 from .examples import Examples
@@ -56,12 +57,14 @@ def save_cached_graphs(
     inputs : an array, or a tuple or list of the arguments, to call `net` on once, in predict mode, so that every
         HybridBlock it reaches has a graph
     trainer : saves the optimizer's settings and states and the random state too, for resuming exactly
-    aux : values of your own, in a dict: numbers, texts, arrays, and lists, tuples and dicts of them
+    aux : values of your own, in a dict: numbers, texts, bytes, arrays, dates, paths, dtypes, metrics, schedules, the
+        Trainer, and lists, tuples, sets, dicts and named tuples of them
     compiled : what net.compile_for() gave: its binaries go along, for mx.use_compiled(path) on another machine
     format : "mxnet" takes `path` for a folder and writes MXNet's two files for each HybridBlock that has a graph:
         `features.0-symbol.json` and `features.0-0000.params`; the outermost one is `__root__`
 
-    Parameters without values or shapes are saved as such. Raises HybridLabError for what cannot be saved, FileError
+    Parameters without values or shapes are saved as such. Attributes of Blocks (`net.step = 3`) go along where they are
+    data, as in `aux`; one warning names the others. Raises HybridLabError for what cannot be saved, FileError
     where the file cannot be written; then an older file of that name stays as it was.
     """
     check_choice("format", format, ("hlab", "mxnet"), HybridLabError)
@@ -148,6 +151,7 @@ def _save(
         except ArchiveError as error:
             raise ArchiveError(str(error), path=file_name) from None
     absolute = os.path.abspath(file_name)
+    _warn_of_unsaved(net, contents.unsaved, always=checkpoint is None)
     if checkpoint is not None:  # a training with a checkpoint every few steps would fill its cell with lines
         logger.debug(f"{net.name}: saved {contents.summary} to {absolute}")
         return absolute
@@ -164,6 +168,20 @@ def _save(
             "call the model once, or pass inputs="
         )
     return absolute
+
+
+_warned: WeakKeyDictionary[Block, list[str]] = WeakKeyDictionary()
+"""Of which attributes a checkpoint has warned: a training would repeat it every few steps."""
+
+
+def _warn_of_unsaved(net: Block, unsaved: list[str], always: bool) -> None:
+    """One warning for the attributes that are no data."""
+    if unsaved and (always or _warned.get(net) != unsaved):
+        _warned[net] = unsaved
+        logger.warning(
+            f"{net.name}: attributes that are no data were not saved: {layout.shorten(unsaved, 20)}; "
+            "code must make them again"
+        )
 
 
 class _Contents:
@@ -186,10 +204,14 @@ class _Contents:
         self.graphs = self._name_graphs()
         self.trainer = None if trainer is None else self._trainer_states(trainer)
         self.random = None if trainer is None and checkpoint is None else random_state.get_state()
+        numbers = {id(block): number for number, block in enumerate(self.tree.live_blocks)}
+        keys = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}
+        self.attribute_tensors: dict[str, np.ndarray] = {}
+        self.unsaved = attributes.describe(self.tree, values.Encoder(self.attribute_tensors, numbers, keys))
         self.aux_tensors: dict[str, np.ndarray] = {}
         if aux is not None and not isinstance(aux, Mapping):
             raise SettingError(f"aux= takes a dict of your own values, not {type(aux).__name__}")
-        self.aux = None if aux is None else values.encode(dict(aux), self.aux_tensors)
+        self.aux = None if aux is None else values.Encoder(self.aux_tensors, numbers, keys).encode(dict(aux))
         self.checkpoint_tensors: dict[str, np.ndarray] = {}
         self.checkpoint = None
         if checkpoint is not None:
@@ -226,7 +248,7 @@ class _Contents:
     def size(self) -> int:
         """Bytes of the arrays that make an archive large."""
         states = {} if self.trainer is None else self.trainer[1]
-        tensors = (self.weights, states, self.aux_tensors, self.checkpoint_tensors)
+        tensors = (self.weights, states, self.attribute_tensors, self.aux_tensors, self.checkpoint_tensors)
         return sum(array.nbytes for arrays in tensors for array in arrays.values())
 
     @property
@@ -270,6 +292,8 @@ class _Contents:
         for member, content in self.members.items():
             writer.add(member, content)
         writer.add_tensors(layout.WEIGHTS, self.weights)
+        if self.attribute_tensors:
+            writer.add_tensors(layout.ATTRIBUTES, self.attribute_tensors)
         if self.trainer is not None:
             data, arrays = self.trainer
             writer.add_json(layout.TRAINER, _as_json(data, "the trainer's settings"))
@@ -286,7 +310,8 @@ class _Contents:
             writer.add_tensors(layout.EXAMPLE_ARRAYS, self.examples)
         if self.binaries:
             write_binaries(writer, self.binaries)
-        writer.finish({"writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_})
+        own = {} if values.is_of_1_0([self.aux, self.checkpoint]) else {"reader": "1.2"}
+        writer.finish({**own, "writer": f"hybrid_lab {_version.__version__}", "model": self.tree.blocks[0].class_})
 
 
 def _values_of(parameter: Parameter) -> np.ndarray:

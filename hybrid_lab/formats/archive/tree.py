@@ -61,6 +61,7 @@ class BlockRecord:
     layer : name of the registered layer and `config` its constructor's arguments, or None
     forward : digest of a plain Block's forward, which an archive does not hold; None where it has no source
     graphs : names of its graph members
+    attributes : members of the Python object that are data, by name, as `values` writes them
     """
 
     id: int
@@ -77,6 +78,7 @@ class BlockRecord:
     hybridized: bool = False
     flags: dict[str, Any] = field(default_factory=dict)
     graphs: list[str] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -1,9 +1,14 @@
-"""The user's own values (`aux`) as JSON and tensors: numbers, texts, lists, tuples, dicts and arrays, nothing else."""
+"""The user's own values (`aux`, attributes of Blocks) as JSON and tensors: data, and nothing that runs code.
+
+Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with one
+key that says what it is. `kinds.py` has Python's and NumPy's own types, `objects.py` those of this package.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,71 +16,249 @@ from hybrid_lab.diagnostics import HybridLabError
 from hybrid_lab.ndarray import NDArray
 
 from ..safetensors import tag_of
+from . import kinds, objects
+
+if TYPE_CHECKING:
+    from hybrid_lab.gluon import Block, Parameter
 
 DEPTH_LIMIT = 100
+_DIGITS = 3999
+"""Longer whole numbers are written in hexadecimal: Python refuses to read long decimal ones."""
+_DAMAGED = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    SyntaxError,
+    StopIteration,
+    HybridLabError,
+)
+"""What building a value from damaged parts may raise."""
 
 
-def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux", depth: int = 0) -> object:
-    """`value` as JSON data, its arrays put into `tensors`. Raises HybridLabError naming what is not data.
+class NotDataError(HybridLabError, TypeError):
+    """A value, or a part of one, that is no data. where : `aux['model'].fn`; kind : what it is, "function"."""
 
-    Plain texts, whole numbers below 2^53, finite floats, bools and None stand as they are; all else is an object with
-    one key that says what it is.
+    def __init__(self, message: str, where: str, kind: str) -> None:
+        super().__init__(message)
+        self.where, self.kind = where, kind
+
+
+class Encoder:
+    """Writes values as JSON data, and their arrays into `tensors`.
+
+    blocks, parameters : id() of each Block and Parameter of the model -> its id in the archive, for values that refer
+        to them
     """
-    if depth > DEPTH_LIMIT:
-        raise HybridLabError(f"{where[:60]}... is nested more than {DEPTH_LIMIT} deep")
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, (NDArray, np.ndarray, np.generic)):
-        return _encode_array(value, tensors, where)
-    if isinstance(value, int):
-        return int(value) if abs(value) < 2**53 else {"int": str(int(value))}
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else {"float": repr(float(value))}
-    if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [encode(item, tensors, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]}
-    if isinstance(value, dict):
-        rows = []
-        for key, item in value.items():
-            if not isinstance(key, (str, int, float, bool, type(None))):
-                raise HybridLabError(f"{where} has the key {key!r}; keys must be strings or numbers")
-            rows.append([encode(key, tensors, where, depth + 1), encode(item, tensors, f"{where}[{key!r}]", depth + 1)])
-        return {"dict": rows}
-    raise HybridLabError(
-        f"{where} is a {type(value).__name__}; only numbers, strings, None, arrays, and lists, tuples and "
-        "dicts of them can be saved"
-    )
+
+    def __init__(
+        self,
+        tensors: dict[str, np.ndarray],
+        blocks: Mapping[int, int] | None = None,
+        parameters: Mapping[int, str] | None = None,
+    ) -> None:
+        self.tensors, self.blocks, self.parameters = tensors, blocks or {}, parameters or {}
+
+    def encode(self, value: object, where: str = "aux", depth: int = 0) -> object:
+        """`value` as JSON data. Raises NotDataError naming what is not data; the tensors are as before then."""
+        count = len(self.tensors)
+        try:
+            return self._encode(value, where, depth)
+        except HybridLabError:
+            for name in [*self.tensors][count:]:
+                del self.tensors[name]
+            raise
+
+    def _encode(self, value: object, where: str, depth: int) -> object:
+        if depth > DEPTH_LIMIT:
+            message = f"{where[:60]}... is nested more than {DEPTH_LIMIT} deep"
+            raise NotDataError(message, f"{where[:60]}...", "value inside of itself")
+        if value is None or type(value) is bool:
+            return value
+        if isinstance(value, (np.ndarray, np.generic, NDArray)):
+            return self._array(value, where, depth)
+        if isinstance(value, str) and kinds.is_unicode(value):
+            return str(value)
+        if isinstance(value, int):
+            return int(value) if abs(value) < 2**53 else _long(int(value))
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        kind = kinds.of(value) or objects.of(value)
+        if kind is not None:
+            return {kind.name: self._encode(_parts(kind, value, where), where, depth + 1)}
+        if isinstance(value, (list, tuple)):
+            name = "list" if isinstance(value, list) else "tuple"
+            return {name: [self._encode(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]}
+        if isinstance(value, dict):
+            return {"dict": [self._entry(key, item, where, depth + 1) for key, item in value.items()]}
+        return self._reference(value, where, depth)
+
+    def _entry(self, key: object, item: object, where: str, depth: int) -> list[object]:
+        if isinstance(key, (NDArray, np.ndarray)):
+            raise NotDataError(f"{where} has an array among its keys", where, "dict with an array as a key")
+        return [self._encode(key, f"a key of {where}", depth), self._encode(item, f"{where}[{key!r:.60}]", depth)]
+
+    def _array(self, value: Any, where: str, depth: int) -> object:
+        kind = objects.of(value) if isinstance(value, NDArray) else kinds.of_array(value)
+        if kind is not None:
+            return {kind.name: self._encode(_parts(kind, value, where), where, depth + 1)}
+        array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+        if (
+            tag_of(array.dtype) is None
+            or type(value) not in (np.ndarray, NDArray)
+            and not isinstance(value, np.generic)
+        ):
+            kind_of_array = f"{type(value).__name__} of {array.dtype}"
+            raise NotDataError(f"{where} is a {kind_of_array}, which cannot be saved", where, kind_of_array)
+        name = "nd" if isinstance(value, NDArray) else "numpy" if isinstance(value, np.ndarray) else "scalar"
+        key = str(len(self.tensors))
+        self.tensors[key] = array
+        return {name: key}
+
+    def _reference(self, value: object, where: str, depth: int) -> object:
+        """A Block or a Parameter of the model, a Trainer of its parameters. Raises NotDataError."""
+        if id(value) in self.blocks:
+            return {"block": self.blocks[id(value)]}
+        if id(value) in self.parameters:
+            return {"parameter": self.parameters[id(value)]}
+        trainer = objects.trainer_parts(value, self.parameters)
+        if trainer is not None:
+            return {"trainer": self._encode(trainer, where, depth + 1)}
+        kind = type(value).__name__
+        raise NotDataError(
+            f"{where} is a {kind}; only numbers, strings, None, arrays, dates, paths, dtypes, metrics, schedules, and "
+            "lists, tuples, sets and dicts of them can be saved",
+            where,
+            kind,
+        )
 
 
-def _encode_array(value: object, tensors: dict[str, np.ndarray], where: str) -> dict[str, str]:
-    array = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
-    if tag_of(array.dtype) is None:
-        raise HybridLabError(f"{where} is an array of {array.dtype}, which cannot be saved")
-    kind = "nd" if isinstance(value, NDArray) else "numpy" if isinstance(value, np.ndarray) else "scalar"
-    tensors[str(len(tensors))] = array
-    return {kind: str(len(tensors) - 1)}
+class Decoder:
+    """Makes values of what an Encoder wrote.
 
+    blocks, parameters : by their ids in the archive, of the model that is loaded; a value that refers to one that is
+        not among them becomes None
+    with_trainers : make the Trainers among the values, for which the parameters must have their values; else None
+        stands for each
+    """
 
-def decode(data: object, tensors: Mapping[str, np.ndarray], depth: int = 0) -> object:
-    """The value that `encode` made `data` of. Raises ValueError for what it does not make."""
-    if data is None or isinstance(data, (bool, str, int, float)):
-        return data
-    try:
-        if depth > 2 * DEPTH_LIMIT or not isinstance(data, dict):
-            raise ValueError
-        ((kind, inner),) = data.items()
-        if kind == "int" and len(inner) < 4000:
+    def __init__(
+        self,
+        tensors: Mapping[str, np.ndarray],
+        blocks: Mapping[int, Block] | None = None,
+        parameters: Mapping[str, Parameter] | None = None,
+        with_trainers: bool = True,
+    ) -> None:
+        self.tensors, self.blocks, self.parameters = tensors, blocks or {}, parameters or {}
+        self.with_trainers = with_trainers
+
+    def decode(self, data: object, depth: int = 0) -> Any:
+        """The value. Raises ValueError for what an Encoder does not write."""
+        if data is None or isinstance(data, (bool, str, int, float)):
+            return data
+        try:
+            if depth > 3 * DEPTH_LIMIT or not isinstance(data, dict):
+                raise ValueError
+            ((name, inner),) = data.items()
+            return self._decode(name, inner, depth + 1)
+        except _DAMAGED:
+            raise ValueError(f"{str(data)[:80]!r} is not a value") from None
+
+    def _decode(self, name: str, inner: Any, depth: int) -> Any:
+        if name in ("nd", "numpy", "scalar"):
+            array = self.tensors[inner].copy()
+            return NDArray.wrap(array) if name == "nd" else array if name == "numpy" else array[()]
+        if name in ("list", "tuple"):
+            items = [self.decode(item, depth) for item in _checked(inner, list)]
+            return items if name == "list" else tuple(items)
+        if name == "dict":
+            return {self.decode(key, depth): self.decode(item, depth) for key, item in _checked(inner, list)}
+        if name == "int" and len(inner) <= _DIGITS + 1:
             return int(inner)
-        if kind == "float" and inner in ("nan", "inf", "-inf"):
+        if name == "hex":
+            return int(_checked(inner, str), 16)
+        if name == "float" and inner in ("nan", "inf", "-inf"):
             return float(inner)
-        if kind in ("list", "tuple") and isinstance(inner, list):
-            items = [decode(item, tensors, depth + 1) for item in inner]
-            return items if kind == "list" else tuple(items)
-        if kind == "dict" and isinstance(inner, list):
-            return {decode(key, tensors, depth + 1): decode(item, tensors, depth + 1) for key, item in inner}
-        if kind not in ("nd", "numpy", "scalar"):
-            raise ValueError
-        array = tensors[inner].copy()
-        return NDArray.wrap(array) if kind == "nd" else array if kind == "numpy" else array[()]
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{str(data)[:80]!r} is not a value") from None
+        if name == "block":
+            return self.blocks.get(inner)
+        if name == "parameter":
+            return self.parameters.get(inner)
+        parts = self.decode(inner, depth)
+        if name == "trainer":
+            return objects.trainer_of(parts, self.parameters if self.with_trainers else {})
+        return (kinds.named(name) or objects.named(name)).build(parts)  # type: ignore[union-attr] # AttributeError
+
+
+def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux") -> object:
+    """`value` as JSON data, its arrays put into `tensors`. Raises NotDataError naming what is not data."""
+    return Encoder(tensors).encode(value, where)
+
+
+def decode(data: object, tensors: Mapping[str, np.ndarray]) -> Any:
+    """The value that `encode` made `data` of. Raises ValueError for what it does not make."""
+    return Decoder(tensors).decode(data)
+
+
+def equal(one: tuple[object, Mapping[str, np.ndarray]], other: tuple[object, Mapping[str, np.ndarray]]) -> bool:
+    """Whether two encoded values, each with the tensors that it names, stand for the same."""
+    return _same(one[0], other[0], one[1], other[1])
+
+
+def _same(one: Any, other: Any, tensors: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(_same(a, b, tensors, others) for a, b in zip(one, other, strict=True))
+    if not isinstance(one, dict):
+        return bool(one == other)
+    if one.keys() != other.keys():
+        return False
+    ((name, inner),) = one.items()
+    if name not in ("nd", "numpy", "scalar"):
+        return _same(inner, other[name], tensors, others)
+    mine, theirs = tensors[inner], others[other[name]]
+    return mine.dtype == theirs.dtype and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
+
+
+_KINDS_OF_1_0 = {"int", "float", "list", "tuple", "dict", "nd", "numpy", "scalar"}
+
+
+def is_of_1_0(data: object) -> bool:
+    """Whether readers of the schema 1.0 know all kinds in an encoded value."""
+    return not _kinds_in(data) - _KINDS_OF_1_0
+
+
+def holds_trainer(data: object) -> bool:
+    """Whether there is a Trainer in an encoded value."""
+    return "trainer" in _kinds_in(data)
+
+
+def _kinds_in(data: object) -> set[str]:
+    kinds_found: set[str] = set()
+    pending = [data]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            kinds_found.update(item)
+            pending += item.values()
+        elif isinstance(item, list):
+            pending += item
+    return kinds_found
+
+
+def _parts(kind: kinds.Kind, value: object, where: str) -> object:
+    try:
+        return kind.parts(value)
+    except ValueError as error:
+        raise NotDataError(f"{where}: {error}", where, type(value).__name__) from None
+
+
+def _long(value: int) -> dict[str, str]:
+    return {"int": str(value)} if abs(value) < 10**_DIGITS else {"hex": hex(value)}
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise ValueError
+    return value

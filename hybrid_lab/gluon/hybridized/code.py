@@ -96,6 +96,53 @@ def attributes_read(kind: type) -> frozenset[str]:
     return reads_of(kind)[0]
 
 
+@lru_cache(maxsize=1024)
+def attributes_of_calls(kind: type) -> frozenset[str]:
+    """Names of attributes that a call of a Block may read: those in its forward and in what that calls, methods and
+    the user's functions; with ANY where the code makes names at run time.
+    """
+    methods: dict[str, list[FunctionType]] = {}
+    for base in kind.__mro__:
+        for name, item in vars(base).items() if of_user(base.__module__) and base is not object else ():
+            function = _function(item)
+            if function is not None:
+                methods.setdefault(name, []).append(function)
+    pending = [function for name in _CALLED for function in methods.get(name, ())]
+    seen: set[int] = set()
+    names: set[str] = set()
+    while pending and len(seen) < _LIMIT:
+        function = pending.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        attributes, read = _loaded(function.__code__, _ATTRIBUTES), _loaded(function.__code__, _GLOBALS)
+        names.update(attributes)
+        if {"getattr", "vars"} & {*read} or "__dict__" in attributes:
+            names.add(ANY)
+        pending += [each for name in attributes for each in methods.get(name, ())]
+        functions = [function.__globals__.get(name) for name in read]
+        pending += [each for each in functions if isinstance(each, FunctionType) and of_user(each.__module__)]
+    return frozenset(names)
+
+
+_CALLED = ("__call__", "forward", "hybrid_forward", "infer_shape")
+
+
+def stored_on_self(kind: type) -> frozenset[str]:
+    """Names of the attributes that the methods of a class itself, without its bases, assign on their first argument."""
+    names: set[str] = set()
+    for item in vars(kind).values():
+        function = _function(item)
+        if function is None or not function.__code__.co_argcount:
+            continue
+        this, last = function.__code__.co_varnames[0], None
+        for each in dis.get_instructions(function.__code__):
+            if each.opname == "STORE_ATTR" and (last == this or (isinstance(last, tuple) and last[-1] == this)):
+                names.add(each.argval)
+            last = each.argval
+    return frozenset(names)
+
+
 _ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
 _GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
 
