@@ -16,6 +16,7 @@ from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.symbol import Group, Symbol
+from hybrid_lab.symbol.composition import composed
 
 from .hybrid import HybridBlock
 from .hybridized.cached_graph import GraphCache
@@ -64,8 +65,8 @@ class SymbolBlock(HybridBlock):
             raise HybridLabError(
                 f"the inputs of a SymbolBlock must have different names, not {[value.node.name for value in data]}"
             )
-        graph = whole.graph()
-        by_name = {value.node.name: value for value in graph.inputs}
+        whole = _one_variable_a_name(whole)
+        by_name = {value.node.name: value for value in whole.graph().inputs}
         states = set(whole.list_auxiliary_states())
         parameters = tuple(
             self._make_parameter(value, name in states) for name, value in by_name.items() if name not in names
@@ -173,6 +174,29 @@ def data_inputs(outputs: Symbol, saved: Sequence[str] = ()) -> list[str]:
     known = outputs.list_inputs()
     parameters = {name.removeprefix("arg:") for name in saved} | set(outputs.list_auxiliary_states())
     return [name for name in known if name not in parameters and not name.endswith(_OF_LAYERS)] or known
+
+
+def _one_variable_a_name(whole: Symbol) -> Symbol:
+    """The Symbol with one variable for each name: as in MXNet, variables of one name have one value.
+
+    Raises HybridLabError where two of them have different shapes or dtypes.
+    """
+    alike: dict[str, list[Value]] = {}
+    for value in whole.graph().inputs:
+        alike.setdefault(value.node.name, []).append(value)
+    one: dict[str, list[Value]] = {}
+    for name, values in alike.items():
+        if len(values) > 1:
+            described = [value for value in values if value.shape is not None or value.dtype is not None]
+            kinds = {(value.shape, value.dtype) for value in described}
+            if len(kinds) > 1:
+                texts = " and ".join(f"shape={shape}, dtype={dtype}" for shape, dtype in kinds)
+                raise HybridLabError(
+                    f"two variables of the SymbolBlock are named {name!r} and differ, {texts}; a SymbolBlock tells "
+                    "variables apart by their names, so give one of them another name"
+                )
+            one[name] = [(described or values)[0]]
+    return type(whole)(tuple(composed(whole.outputs, None, one))) if one else whole
 
 
 def _variable(symbol: Symbol) -> Any:

@@ -7,7 +7,6 @@ import difflib
 import functools
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, TypeVar
@@ -24,7 +23,7 @@ from hybrid_lab.ops.framework.operator import Operator, find, registered_names
 from hybrid_lab.provided import Provided
 
 from . import control_flow, fused
-from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE
+from .graph_writer import CALLS, CONSTANT, DRAW, EMPTY, IMMEDIATES, SCOPE, comparable
 from .operator_names import HIDDEN_KEYS, IGNORED_ATTRIBUTES, POSITIVE_ATTRIBUTES, SCALAR_NAMES
 
 custom_of_file: Provided[[str, Mapping[str, str]], Operator] = Provided("custom_of_file")
@@ -257,7 +256,7 @@ class GraphReader:
         for op, name, _, _ in read:
             if op is not None:
                 continue
-            key = name if name.isascii() else unicodedata.normalize("NFKC", name)
+            key = comparable(name)
             if key in seen:
                 same = "appears twice" if seen[key] == name else f"can be taken for {seen[key]!r}"
                 raise self.error(f"the variable {name!r} {same}")

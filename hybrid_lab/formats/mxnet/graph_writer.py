@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -59,7 +60,8 @@ class GraphWriter:
         self._places: dict[Node, int] = {}
         self._draws = 0
         self._taken = {node.name for node in graph.nodes if node.name}
-        self._variables: set[str] = set()
+        self._variables: dict[str, Node] = {}
+        self._inputs = {comparable(node.name) for node in graph.nodes if isinstance(node.op, Input)}
 
     @cached_property
     def _classes(self) -> dict[Value, Key]:
@@ -94,14 +96,30 @@ class GraphWriter:
         return f"{hint}{count}"
 
     def _variable(self, node: Node) -> dict[str, Any]:
-        name = node.name or self._fresh("constant" if isinstance(node.op, Constant) else "var")
-        if name in self._variables:
-            raise Unmappable(f"two variables of the graph are named {name!r}; give the blocks different prefixes")
-        self._variables.add(name)
+        is_constant = isinstance(node.op, Constant)
+        name = node.name or self._fresh("constant" if is_constant else "var")
+        if is_constant:
+            name = self._name_of_constant(name)
+        elif comparable(name) in self._variables:
+            raise two_variables(self._variables[comparable(name)], node)
+        self._variables[comparable(name)] = node
         attrs = {str(key): str(value) for key, value in (node.attrs or {}).items()}
         if isinstance(node.op, Constant):
             attrs |= self._constant(name, node.op.array)
         return _node("null", name, attrs, [])
+
+    def _name_of_constant(self, name: str) -> str:
+        """The name, or another one where it is taken: a Block that is called twice gives its arrays the same names."""
+
+        def is_taken(name: str) -> bool:
+            key = comparable(name)
+            return key in self._variables or key in self._inputs or name in (self.constants or ())
+
+        original, count = name, 0
+        while is_taken(name) or (count and name in self._taken):
+            count += 1
+            name = f"{original}_{count}"
+        return name
 
     def _constant(self, name: str, array: np.ndarray) -> dict[str, str]:
         if array.dtype.name not in TYPE_FLAGS:
@@ -206,6 +224,23 @@ class GraphWriter:
         return located(
             Unmappable(f"{text}; write that part with other operators, or save the block with net.save(path)"), node
         )
+
+
+def comparable(name: str) -> str:
+    """What two names of variables must differ in: names that look alike count as equal."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+
+
+def two_variables(first: Node, second: Node) -> Unmappable:
+    """The error for two variables of a graph that have one name, by which MXNet's files tell them apart."""
+    places = [node.location.describe() for node in (first, second) if node.location is not None]
+    made = f", made at {' and at '.join(dict.fromkeys(places))}" if places else ""
+    names = repr(first.name) if first.name == second.name else f"{first.name!r} and {second.name!r}, which look alike"
+    return Unmappable(
+        f"two variables of the graph are named {names}{made}, and a file tells variables apart by their names. If "
+        f"they are meant to be one, make it once, {first.name} = sym.var({first.name!r}), and use it in both places; "
+        "otherwise give one of them, or the Block that it belongs to, another name"
+    )
 
 
 def _node(op: str, name: str, attrs: dict[str, str], inputs: list[list[int]]) -> dict[str, Any]:
