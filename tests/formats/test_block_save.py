@@ -68,6 +68,17 @@ def test_a_model_computes_what_mxnet_computed(name, kind, graphs):
     assert mx.load_cached_graphs(kind(), GOLDEN / f"{name}-model.json").parameters == report.parameters
 
 
+def test_a_class_that_has_another_name_now():
+    class Renamed(Two):
+        pass
+
+    with pytest.raises(LoadMismatchError, match="is a Renamed, in the file a two"):
+        Renamed().load(GOLDEN / "two")
+    net = Renamed()
+    assert not net.load(GOLDEN / "two", classes={"Two": Renamed}).differences
+    check(net, "two")
+
+
 def test_the_files_graph_wins_over_other_code():
     class Two(gluon.HybridBlock):
         def __init__(self):

@@ -25,6 +25,7 @@ from .. import strict_json
 from ..mxnet import symbol_json
 from . import layout
 from .report import LoadReport
+from .tree import new_names
 
 TREE = "-model.json"
 PARAMETERS = "-model.params"
@@ -42,10 +43,12 @@ def prefix_of(path: str | PathLike[str] | None) -> str | None:
     return prefix
 
 
-def load_pair(net: Block, prefix: str, strict: bool, from_file: bool) -> LoadReport:
+def load_pair(
+    net: Block, prefix: str, strict: bool, from_file: bool, classes: Mapping[str, type | str] | None = None
+) -> LoadReport:
     """Load the pair into a live model.
 
-    from_file : let the file's graphs win over the code
+    from_file : let the file's graphs win over the code; classes : name in the file -> the class, or its name
     Raises ArchiveError for a damaged file, LoadMismatchError listing what does not fit; nothing has changed then.
     """
     path = prefix + TREE
@@ -56,7 +59,8 @@ def load_pair(net: Block, prefix: str, strict: bool, from_file: bool) -> LoadRep
         raise ArchiveError("not a file of MXNet's Block.save: it does not hold one tree of Blocks", path=path)
     ((name, entry),) = data.items()
     differences: list[str] = []
-    pairs = list(_pairs(net, name, entry, "", differences, path))
+    renamed = {_stem(old): _stem(new) for old, new in new_names(classes or {}).items()}
+    pairs = list(_pairs(net, name, entry, "", differences, path, renamed))
     pins: dict[int, tuple[HybridBlock, list[NeutralGraph]]] = {}
     if from_file:
         parameters = _by_saved_names(pairs)
@@ -75,11 +79,12 @@ def load_pair(net: Block, prefix: str, strict: bool, from_file: bool) -> LoadRep
 
 
 def _pairs(
-    block: Block, name: str, entry: dict[str, Any], place: str, differences: list[str], path: str, depth: int = 0
-) -> Iterator[tuple[str, Block, dict[str, Any]]]:
-    """(path, Block, entry of the file) for each Block that both have."""
+    block: Block, name: str, entry: dict[str, Any], place: str, differences: list[str], path: str,
+    renamed: Mapping[str, str], depth: int = 0,
+) -> Iterator[tuple[str, Block, dict[str, Any]]]:  # fmt: skip
+    """(path, Block, entry of the file) for each Block that both have. renamed : old name of a class -> its new one"""
     class_name = name.rstrip("0123456789")
-    if type(block).__name__.lower().rstrip("0123456789") != class_name:
+    if _stem(type(block).__name__) != renamed.get(class_name, class_name):
         here = type(block).__name__
         differences.append(f"class: {place or 'the model'} is a {here}, in the file a {class_name[:60]}")
     names = entry.get("children")
@@ -92,7 +97,13 @@ def _pairs(
     if len(children) != len(inner):
         differences.append(f"children: {place or 'the model'} has {len(children)}, {len(inner)} in the file")
     for (key, child), (inner_name, inner_entry) in zip(children.items(), inner.items(), strict=False):
-        yield from _pairs(child, inner_name, inner_entry, layout.join(place, key), differences, path, depth + 1)
+        inner_place = layout.join(place, key)
+        yield from _pairs(child, inner_name, inner_entry, inner_place, differences, path, renamed, depth + 1)
+
+
+def _stem(name: str) -> str:
+    """A class as the file names it: its Blocks are numbered, in small letters."""
+    return name.lower().rstrip("0123456789")
 
 
 def _by_saved_names(pairs: list[tuple[str, Block, dict[str, Any]]]) -> dict[str, Parameter]:

@@ -33,6 +33,7 @@ class Match:
     blocks : (model path, record, live block) of every place that is in both, parents first
     parameters : file id -> live parameter; ids : id() of a live parameter -> file id
     loadable : file ids whose values can be taken over; misfits : those of another shape or dtype
+    deferred : file ids of Parameters that wait for their shape, whose live ones were never initialized
     differences : one line each; notes : what is worth knowing and no obstacle
     """
 
@@ -41,6 +42,7 @@ class Match:
     ids: dict[int, str] = field(default_factory=dict)
     misfits: set[str] = field(default_factory=set)
     loadable: set[str] = field(default_factory=set)
+    deferred: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -226,6 +228,8 @@ def _match_parameter(found: Match, place: str, record: ParameterRecord, paramete
     if record.state != "initialized":
         if access.arrays(parameter) is not None:
             found.notes.append(f"{place} had no values when the file was saved; the model keeps its own")
+        elif record.state == "deferred" and fits and access.deferred_init(parameter) is None:
+            found.deferred.append(record.id)
     elif fits:
         found.loadable.add(record.id)
     if not fits:

@@ -29,6 +29,7 @@ from .compare import Match, match
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
 from .traces import live_graph, passing
+from .tree import initializer_of, rename_classes
 from .values import Decoder
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def load_cached_graphs(
     subtree: str | None = None,
     trainer: Trainer | None = None,
     attributes: str = "state",
+    classes: Mapping[str, type | str] | None = None,
 ) -> LoadReport:
     """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
 
@@ -59,6 +61,7 @@ def load_cached_graphs(
     attributes : "state" restores the attributes that the model's forward does not read: counters, histories, Trainers.
         One that it reads is a setting of the code, stays as it is, and is noted where it differs in the file. "file"
         restores these too, before graphs are compared; "code" restores none. `report.attributes` has all of the file
+    classes : name in the file -> the class, or its name, of Blocks whose class has another name now, {"OldNet": Net}
 
     The report has the user's own values and, where the file was saved with `trainer=`, the state of training, which
     continues exactly where it stopped once a Trainer of this model has it:
@@ -83,10 +86,12 @@ def load_cached_graphs(
             check_choice("attributes", attributes, CHOICES, HybridLabError)
             if map or subtree or trainer:
                 raise HybridLabError("MXNet's files are loaded as a whole: map=, subtree= and trainer= need an archive")
-            return load_pair(net, pair, strict, graphs == "file")
+            return load_pair(net, pair, strict, graphs == "file", classes)
         file = layout.existing_path(path, net.name)
         check_choice("attributes", attributes, CHOICES, HybridLabError)
-        return _Loading(Archive(file), net, strict, graphs == "file", map, subtree, trainer, attributes).run()
+        archive = Archive(file)
+        rename_classes(archive.tree, classes)
+        return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer, attributes).run()
 
 
 def load_opened(
@@ -130,6 +135,8 @@ class _Loading:
         self.archive.aux(self.blocks, self.match.parameters, with_trainers=False)  # a damaged value stops the load here
         members = [saved.member for _, _, saved_graphs in self.pairs for saved in saved_graphs]
         self.differences += self.archive.example_differences(members)
+        records = self.archive.tree.parameters
+        waiting = {key: initializer_of(records[key], self.archive.path) for key in self.match.deferred}
         pins: dict[int, list[NeutralGraph]] = {}
         untraced = [block for _, block in hybrid_blocks(self.net) if not access.graphs(block).graphs()]
         try:
@@ -154,6 +161,8 @@ class _Loading:
             raise
         fitting = self._parameters()
         interrupt = self._apply(fitting)
+        for key, init in waiting.items():
+            self.match.parameters[key].initialize(default_init=init)
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
                 access.graphs(block).pin(pins[id(block)])

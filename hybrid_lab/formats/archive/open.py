@@ -24,11 +24,11 @@ from hybrid_lab.ops.framework.operator import find
 from ..singa import is_singa
 from . import attributes, layout
 from .archive import Archive
-from .tree import BlockRecord, ParameterRecord
+from .tree import BlockRecord, ParameterRecord, initializer_of, rename_classes
 from .values import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hybrid_lab.ndarray.context import Context
 
@@ -108,7 +108,12 @@ class HybridStub(BlockStub, HybridBlock):
     """The same for a HybridBlock that was never called, so that hybrid parents can hold it."""
 
 
-def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = None, with_aux: bool = False) -> Any:
+def load(
+    path: str | PathLike[str],
+    ctx: Context | Sequence[Context] | None = None,
+    with_aux: bool = False,
+    classes: Mapping[str, type | str] | None = None,
+) -> Any:
     """The model in an archive, without its code.
 
     Registered gluon.nn layers are made again; other HybridBlocks run their saved graphs, eagerly and hybridized, train,
@@ -117,20 +122,28 @@ def load(path: str | PathLike[str], ctx: Context | Sequence[Context] | None = No
 
     ctx : where the parameters go, the CPU by default
     with_aux : return (model, the values that were saved as `aux=`)
-    Raises ArchiveError for a damaged file.
+    classes : name in the file -> the class, or the name of a registered one, {"OldNet": Net}: for classes that have
+        another name now, or that are not registered. Blocks of a class that the file has no arguments of are made
+        where its constructor needs none
+    Raises ArchiveError for a damaged file, HybridLabError for a class in `classes` that the file does not have.
     """
     with without_collecting():
-        return _build(Archive(layout.existing_path(path)), ctx, with_aux)
+        return _build(Archive(layout.existing_path(path)), ctx, with_aux, classes)
 
 
-def _build(archive: Archive, ctx: Context | Sequence[Context] | None, with_aux: bool) -> Any:
+def _build(
+    archive: Archive,
+    ctx: Context | Sequence[Context] | None,
+    with_aux: bool,
+    classes: Mapping[str, type | str] | None,
+) -> Any:
     """The archive's model. A function of its own, so that the collector does not go through what is freed here."""
     differences = archive.example_differences()
     if differences:
         raise LoadMismatchError(
             "the archive's graphs do not reproduce the outputs of its own examples", differences, path=archive.path
         )
-    builder = _Builder(archive, ctx)
+    builder = _Builder(archive, ctx, rename_classes(archive.tree, classes))
     root = builder.build(0)
     builder.pin()
     builder.give_attributes()
@@ -164,10 +177,12 @@ def archive_arguments(path: str | PathLike[str], class_name: str) -> dict[str, A
 
 
 class _Builder:
-    """Makes each block and each parameter once."""
+    """Makes each block and each parameter once. classes : those of the user's code that may be constructed, by name"""
 
-    def __init__(self, archive: Archive, ctx: Context | Sequence[Context] | None) -> None:
-        self.archive, self.ctx = archive, ctx
+    def __init__(
+        self, archive: Archive, ctx: Context | Sequence[Context] | None, classes: Mapping[str, type] | None = None
+    ) -> None:
+        self.archive, self.ctx, self.classes = archive, ctx, classes or {}
         self.blocks: dict[int, Block] = {}
         self.parameters: dict[str, Parameter] = {}
         self._waiting: set[int] = set()
@@ -196,15 +211,16 @@ class _Builder:
     def _make(self, record: BlockRecord) -> Block:
         if record.layer is not None and record.layer not in registry.classes():
             _load_library()
-        if record.layer is not None and record.layer in registry.classes():
+        known = self.classes.get(record.class_)
+        if known is not None or (record.layer is not None and record.layer in registry.classes()):
             try:
                 _check_function(record.config)
                 arguments = self._arguments(record)
                 if arguments is not None:
-                    return registry.build(record.layer, arguments, record.prefix)
+                    return registry.build(known or str(record.layer), arguments, record.prefix)
             except (HybridLabError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
                 logger.warning(
-                    f"{record.path or record.class_}: {record.layer} could not be constructed again: {error}"
+                    f"{record.path or record.class_}: {record.class_} could not be constructed again: {error}"
                 )
         if record.graphs:
             return ArchivedBlock(record.prefix, record.class_)
@@ -307,7 +323,7 @@ class _Builder:
         if values is not None:
             access.load_values(made, values, self.ctx)
         elif record.state == "deferred":
-            made.initialize(ctx=self.ctx)
+            made.initialize(ctx=self.ctx, default_init=initializer_of(record, self.archive.path))
         return made
 
     def _place(self, block: Block, name: str, key: str) -> None:

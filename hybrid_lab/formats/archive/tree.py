@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import inspect
 import io
 import json
 import textwrap
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hybrid_lab.diagnostics import ArchiveError
+from hybrid_lab.diagnostics import ArchiveError, HybridLabError, SettingError
 from hybrid_lab.gluon import access
+from hybrid_lab.initializer import Uniform, create
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ops.framework.dtypes import DTYPES
 
@@ -35,6 +37,7 @@ class ParameterRecord:
     shape : None inside for unknown sizes, or None where not even their number is known
     state : "deferred": initialize() was called, and the shape is open
     init : MXNet's text for its initializer, or None
+    pending : of a deferred one, the text of the initializer that initialize() was given, None for the default
     id : path of its first place, "features.0.weight"; also its tensor's name
     """
 
@@ -48,6 +51,7 @@ class ParameterRecord:
     init: str | None = None
     constant: bool = False
     differentiable: bool = True
+    pending: str | None = None
     id: str = ""
 
 
@@ -181,7 +185,8 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         if access.deferred_init(parameter)
         else "uninitialized"
     )
-    init: object = parameter.init
+    deferred = access.deferred_init(parameter)
+    pending = None if deferred is None else _as_text(deferred.default_init)
     grad_req: Any = parameter.grad_req
     return ParameterRecord(
         parameter.name,
@@ -191,11 +196,68 @@ def _describe_parameter(parameter: Parameter, identity: str) -> ParameterRecord:
         grad_req,
         float(parameter.lr_mult),
         float(parameter.wd_mult),
-        init if isinstance(init, str) else dumps() if callable(dumps := getattr(init, "dumps", None)) else None,
+        _as_text(parameter.init),
         isinstance(parameter, Constant),
         parameter.differentiable,
+        None if pending == Uniform().dumps() else pending,
         identity,
     )
+
+
+def _as_text(init: object) -> str | None:
+    """MXNet's text for an initializer; None where it has none."""
+    return init if isinstance(init, str) else dumps() if callable(dumps := getattr(init, "dumps", None)) else None
+
+
+def initializer_of(record: ParameterRecord, path: str | None) -> object:
+    """What a deferred Parameter of a file is initialized with, where it has no initializer of its own.
+
+    Raises ArchiveError for a text that describes none.
+    """
+    try:
+        return None if record.pending is None else create(record.pending)
+    except (ValueError, TypeError) as error:
+        message = f"damaged archive: parameter {record.id[:80]!r}: {str(error)[:200]}"
+        raise ArchiveError(message, path=path, member=layout.TREE) from None
+
+
+# -- renamed classes ---------------------------------------------------------------------------------------------------
+
+
+def rename_classes(tree: Tree, classes: Mapping[str, type | str] | None) -> dict[str, type]:
+    """Give Blocks whose class has another name now the new name, in the tree; the classes among the new ones by name.
+
+    classes : name in the file -> the class, or its name
+    Raises SettingError for what is no dict of names and classes, HybridLabError for a name that the file does not have.
+    """
+    if classes is None:
+        return {}
+    names = new_names(classes)
+    known = {record.class_ for record in tree.blocks}
+    for old in names:
+        if old not in known:
+            near = difflib.get_close_matches(old, known, n=1)
+            hint = f"; it has {near[0]}" if near else f"; it has {layout.shorten(sorted(known))}"
+            raise HybridLabError(f"classes= names {old!r}, and the file has no Block of that class{hint}")
+    for record in tree.blocks:
+        new = names.get(record.class_)
+        record.class_ = record.class_ if new is None else new
+        record.layer = record.layer if new is None or record.layer is None else new
+    return {value.__name__: value for value in classes.values() if isinstance(value, type)}
+
+
+def new_names(classes: Mapping[str, type | str]) -> dict[str, str]:
+    """Old name -> new name of classes. Raises SettingError for what is no dict of classes and names."""
+    from hybrid_lab.gluon import Block
+
+    if not isinstance(classes, Mapping) or not all(isinstance(name, str) for name in classes):
+        raise SettingError(f"classes= takes a dict of names and classes, {{'Old': New}}, not {classes!r:.60}")
+    names = {}
+    for old, new in classes.items():
+        if not isinstance(new, str) and not (isinstance(new, type) and issubclass(new, Block)):
+            raise SettingError(f"classes= takes a class of Blocks or its name for {old!r}, not {new!r:.60}")
+        names[old] = new if isinstance(new, str) else new.__name__
+    return names
 
 
 _LAYOUT_TOKENS = {tokenize.INDENT: "\1", tokenize.DEDENT: "\2", tokenize.NEWLINE: "\3"}

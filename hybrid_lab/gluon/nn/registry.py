@@ -85,12 +85,12 @@ def classes() -> Mapping[str, type]:
     return MappingProxyType(_classes)
 
 
-def build(name: str, config: Mapping[str, object], prefix: str | None = None) -> Any:
-    """The layer `name` with the arguments that `config()` gave.
+def build(name: str | type, config: Mapping[str, object], prefix: str | None = None) -> Any:
+    """The layer `name` with the arguments that `config()` gave. A class itself needs no registration.
 
     Raises HybridLabError for an unknown name or argument.
     """
-    cls = _classes.get(name)
+    cls: Any = name if isinstance(name, type) else _classes.get(name)
     if cls is None:
         raise HybridLabError(f"there is no registered layer {name!r}")
     check_arguments(cls, config)
