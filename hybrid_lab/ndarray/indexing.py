@@ -51,10 +51,10 @@ def setitem(array: NDArray, key: Any, value: Any) -> None:
     try:
         target[key] = raw
         array.buffer.written()
-    except IndexError as error:
+    except (IndexError, TypeError) as error:
         raise _index_error(array, error) from None
     except ValueError:
-        wanted = np.shape(target[key])
+        wanted = np.shape(_found(array, target, key))
         raise ShapeError(f"cannot write a value of shape {np.shape(raw)} where the array has shape {wanted}") from None
     except BaseException:  # an interrupt may leave it half written
         array.buffer.written()
@@ -101,13 +101,16 @@ def _normalized(array: NDArray, key: Any) -> tuple[Any, bool]:
         elif isinstance(item, (int, np.integer)):
             items.append(int(item))
         else:
-            items.append(_index_array(item))
+            items.append(index_array(item))
             advanced = True
     return tuple(items), advanced
 
 
-def _index_array(item: object) -> np.ndarray:
-    """Indices as an integer or boolean NumPy array of their own; MXNet's default dtype makes float indices usual."""
+def index_array(item: object) -> np.ndarray:
+    """Indices as an integer or boolean NumPy array of their own; MXNet's default dtype makes float indices usual.
+
+    Raises ArrayIndexError.
+    """
     if isinstance(item, NDArray):
         item = item._data
     elif isinstance(item, (list, tuple, range)):
@@ -127,25 +130,27 @@ def _whole(indices: np.ndarray) -> np.ndarray:
     return indices.astype(np.int64)
 
 
-def _index_error(array: NDArray, error: IndexError) -> ArrayIndexError:
+def _index_error(array: NDArray, error: Exception) -> ArrayIndexError:
     return ArrayIndexError(f"{error} (the array has shape {array.shape})")
+
+
+def _found(array: NDArray, values: np.ndarray, key: Any) -> Any:
+    """`values[key]`, the values being those of an array. Raises ArrayIndexError."""
+    try:
+        return values[key]
+    except (IndexError, TypeError, ValueError) as error:  # a bound that is no whole number, a step of 0
+        raise _index_error(array, error) from None
 
 
 def _take(array: NDArray, key: Any, advanced: bool) -> NDArray:
     if advanced:
-        try:
-            values = np.array(array._data[key], order="C")
-        except IndexError as error:
-            raise _index_error(array, error) from None
+        values = np.array(_found(array, array._data, key), order="C")
         if values.ndim == 0 and not array.is_np:
             values = values.reshape(1)
         return NDArray.from_host(values, array.context)
-    try:
-        view = array.host_view[key]
-        if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
-            view = array.host_view[(key, ...) if type(key) is not tuple else (*key, ...)]
-    except IndexError as error:
-        raise _index_error(array, error) from None
+    view = _found(array, array.host_view, key)
+    if type(view) is not np.ndarray:  # ints alone: NumPy gives a scalar, this an array on the same memory
+        view = array.host_view[(key, ...) if type(key) is not tuple else (*key, ...)]
     if view.ndim == 0 and not array.is_np:
         view = view.reshape(1)
     if view.flags.c_contiguous:
@@ -158,6 +163,8 @@ def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarra
     """Zeros of `shape` with `values` added at `key`, repeated indices adding up."""
     scattered = np.zeros(shape, values.dtype)
     if advanced:
+        if values.size == 1:  # an element of an NDArray has the shape (1,), where NumPy's has none
+            values = values.reshape(np.shape(scattered[key]))
         np.add.at(scattered, key, values)
     else:
         part = scattered[key]
@@ -166,13 +173,13 @@ def _scatter(shape: tuple[int, ...], key: Any, advanced: bool, values: np.ndarra
 
 
 class IndexEntry(tape.Entry):
-    """y = x[key]. advanced : whether the key holds arrays; shape : of x"""
+    """y = x[key]. advanced : whether the key holds arrays; shape, is_np : of x"""
 
-    __slots__ = ("advanced", "key", "name", "shape")
+    __slots__ = ("advanced", "is_np", "key", "name", "shape")
 
     def __init__(self, key: Any, advanced: bool, array: NDArray):
         self.name = "an index with arrays" if advanced else "an index"
-        self.key, self.advanced, self.shape = key, advanced, array.shape
+        self.key, self.advanced, self.shape, self.is_np = key, advanced, array.shape, array.is_np
 
     def backward(self, douts: list[Any], needed: tuple[bool, ...]) -> Sequence[Any]:
         return (_scatter(self.shape, self.key, self.advanced, douts[0]),)

@@ -13,12 +13,22 @@ from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.infer import closed
 from hybrid_lab.graph.node import Constant, Input, Node, Value
 from hybrid_lab.ndarray import control_flow
-from hybrid_lab.ndarray.invoke import N, converted, invoke
+from hybrid_lab.ndarray.invoke import converted, invoke
 from hybrid_lab.ndarray.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state
+from hybrid_lab.ops.framework.namespace import Namespace
+from hybrid_lab.ops.framework.operator import Operator
 
 #: Called after each operator with its node, its inputs and its outputs, before another operator reads these.
 Look = Callable[[Node, Sequence[Any], Sequence[NDArray]], object]
+
+
+def _invoked(op: Operator, inputs: Sequence[object]) -> object:
+    return invoke(op, [NDArray.wrap(item) if isinstance(item, np.ndarray) else item for item in inputs], cast=False)
+
+
+_LOWERED = Namespace(_invoked)
+"""F for the lowerings of operators that wait for shapes: NDArrays, and NumPy arrays as constants."""
 
 
 def interpret(
@@ -56,7 +66,7 @@ def interpret(
             outputs: Sequence[NDArray] = _run_control_flow(node.op, inputs, draw, update, cast, look)
         else:
             if node.op.by_shapes:  # has no code of its own, only the operators that it stands for
-                result = node.op.lower(N, *(converted(node.op, inputs) if cast else inputs))
+                result = node.op.lower(_LOWERED, *(converted(node.op, inputs) if cast else inputs))
             else:
                 result = invoke(node.op, inputs, rng=draw, cast=cast)
             outputs = result if isinstance(result, (list, tuple)) else (result,)

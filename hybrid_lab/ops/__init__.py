@@ -1,6 +1,7 @@
 """Operator records, one family a file; nd.*, sym.*, gradients, engines and exporters all read them from here."""
 
 from hybrid_lab.ops.arrays import (
+    constant_index,
     coordinates,
     creation,
     index,

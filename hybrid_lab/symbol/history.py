@@ -76,7 +76,7 @@ class _History:
         if isinstance(entry, ZeroEntry):
             return self._operator(entry.op, node, entry.immediates)
         if isinstance(entry, IndexEntry) and not entry.advanced:
-            return (self._indexed(self._linked(node.links[0], "data"), entry.key, len(entry.shape)),)
+            return (self._indexed(self._linked(node.links[0], "data"), entry),)
         if isinstance(entry, RecordedGraph):
             return self._graph(entry.recorded_graph, node)
         if isinstance(entry, FunctionEntry) and entry.operator is not None:
@@ -100,12 +100,9 @@ class _History:
         draw = free_draw() if op.random else None
         return Node(op, operands, name=f"node_{next(self._steps)}", draw=draw).outputs[: op.signature.visible]
 
-    def _indexed(self, value: Value, key: object, rank: int) -> Value:
-        keys = key if isinstance(key, tuple) else (key,)
-        if Ellipsis in keys:
-            place, taken = keys.index(Ellipsis), sum(item is not None for item in keys) - 1
-            keys = (*keys[:place], *[slice(None)] * (rank - taken), *keys[place + 1 :])
-        for op in index_operators(Symbol((value,)), keys):
+    def _indexed(self, value: Value, entry: IndexEntry) -> Value:
+        symbol = Symbol((value,))
+        for op in index_operators(symbol.as_np_ndarray() if entry.is_np else symbol, entry.key):
             (value,) = self._made(op, [value])
         return value
 

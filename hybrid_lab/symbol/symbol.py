@@ -152,7 +152,7 @@ class Symbol(GraphQuestions, Refusals):
     def __getitem__(self, key: Any) -> Symbol:
         """An index into a symbol of several outputs picks outputs; on a single output it slices, as on an array."""
         if len(self.outputs) == 1:
-            if isinstance(key, str):
+            if isinstance(key, str) and not tracing.stands_for_arrays():
                 return self._output_named(key)
             result = self
             for op in index_operators(self, key):

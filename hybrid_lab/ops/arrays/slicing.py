@@ -164,6 +164,11 @@ class Slice(_Ranges, _Slicing, name="slice", aliases=("crop",)):
         sample((6, 5), begin=(0, None), end=(6, None), step=(2, -1)),
     ]
 
+    @property
+    def identity(self) -> bool:  # type: ignore[override]
+        """Whether no axis is cut."""
+        return all(bound is None for bound in (*self.begin, *self.end, *self.step))
+
     def grad(self, F: Functions, data: Tensor, y: Tensor, dy: Tensor) -> Tensor:
         return F._slice_grad(dy, data, begin=self.begin, end=self.end, step=self.step)
 
