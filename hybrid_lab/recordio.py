@@ -18,7 +18,9 @@ import numpy as np
 
 from hybrid_lab import image_files
 from hybrid_lab.diagnostics import HybridLabError
+from hybrid_lab.diagnostics.file_errors import open_regular, reading, writing
 from hybrid_lab.diagnostics.unknown_names import suggest_names as _suggest_names
+from hybrid_lab.formats.atomic import check_writable
 
 __all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "RecordError", "pack", "pack_img", "unpack", "unpack_img"]
 
@@ -53,11 +55,14 @@ class MXRecordIO:
         self.open()
 
     def open(self) -> None:
-        """Open the file; for writing, as an empty one. Raises ValueError for another flag than 'r' or 'w'."""
+        """Open the file; for writing, as an empty one. Raises FileError, and ValueError for other flags."""
         if self.flag not in ("r", "w"):
             raise ValueError(f"the flag of a file of records is 'r' or 'w', not {self.flag!r}")
         self.writable = self.flag == "w"
-        self._file = open(self.uri, self.flag + "b")
+        if self.writable:
+            check_writable(self.uri)
+        with writing(self.uri) if self.writable else reading(self.uri):
+            self._file = open(self.uri, self.flag + "b")
         self.pid = os.getpid()
         self.is_open = True
 
@@ -144,7 +149,7 @@ class MXRecordIO:
 def record_offsets(uri: str | PathLike[str]) -> list[int]:
     """The offset of each record of a file; only the heads of the records are read. Raises RecordError."""
     offsets: list[int] = []
-    with open(uri, "rb") as file:
+    with reading(uri), open_regular(uri) as file:
         size = file.seek(0, os.SEEK_END)
         place = 0
         while place < size:
@@ -203,12 +208,15 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def open(self) -> None:
         """Open both files. Raises RecordError where a line of the index is none."""
+        if self.flag == "w":
+            check_writable(self.idx_path)  # before the file of records is emptied
         super().open()
         self.idx, self.keys = {}, []
         if self.writable:
-            self._index = open(self.idx_path, "w", encoding="utf-8")
+            with writing(self.idx_path):
+                self._index = open(self.idx_path, "w", encoding="utf-8")
             return
-        with open(self.idx_path, encoding="utf-8") as lines:
+        with reading(self.idx_path), open(self.idx_path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     text, offset = line.strip().split("\t")

@@ -167,15 +167,22 @@ def write(model: CompiledModel, folder: Path) -> int:
                 continue
             name = f"{len(names):03d}_{kernel.name}"
             names[kernel.binary.key] = name
-            (where / f"{name}.py").write_text(kernel.source, encoding="utf-8")
+            _write_file(where / f"{name}.py", kernel.source.encode())
             written += 1
             for kind, content in kernel.binary.files.items():
-                (where / f"{name}.{kind}").write_bytes(content)
+                _write_file(where / f"{name}.{kind}", content)
                 written += 1
         rows = [
             kernel.data() | {"file": names.get(kernel.binary.key) if kernel.binary is not None else None}
             for kernel in kernels
         ]
-        (where / "kernels.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        _write_file(where / "kernels.json", json.dumps(rows, indent=1).encode())
         written += 1
     return written
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    from ..formats.atomic import atomic_write
+
+    with atomic_write(path) as file:
+        file.write(content)

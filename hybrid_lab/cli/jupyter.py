@@ -64,6 +64,8 @@ def copy_notebooks(source: Path, target: Path, force: bool = False) -> dict[str,
     outcome: dict[str, list[Path]] = {"copied": [], "kept": [], "same": []}
     for relative in shipped_files(source):
         destination = target / relative
+        if destination.exists() and not destination.is_file():
+            raise CommandError(f"{destination} is not a file; rename it, or name another folder with --folder")
         if destination.exists() and destination.read_bytes() == (source / relative).read_bytes():
             outcome["same"].append(relative)
         elif destination.exists() and not force:

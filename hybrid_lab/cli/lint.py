@@ -42,6 +42,8 @@ def source_files(paths: list[str]) -> Iterator[Path]:
             files = [file for file in sources if not _skipped(file.relative_to(path))]
         elif not path.exists():
             raise CommandError(f"{path}: no such file or folder")
+        elif not path.is_file():
+            raise CommandError(f"{path}: neither a file nor a folder")
         elif path.suffix not in SUFFIXES:
             raise CommandError(f"{path}: neither a .py nor an .ipynb file")
         else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import stat
 from collections.abc import Iterator
 from difflib import get_close_matches
 from os import PathLike
@@ -47,6 +49,10 @@ class NotFolderError(FileError, NotADirectoryError):
 
 class RefusedFileError(FileError, PermissionError):
     """The system does not let this user read or write a file."""
+
+
+class SpecialFileError(FileError):
+    """A device, FIFO or socket was given where a regular file is needed."""
 
 
 _KINDS: dict[int, type[FileError]] = {
@@ -117,6 +123,35 @@ def write_error(number: int, path: str | PathLike[str]) -> FileError:
         step = _STEPS.get(number, "try again, or give another path")
         message = _other(number, name) or f"{_shown(name)} cannot be written: {os.strerror(number)}; {step}"
     return _error(number, name, message)
+
+
+def open_regular(path: str | PathLike[str]) -> io.BufferedReader:
+    """A regular file, open for reading. Raises FileError, for devices, FIFOs and sockets too, which it does not wait
+    for.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # Python says of a folder that it is one
+            return descriptor
+        os.close(descriptor)
+        raise special_file_error(mode, path, "not a regular file; give the path of a file")
+
+    with reading(path):
+        return open(path, "rb", opener=opener)
+
+
+def special_file_error(mode: int, path: str | PathLike[str], problem: str = "") -> FileError:
+    """The error for something that is neither a file nor a folder.
+
+    mode : its `st_mode`; problem : what is wrong with it, and the next step; by default those of a write
+    """
+    name = os.fsdecode(path)
+    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    kind = next((words for is_kind, words in kinds if is_kind(mode)), "a device")
+    problem = problem or "which a file must not replace; give the name of a file"
+    return SpecialFileError(errno.EINVAL, os.strerror(errno.EINVAL), name, f"{_shown(name)} is {kind}, {problem}")
 
 
 _NO_NAME = "'' names no file; give a name such as 'model'"

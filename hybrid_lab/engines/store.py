@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hybrid_lab import temporary
+from hybrid_lab.diagnostics.file_errors import special_file_error
 from hybrid_lab.logger import logger
 
 #: A read marks its entry as used at most once in so many seconds.
@@ -49,6 +50,8 @@ class Store:
         self.kind, self.version, self.limit, self.root = kind, version, limit, root
         self._unchecked: dict[Path, int] = {}
         """Folder -> bytes that this process may write before it looks at the folder's size."""
+        self._newest: dict[Path, int] = {}
+        """Folder -> the latest time of use among its entries, in nanoseconds, when this process last looked."""
 
     def folder(self) -> Path | None:
         """The folder of the entries; it may not exist yet. None where nothing is kept on disk: HYBRID_LAB_CACHE is
@@ -94,8 +97,10 @@ class Store:
         try:
             _make_folder(folder)
             self._make_room(folder, len(content))
+            _check_replaceable(folder / name)
             with temporary.replacement(os.fspath(folder / name), _create) as file:
                 file.write(content)
+            self._mark_newest(folder / name)
         except OSError as error:
             _warn_once(
                 f"the cache {folder.parent} cannot be written ({error.strerror or error}): what would be kept in it "
@@ -103,6 +108,14 @@ class Store:
             )
             return False
         return True
+
+    def _mark_newest(self, path: Path) -> None:
+        """Let a new entry be the one used last also where the clock was set back since other entries were used."""
+        newest = self._newest.get(path.parent, 0)
+        if newest >= time.time_ns():
+            self._newest[path.parent] = newest + 1_000_000
+            with contextlib.suppress(OSError):
+                os.utime(path, ns=(newest + 1_000_000, newest + 1_000_000))
 
     def is_empty(self) -> bool:
         """Whether there are no entries, of other versions neither."""
@@ -129,7 +142,8 @@ class Store:
                 with contextlib.suppress(FileNotFoundError):  # another process was quicker
                     state = file.stat(follow_symlinks=False)
                     if stat.S_ISREG(state.st_mode) and not file.name.startswith("."):  # not of live writers
-                        entries.append((state.st_mtime, state.st_size, file.path))
+                        entries.append((state.st_mtime_ns, state.st_size, file.path))
+        self._newest[folder] = max((entry[0] for entry in entries), default=0)
         total = size + sum(entry[1] for entry in entries)
         if total > self.limit:
             for _, freed, path in sorted(entries):
@@ -248,6 +262,14 @@ def _make_folder(folder: Path) -> None:
             _make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise OSError where a device, FIFO or socket is, which a file must not replace; a link is replaced itself."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise special_file_error(mode, path)
 
 
 def _create(path: str) -> BinaryIO:

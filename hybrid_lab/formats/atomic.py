@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from hybrid_lab import temporary
-from hybrid_lab.diagnostics.file_errors import writing
+from hybrid_lab.diagnostics.file_errors import special_file_error, writing
+from hybrid_lab.logger import logger
 from hybrid_lab.progress import Progress
 
 LARGE = 64 << 20
@@ -20,18 +22,9 @@ WORTH_A_BAR = 100_000_000
 """So many bytes of arrays may take seconds to write: a bar shows how far the save is."""
 
 
-def _create(path: str) -> BinaryIO:
-    return open(path, "x+b")  # "x": never through a file or link that somebody else put there
-
-
-def _sync_directory(directory: str) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+_CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors by which a file system says that it forces nothing to the disk on request."""
+_ACL = "system.posix_acl_access"
 
 
 @contextlib.contextmanager
@@ -42,18 +35,125 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     is forced to disk too. When anything raises, `path` is as it was and the temporary file is gone. A symbolic link
     keeps pointing where it did: its target is replaced. Temporary files of `path` that killed processes left are
     removed at the end; those of live ones are not. Errors of the system are raised as FileErrors.
+
+    A file that is replaced passes on its permissions, and its owner and group where the system allows it; until then
+    only this user can open the temporary file. A new file gets the permissions of the umask. Folders, devices, FIFOs
+    and sockets are never replaced: they raise a FileError before the block.
     """
     with writing(path):
-        target = os.path.realpath(os.fspath(path))
-        if os.path.isdir(target):  # before anything is computed for it
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-        with temporary.replacement(target, _create) as file:
+        target, replaced = write_target(path)
+    with writing(target if os.path.islink(path) else path):
+        with temporary.replacement(target, _create_new if replaced is None else _create) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if replaced is not None:
+                keep_permissions(file.fileno(), replaced, target)
+            _force_file(file.fileno())
     directory = os.path.dirname(target)
-    _sync_directory(directory)
+    _force_folder(directory)
     temporary.remove_stale(directory, target)
+
+
+def write_target(path: str | os.PathLike[str]) -> tuple[str, os.stat_result | None]:
+    """The file that a write to `path` makes or replaces, which is where a symbolic link leads to, and the state of the
+    file that is there. Raises OSError where there is something else than a regular file that this user may write.
+    """
+    name = os.fsdecode(path)
+    if os.path.basename(name) in ("", os.curdir, os.pardir):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    target = os.path.realpath(name)
+    try:
+        state = os.stat(name)  # of a link's target; its name may be none, as of /dev/stdout
+    except FileNotFoundError:
+        return target, None
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    if not stat.S_ISREG(state.st_mode):
+        raise special_file_error(state.st_mode, name)
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    return target, state
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise a FileError where no file can be written at `path`, before one is opened, which would empty it."""
+    with writing(path):
+        folder = os.path.dirname(write_target(path)[0])
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+
+
+def _create_new(path: str) -> BinaryIO:
+    """A new file with the umask's permissions. "x": never through a file or link that somebody else put there."""
+    return open(path, "x+b")
+
+
+def _create(path: str) -> BinaryIO:
+    """A new file that only this user can open."""
+    return open(path, "x+b", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def keep_permissions(descriptor: int, replaced: os.stat_result, path: str) -> None:
+    """Give an open file, which only this user can open, the owner, group and permissions of the file that it replaces.
+
+    path : of that file. Where the group cannot be kept, the new group may do no more than everybody.
+    """
+    if os.name != "posix":
+        return
+    mode, state = stat.S_IMODE(replaced.st_mode), os.fstat(descriptor)
+    group_is_kept = True
+    if (state.st_uid, state.st_gid) != (replaced.st_uid, replaced.st_gid):
+        try:
+            os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
+        except OSError:
+            mode &= 0o1777  # without the bits that run a program as its owner or group
+            try:
+                os.fchown(descriptor, -1, replaced.st_gid)
+            except OSError:
+                group_is_kept = False
+    if not (group_is_kept and _keep_access_list(descriptor, path)):
+        mode &= ~0o070 | mode << 3 & 0o070
+    with contextlib.suppress(OSError):  # a file system without permissions
+        os.fchmod(descriptor, mode)
+
+
+def _keep_access_list(descriptor: int, path: str) -> bool:
+    """Copy the access control list of a file. False where there is one that cannot be copied."""
+    if not hasattr(os, "getxattr"):
+        return True
+    try:
+        access_list = os.getxattr(path, _ACL)
+    except OSError:
+        return True
+    try:
+        os.setxattr(descriptor, _ACL, access_list)
+    except OSError:
+        return False
+    return True
+
+
+def _force_file(descriptor: int) -> None:
+    """Force a file to the disk. Raises OSError for what the disk could not take."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def _force_folder(folder: str) -> None:
+    """Force the names in a folder to the disk, where its file system does that: the file is complete in any case."""
+    if os.name != "posix":
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:  # network file systems refuse in many ways
+        if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+            logger.warning(f"a file was written, but the disk of its folder {folder} reports: {error.strerror}")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..diagnostics import ArchiveError
-from ..diagnostics.file_errors import reading
+from ..diagnostics.file_errors import open_regular, reading
 from . import strict_json
 from .atomic import atomic_write
 
@@ -45,7 +45,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 def is_singa(path: str | PathLike[str]) -> bool:
     """Whether a file begins as a zip whose first member is one of the two that SINGA writes."""
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_regular(path) as file:
         head = file.read(64)
     return head.startswith(b"PK\3\4") and head[30:].startswith((TENSORS.encode(), ATTRIBUTES.encode()))
 
@@ -91,7 +91,7 @@ def read_states(path: str | PathLike[str]) -> tuple[dict[str, np.ndarray], dict[
     Raises ArchiveError naming the member for anything else, FileError.
     """
     reader = _Reader(fspath(path))
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_regular(path) as file:
         size = file.seek(0, io.SEEK_END)
         reader.room = _RATIO * size + _ROOM
         members = reader.members(file, None)

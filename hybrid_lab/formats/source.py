@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..diagnostics import ArchiveError
-from ..diagnostics.file_errors import reading
+from ..diagnostics.file_errors import open_regular, reading
 
 _WORTH_A_CALL = 1 << 16
 """So many bytes go from the operating system straight to their array; fewer come through the file's buffer."""
@@ -82,8 +82,9 @@ class Source:
     @classmethod
     def open(cls, path: str | PathLike[str]) -> Source:
         """The file at `path`, open for as long as a Source of it lives. Raises FileError."""
+        file = open_regular(path)
         with reading(path):
-            return cls(open(path, "rb"), fspath(path))  # noqa: SIM115 - closed with this object
+            return cls(file, fspath(path))
 
     def part(self, start: int, stop: int) -> Source:
         """The bytes from `start` to `stop`."""

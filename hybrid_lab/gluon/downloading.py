@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import ssl
 import urllib.request
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
-from hybrid_lab.formats.atomic import atomic_write
+from hybrid_lab.diagnostics.file_errors import FileError, writing
+from hybrid_lab.formats.atomic import atomic_write, check_writable
 from hybrid_lab.logger import logger
 
 
@@ -37,11 +40,13 @@ def download(
     """Download a file and return its path. The log says what is downloaded from where.
 
     url : http://, https:// or file://
-    path : of the file, or a folder that is there; by default the last part of the URL, in the current folder
+    path : of the file, or a folder that is there; by default the last part of the URL, in the current folder. A part
+        that leads elsewhere (`..%2Fname`) is refused
     overwrite : download although the file is there; it is downloaded in any case if it has another SHA-1
     sha1_hash : of the whole file, in hexadecimal digits
     retries : how often to try again; verify_ssl : check the certificate of the server
-    The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise.
+    The file appears when it is complete and has the right SHA-1. Raises DownloadError otherwise, and FileError where it
+    cannot be written.
     """
     if urlsplit(url).scheme not in ("http", "https", "file"):
         raise SettingError(f"download: {url!r} must begin with http://, https:// or file://")
@@ -50,7 +55,9 @@ def download(
     target = _target(url, path)
     if os.path.exists(target) and not overwrite and (sha1_hash is None or check_sha1(target, sha1_hash)):
         return target
-    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    with writing(target):
+        os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    check_writable(target)
     if not verify_ssl:
         logger.warning(f"{url} is downloaded without checking the server's certificate (verify_ssl=False)")
     context = None if verify_ssl else ssl._create_unverified_context()  # noqa: SLF001 - Python's only name for it
@@ -59,7 +66,9 @@ def download(
         try:
             _fetch(url, target, sha1_hash, context)
             return target
-        except (OSError, HybridLabError) as error:
+        except FileError:
+            raise  # another try would find the same disk
+        except (OSError, ValueError, http.client.HTTPException, HybridLabError) as error:
             if not left:
                 raise DownloadError(f"{url} could not be downloaded: {error}") from error
             logger.warning(f"{url} could not be downloaded, {left} more tries: {error}")
@@ -85,7 +94,7 @@ def _target(url: str, path: str | os.PathLike[str] | None) -> str:
     given = "" if path is None else os.path.expanduser(os.fspath(path))
     if given and not os.path.isdir(given):
         return given
-    if not name:
+    if name in ("", os.curdir, os.pardir) or any(sign in name for sign in "/\\\0") or os.path.splitdrive(name)[0]:
         raise SettingError(f"download: {url!r} does not end with the name of a file; give the path")
     return os.path.join(given, name)
 
@@ -95,10 +104,20 @@ def _fetch(url: str, target: str, sha1_hash: str | None, context: ssl.SSLContext
     digest = hashlib.sha1(usedforsecurity=False)
     with urllib.request.urlopen(url, context=context) as source, atomic_write(target) as file:  # noqa: S310
         expected = source.headers.get("Content-Length")
-        while block := source.read(1 << 16):
+        while block := _received(source):
             digest.update(block)
             file.write(block)
+            if expected is not None and file.tell() > int(expected):
+                raise DownloadError(f"more than {expected} bytes came")  # as of a file:// URL of a device
         if expected is not None and file.tell() != int(expected):
             raise DownloadError(f"the connection ended after {file.tell()} of {expected} bytes")
         if sha1_hash is not None and digest.hexdigest() != sha1_hash.lower():
             raise DownloadError(f"the file has the SHA-1 {digest.hexdigest()}, not {sha1_hash}")
+
+
+def _received(source: IO[bytes]) -> bytes:
+    """The next bytes of a connection, none at its end. Raises DownloadError: its errors are none of the disk's."""
+    try:
+        return source.read(1 << 16)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise DownloadError(f"the connection broke: {error or type(error).__name__}") from None

@@ -221,9 +221,9 @@ def write_states(updater: Updater, fname: str | PathLike[str], dump_optimizer: b
 
 def read_states(updater: Updater, fname: str | PathLike[str]) -> None:
     """Give an Updater the states of a file that `write_states` wrote."""
-    from hybrid_lab.diagnostics.file_errors import reading
+    from hybrid_lab.diagnostics.file_errors import open_regular, reading
 
-    with reading(fname), open(fname, "rb") as file:
+    with reading(fname), open_regular(fname) as file:
         states = file.read()
     updater.set_states(states)
 

@@ -8,11 +8,13 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from hybrid_lab.diagnostics.file_errors import NotFolderError, writing
+from hybrid_lab.formats.atomic import keep_permissions
 
 FOLDER = ".hybrid_lab_history"
 """Beside the archive, as Jupyter's own `.ipynb_checkpoints`."""
@@ -20,7 +22,11 @@ KEPT = 5
 """Earlier saves of one file."""
 _LONGEST = 180
 """Bytes of a file's name that stand in the names of its earlier saves."""
-_TIME = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-\d{6}(?:-\d+)?"
+_TIME = r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d"
+_NUMBERED = rf"(?P<number>\d{{6,12}})\.{_TIME}|{_TIME}-\d{{6}}(?:-\d+)?"
+"""Name of an earlier save, between the file's stem and suffix: its number in the order of the saves, and the file's
+local time for people. Names without a number are of older releases.
+"""
 
 
 def version(path: Path) -> str:
@@ -39,7 +45,8 @@ def replacing(path: Path) -> Iterator[Path | None]:
     An error in the block leaves file and history as they were. Raises FileError, before the block, where nothing can be
     kept: then nothing is replaced either.
     """
-    path = Path(os.path.realpath(path))  # a save through a link replaces what the link leads to
+    with writing(path):
+        path = Path(os.path.realpath(path))  # a save through a link replaces what the link leads to
     with writing(path.parent / FOLDER):
         entry, is_new = _keep(path)
     try:
@@ -55,13 +62,27 @@ def replacing(path: Path) -> Iterator[Path | None]:
 
 
 def entries(path: Path) -> list[Path]:
-    """The earlier saves of a file, newest first."""
-    pattern = re.compile(rf"{re.escape(_stem(path))}\.({_TIME}){re.escape(path.suffix)}")
+    """The earlier saves of a file, newest first. Neither the clock nor the time zone decides which is newer: the
+    numbers in their names do.
+    """
+    return [entry for _, entry in _numbered(path)]
+
+
+def _numbered(path: Path) -> list[tuple[int, Path]]:
+    """Number and path of each earlier save, newest first; 0 for those of older releases, which their files' times
+    order.
+    """
+    pattern = re.compile(rf"{re.escape(_stem(path))}\.(?:{_NUMBERED}){re.escape(path.suffix)}", re.ASCII)
     folder = path.parent / FOLDER
     if folder.is_symlink() or not folder.is_dir():
         return []
-    found = [(match[1], entry) for entry in folder.iterdir() if (match := pattern.fullmatch(entry.name))]
-    return [entry for _, entry in sorted(found, reverse=True) if entry.is_file() and not entry.is_symlink()]
+    found = []
+    for entry in folder.iterdir():
+        match = pattern.fullmatch(entry.name)
+        if match is not None and entry.is_file() and not entry.is_symlink():
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                found.append((int(match["number"] or 0), entry.stat().st_mtime_ns, entry))
+    return [(number, entry) for number, _, entry in sorted(found, reverse=True)]
 
 
 def _keep(path: Path) -> tuple[Path | None, bool]:
@@ -70,9 +91,11 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
     Gives it, and whether it is new: a save that was killed may have left it.
     """
     try:
-        modified = path.stat().st_mtime_ns
+        state = path.stat()
     except FileNotFoundError:
         return None, False
+    if not stat.S_ISREG(state.st_mode):
+        return None, False  # the save will refuse it
     folder = path.parent / FOLDER
     if folder.is_symlink():
         text = "earlier saves cannot be kept in a link"
@@ -81,27 +104,40 @@ def _keep(path: Path) -> tuple[Path | None, bool]:
         folder.mkdir()
         with contextlib.suppress(OSError):
             (folder / ".gitignore").write_text("*\n")
-    moment = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(modified // 10**9))
-    name, number = f"{_stem(path)}.{moment}-{modified // 1000 % 10**6:06d}", 1
+    number, newest = next(iter(_numbered(path)), (0, None))
+    if newest is not None and _is_same(newest.stat(), state):
+        return newest, False
+    moment = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(state.st_mtime_ns // 10**9))
     while True:
-        entry = folder / f"{name}{f'-{number}' if number > 1 else ''}{path.suffix}"
+        number += 1
+        entry = folder / f"{_stem(path)}.{number:06d}.{moment}{path.suffix}"
         try:
             os.link(path, entry)
         except FileExistsError:
-            if entry.samefile(path):
-                return entry, False
-            number += 1
             continue
         except (OSError, NotImplementedError):
             _copy(path, entry)
         return entry, True
 
 
+def _is_same(entry: os.stat_result, state: os.stat_result) -> bool:
+    """Whether an earlier save is the file itself, or its copy."""
+    if (entry.st_dev, entry.st_ino) == (state.st_dev, state.st_ino):
+        return True
+    return (entry.st_size, entry.st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+
+
 def _copy(path: Path, entry: Path) -> None:
-    """Copy under a name that is no entry, then rename. Raises OSError; then there is no copy."""
+    """Copy under a name that is no entry, then rename. Raises OSError; then there is no copy. Until the copy has the
+    file's permissions, only this user can open it.
+    """
     partial = entry.with_name(f".{entry.name}.tmp")
+    partial.unlink(missing_ok=True)
     try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         shutil.copy2(path, partial)
+        with partial.open("rb") as copy:
+            keep_permissions(copy.fileno(), path.stat(), os.fspath(path))
         os.replace(partial, entry)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -112,6 +148,6 @@ def _copy(path: Path, entry: Path) -> None:
 def _stem(path: Path) -> str:
     """The file's name without its suffix; of a long one its start and a digest."""
     stem = path.stem
-    if len(stem.encode()) <= _LONGEST:
+    if len(os.fsencode(stem)) <= _LONGEST:
         return stem
-    return f"{stem[:40]}~{hashlib.sha256(stem.encode()).hexdigest()[:12]}"
+    return f"{stem[:40]}~{hashlib.sha256(os.fsencode(stem)).hexdigest()[:12]}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError
-from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.file_errors import open_regular, reading
 from hybrid_lab.formats.kinds import other_kind
 from hybrid_lab.onnx import element_types
 from hybrid_lab.onnx.errors import OnnxError
@@ -227,7 +227,7 @@ def _parsed(onnx: ModuleType, path: str) -> ModelProto:
     """The ModelProto in a file."""
     from google.protobuf.message import DecodeError
 
-    with reading(path), open(path, "rb") as stream:
+    with reading(path), open_regular(path) as stream:
         size = os.path.getsize(path)
         if size > _LARGEST:
             raise OnnxError(f"{path!r} has {size} bytes; files of up to 2 GB are read, with larger arrays beside them")

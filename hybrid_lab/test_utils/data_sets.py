@@ -18,8 +18,10 @@ def download(
     """`gluon.utils.download`; fname, dirname : the file's name and folder, by default the last part of the URL and the
     current folder. Returns the path. Raises DownloadError.
     """
-    name = url.rsplit("/", 1)[-1] if fname is None else fname
-    return utils.download(url, os.path.join(dirname or "", name), overwrite, retries=retries)
+    if dirname:
+        os.makedirs(dirname, exist_ok=True)
+    path = dirname if fname is None else os.path.join(dirname or "", fname)
+    return utils.download(url, path, overwrite, retries=retries)
 
 
 def get_mnist() -> dict[str, np.ndarray]:

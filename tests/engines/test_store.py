@@ -215,6 +215,24 @@ def test_the_entries_used_longest_ago_make_room_for_new_ones(root):
     assert len(kept) > 4 and kept == list(range(100 - len(kept), 100))
 
 
+@pytest.mark.parametrize("ahead", [3600, 86400 * 400])
+def test_a_clock_that_was_set_back_removes_no_new_entry_before_old_ones(root, ahead):
+    """Old entries have times in the future; the entries written since are the last to go."""
+    old = new(limit=1000)
+    for number in range(4):
+        assert old.put(f"old {number}", bytes(50))
+    later = time.time() + ahead
+    for number, path in enumerate(sorted((root / "kind").iterdir())):
+        os.utime(path, (later + number, later + number))
+    for number in range(20):
+        process = new(limit=1000)  # another process each time
+        assert process.put(f"new {number}", bytes(50))
+        assert process.get(f"new {number}") == bytes(50)
+        if number:
+            assert process.get(f"new {number - 1}") == bytes(50)
+    assert not any(old.get(f"old {number}") for number in range(4)) and size(root) <= 1000
+
+
 def test_one_process_looks_at_the_folder_often_enough(root):
     process = new(limit=10_000)
     for number in range(200):

@@ -182,3 +182,12 @@ def test_errors_are_as_the_system_has_them():
             assert (error.filename, error.strerror) == ("m.hlab", os.strerror(number))
             copy = pickle.loads(pickle.dumps(error))
             assert (str(copy), copy.errno, type(copy)) == (str(error), number, type(error))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="FIFOs are POSIX's")
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_fifo_is_refused_and_not_waited_for(net, reader):
+    os.mkfifo("fifo")
+    with pytest.raises(FileError, match="is a FIFO, not a regular file; give the path of a file"):
+        READERS[reader](net, "fifo")

@@ -2,11 +2,15 @@
 
 import hashlib
 import http.server
+import sys
 import threading
 
 import pytest
 
+from hybrid_lab import test_utils
 from hybrid_lab.diagnostics.errors import SettingError
+from hybrid_lab.gluon import downloading
+from hybrid_lab.gluon.model_zoo import model_store
 from hybrid_lab.gluon.utils import DownloadError, check_sha1, download
 
 CONTENT = b"weights" * 1000
@@ -99,3 +103,43 @@ def test_wrong_arguments(tmp_path):
         download("https://host/file", retries=-1)
     with pytest.raises(DownloadError, match="nothing.bin"):
         download((tmp_path / "nothing.bin").as_uri(), tmp_path / "x", retries=0)
+
+
+OUTSIDE = [
+    *("..%2F..%2Fevil.params", "%2Fetc%2Fevil.params", "..%2fevil", "..", ".", "%2e%2e", "a%2F..%2F..%2Fb", "x%00y"),
+    *("..%5Cevil.params", "C%3A%5Cevil", "a%5Cb", "%2F", "", "?file=../../evil", "#../../evil", "..%2Fevil?query=1"),
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("download_to", [download, test_utils.download])
+def test_the_name_in_a_url_leads_to_no_other_folder(source, tmp_path, monkeypatch, name, download_to):
+    """Neither into a folder that is named nor into the current one; nothing is fetched."""
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    for scheme in ("http://127.0.0.1:9/x/", "file:///x/"):
+        with pytest.raises(SettingError, match="does not end with the name of a file"):
+            download_to(scheme + name)
+        with pytest.raises(SettingError, match="does not end with the name of a file"):
+            download_to(scheme + name, **{"path" if download_to is download else "dirname": str(folder)})
+    assert sorted(tmp_path.rglob("*")) == sorted([source.parent, source, folder.parent, folder])
+
+
+def test_queries_are_no_part_of_the_name(source, tmp_path):
+    for end in ("?x=../../y", "#../../y", "?a/b"):
+        assert downloading._target(f"https://host/folder/net.params{end}", tmp_path) == str(tmp_path / "net.params")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/zero never ends")
+def test_a_file_without_an_end_is_not_fetched(tmp_path):
+    with pytest.raises(DownloadError, match="more than 0 bytes came"):
+        download("file:///dev/zero", tmp_path / "zeros", retries=0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "..", "", "a\\b", "x\0y"])
+def test_names_of_networks_lead_to_no_other_folder(tmp_path, name):
+    (tmp_path / "x.params").touch()
+    with pytest.raises(SettingError, match="not the name of a network"):
+        model_store.get_model_file(name, tmp_path / "root")

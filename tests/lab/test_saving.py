@@ -6,7 +6,10 @@ import io
 import json
 import logging
 import os
+import shutil
+import stat
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -75,6 +78,62 @@ def test_the_last_five_are_kept_of_each_file(page, namespace, tmp_path):
     assert len(page.ok("history", file="net.2.hlab")["saves"]) == 1
     assert (tmp_path / history.FOLDER / ".gitignore").read_text() == "*\n"
     assert [row["file"] for row in page.ok("archives")["archives"]] == ["net.2.hlab", "net.hlab"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_neither_clock_nor_time_zone_decides_which_save_is_newer(tmp_path, monkeypatch, zone, links):
+    """The zone changes and the clock is set back before each save; the last five are kept, the newest first."""
+    if not links:
+        monkeypatch.setattr(os, "link", raises(OSError(errno.EPERM, "no links")))
+    path, zones = tmp_path / "net.hlab", ["Pacific/Kiritimati", zone, "Pacific/Pago_Pago"]
+    for number in range(9):
+        monkeypatch.setenv("TZ", zones[number % 3])
+        time.tzset()
+        with history.replacing(path):
+            path.with_suffix(".new").write_text(str(number))
+            os.replace(path.with_suffix(".new"), path)
+        moment = 1_700_000_000 - 3600 * number
+        os.utime(path, (moment, moment))
+    monkeypatch.undo()
+    time.tzset()
+    assert [entry.read_text() for entry in history.entries(path)] == ["7", "6", "5", "4", "3"]
+
+
+def test_entries_of_older_releases_come_after_numbered_ones(tmp_path):
+    path, folder = tmp_path / "net.hlab", tmp_path / history.FOLDER
+    folder.mkdir()
+    for number, name in enumerate(["2026-01-01_00-00-00-000000", "2025-01-01_00-00-00-000000-2"]):
+        (folder / f"net.{name}.hlab").write_text(f"old {number}")
+        os.utime(folder / f"net.{name}.hlab", (number, number))
+    path.write_text("first")
+    with history.replacing(path):
+        pass
+    assert [entry.read_text() for entry in history.entries(path)] == ["first", "old 1", "old 0"]
+
+
+def test_a_copy_is_never_more_open_than_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", raises(OSError(errno.EPERM, "no links")))
+    path, modes, copy = tmp_path / "net.hlab", [], shutil.copyfileobj
+    path.write_text("secret")
+    path.chmod(0o600)
+
+    def watched(source, target, *arguments):
+        modes.append(stat.S_IMODE(os.fstat(target.fileno()).st_mode))
+        return copy(source, target, *arguments)
+
+    monkeypatch.setattr(shutil, "copyfileobj", watched)
+    monkeypatch.setattr(shutil, "_USE_CP_SENDFILE", False, raising=False)
+    with history.replacing(path) as entry:
+        pass
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o600 and modes in ([], [0o600])
+
+
+def raises(error):
+    def function(*arguments, **options):
+        raise error
+
+    return function
 
 
 def test_copies_are_kept_where_there_are_no_links(page, namespace, tmp_path, monkeypatch):

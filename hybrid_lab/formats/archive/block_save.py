@@ -12,7 +12,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from hybrid_lab.diagnostics import ArchiveError, LoadMismatchError
-from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.file_errors import open_regular, reading
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
@@ -52,7 +52,7 @@ def load_pair(
     Raises ArchiveError for a damaged file, LoadMismatchError listing what does not fit; nothing has changed then.
     """
     path = prefix + TREE
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_regular(path) as file:
         content = file.read()
     data = strict_json.parse(content, path=path)
     if not isinstance(data, dict) or len(data) != 1 or not all(isinstance(entry, dict) for entry in data.values()):

@@ -26,7 +26,7 @@ from hybrid_lab.ndarray.numpy_mode import is_np_shape
 from hybrid_lab.ndarray.random_state import state as random_state
 from hybrid_lab.symbol import tracing
 
-from ..atomic import atomic_write, progress_of
+from ..atomic import atomic_write, check_writable, progress_of
 from ..kinds import check_path
 from ..mxnet.model import encode_model, write_model
 from . import attributes, graphs, layout, tree, values
@@ -102,6 +102,9 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
             raise HybridLabError("no HybridBlock has a graph that MXNet can read; call the model once, or pass inputs=")
         with writing(folder):
             os.makedirs(folder, exist_ok=True)
+        for name in files:  # before the first file is written
+            check_writable(os.path.join(folder, f"{name}-symbol.json"))
+            check_writable(os.path.join(folder, f"{name}-0000.params"))
         for name, (text, arrays) in files.items():
             write_model(os.path.join(folder, name), 0, text, arrays, is_np_shape())
     return os.path.abspath(folder)

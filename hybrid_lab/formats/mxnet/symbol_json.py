@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics import ArchiveError
-from hybrid_lab.diagnostics.file_errors import reading
+from hybrid_lab.diagnostics.file_errors import open_regular, reading
 from hybrid_lab.graph.graph import Graph
 
 from .. import strict_json
@@ -70,7 +70,7 @@ def save(path: str | PathLike[str], graph: Graph, attrs: Mapping[str, Any] | Non
 
 def load(path: str | PathLike[str], constants: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph in a `-symbol.json` file; `constants` as in `loads`. Raises ArchiveError, FileError."""
-    with reading(path), open(path, "rb") as file:
+    with reading(path), open_regular(path) as file:
         text = file.read()
     other = other_kind(text, "JSON")
     if other is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hybrid_lab.diagnostics import SettingError
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.protocols import Functions, Tensor
@@ -58,9 +61,13 @@ def create(
 
 def weights_file(name: str, root: str | PathLike[str]) -> str:
     """`<root>/<name>.params`, else the newest `<name>-<hash>.params` in `root`."""
+    if name in ("", os.curdir, os.pardir) or any(sign in name for sign in "/\\\0"):
+        raise SettingError(f"{name!r} is not the name of a network; its file of weights is looked for in {root}")
     folder = Path(root).expanduser()
     files = [path for path in (folder / f"{name}.params",) if path.is_file()]
-    files += sorted(folder.glob(f"{name}-????????.params"), key=lambda path: path.stat().st_mtime, reverse=True)
+    files += sorted(
+        folder.glob(f"{glob.escape(name)}-????????.params"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
     if not files:
         raise FileNotFoundError(
             f"there are no weights of {name} in {folder}, and none are downloaded: put {name}.params, or the file "
