@@ -21,8 +21,8 @@ from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.block_notes import CALLS, note_block
 from hybrid_lab.gluon.hybridized import around
-from hybrid_lab.gluon.hybridized.cached_graph import GraphCache
-from hybrid_lab.gluon.hybridized.code import ANY, attributes_read
+from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
+from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
 from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
@@ -394,12 +394,12 @@ class HybridBlock(Block):
         before = self.__dict__[name] if name in self.__dict__ else getattr(type(self), name, _ABSENT)
         super().__setattr__(name, value)
         if before is not value and tracing.current() is None and self._decides(name, before, value):
-            self._structure_changed()
+            drop_for_values(self, f"{self.name}.{name}{_instead(value, before)}")
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
         if tracing.current() is None and self._decides(name, None, _ABSENT):
-            self._structure_changed()
+            drop_for_values(self, f"{self.name}.{name}")
 
     def _decides(self, name: str, before: object, value: object) -> bool:
         """Whether another value of the attribute may change what a graph of this block computes.
@@ -411,10 +411,23 @@ class HybridBlock(Block):
         if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
             return False
         read = attributes_read(type(self))
-        if name not in read and ANY not in read:
+        if name not in read and ANY not in read and not self._is_read_above(name):
             return False
         # `before` is the property itself where there is one: its setter may change anything.
         return type(before) is not type(value) or not isinstance(value, _PLAIN) or before != value
+
+    def _is_read_above(self, name: str) -> bool:
+        """Whether the user's code of a Block above this one, which has a graph, reads attributes of this name."""
+        pending: list[Block] = [self]
+        for block in pending:
+            above = [parent for reference in block._parents if (parent := reference()) is not None]
+            for parent in above:
+                if isinstance(parent, HybridBlock) and parent._graphs.source is not None:
+                    kind = type(parent)
+                    if of_user(kind.__module__) and name in attributes_read(kind):
+                        return True
+            pending += [parent for parent in above if all(parent is not each for each in pending)]
+        return False
 
     def cast(self, dtype: DTypeLike | None) -> None:
         """Convert all parameters, drop the programs made for the old dtype; None is float32, as in MXNet."""
@@ -562,6 +575,13 @@ def _known_flags(name: str, flags: dict[str, object]) -> dict[str, Any]:
         meant = f"; did you mean {near[0]}?" if near else f". There are {', '.join(_FLAGS)}"
         logger.warning(f"{name}: hybridize() has no flag {flag!r}, it is ignored{meant}")
     return known
+
+
+def _instead(value: object, before: object) -> str:
+    """`: 3 instead of 2`, for values that are short."""
+    if type(value) in _PLAIN and type(before) in _PLAIN and len(words := f": {value!r} instead of {before!r}") < 60:
+        return words
+    return ""
 
 
 @functools.lru_cache(maxsize=4096)

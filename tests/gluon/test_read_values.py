@@ -151,19 +151,29 @@ def test_what_the_code_does_not_read_and_equal_values_keep_the_graph(net, monkey
     assert net._graphs.first() is kept
 
 
-def test_the_next_compile_follows_too_and_says_so(net, caplog):
+def test_the_next_call_follows_too_and_the_record_of_compiles_says_so(net):
     net.sizes[0] = 3
+    assert net(nd.ones((1,))).asscalar() == 384
+    first, second = net._graphs.compilations
+    assert (first.kind, second.kind) == ("first", "value")
+    assert second.reason == "another value of self.sizes[0]: 3 instead of 2"
+    net.settings["s"] = 5
+    assert net(nd.ones((2,))).asnumpy().tolist() == [960, 960]
+
+
+def test_what_calls_do_not_compare_the_next_compile_does(caplog):
+    net = Reader()
+    net.settings["inner"]["t"] = [2] + [0] * 400
+    net.hybridize(engine="numpy")
+    assert net(nd.ones((1,))).asscalar() == 256
+    assert "`self.settings['inner']['t']` (it has 401 entries" in caplog.text
+    net.settings["inner"]["t"][0] = 3
     with caplog.at_level(logging.WARNING, "hybrid_lab"):
         assert net(nd.ones((2,))).asnumpy().tolist() == [384, 384]
-    assert "self.sizes changed since the trace" in caplog.text
-    assert net(nd.ones((1,))).asscalar() == 384
-
-
-def test_hybridize_again_is_the_way_in_a_script(net):
-    net.sizes[0] = 3
-    assert net(nd.ones((1,))).asscalar() == 256
+    assert "self.settings changed since the trace" in caplog.text
+    net.settings["inner"]["t"][0] = 4
     net.hybridize(engine="numpy")
-    assert net(nd.ones((1,))).asscalar() == 384
+    assert net(nd.ones((1,))).asscalar() == 512
 
 
 class Plain(HybridBlock):

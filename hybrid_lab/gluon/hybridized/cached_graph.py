@@ -24,7 +24,8 @@ from hybrid_lab.gluon.hooks import has_hooks, warn_of_hooks
 from hybrid_lab.gluon.hybridized.code import Reads, of_user, reads_of
 from hybrid_lab.gluon.hybridized.device_program import program_for
 from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
-from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, undoing_changes, warning_of_changes
+from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, undoing_changes
+from hybrid_lab.gluon.hybridized.guarded_trace import tell_of_unwatched, trace_guarded
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
@@ -42,6 +43,7 @@ from hybrid_lab.gluon.hybridized.structure import (
     plain,
     without_defaults,
 )
+from hybrid_lab.gluon.hybridized.value_guard import ValueGuard, guard_of
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import changes, tape
 from hybrid_lab.ndarray.ndarray import NDArray
@@ -101,6 +103,26 @@ def _below(block: Block) -> Iterator[Block]:
         yield from _below(child)
 
 
+def drop_for_values(block: Block, changed: str) -> None:
+    """Drop the graphs of a Block, and those of all Blocks above it, because of a changed value that the code reads.
+
+    changed : what changed, in words: the reason of the compiles that follow
+    """
+    caches: dict[int, GraphCache] = {}
+    pending = [block]
+    for each in pending:
+        cache: GraphCache | None = getattr(each, "_graphs", None)
+        if cache is not None and id(cache) not in caches:
+            caches[id(cache)] = cache
+            pending += [parent for reference in each._parents if (parent := reference()) is not None]
+    before = [(cache, cache.compiled, cache._reported) for cache in caches.values() if cache.compiled.compilations]
+    block._structure_changed()
+    for cache, compiled, reported in before:
+        if cache.compiled is not compiled:
+            cache.compiled.follow(compiled, changed)
+            cache._reported = reported
+
+
 class GraphCache:
     """The neutral graphs of one block, and the programs compiled from them.
 
@@ -124,6 +146,7 @@ class GraphCache:
         self.values: dict[str, Any] = {}
         self.holds_values = False  # whether there are containers or objects among them, which may change unnoticed
         self.attributes = 0  # how many the Block had then
+        self.guard: ValueGuard | None = None  # of the values that calls compare with those at the trace
         self.failure: Failure | None = None
         #: (arguments, training, recording) of calls that run eagerly -> why
         self._eager: dict[tuple[Spec, bool, bool], HybridizeError] = {}
@@ -168,7 +191,7 @@ class GraphCache:
             self._used.clear()
             if self.source is not None and (caches := watched.get(self.source)):
                 caches.discard(self)
-            self.source = None
+            self.source = self.guard = None
             self.values = {}
             if self.stateful is None:
                 self._forget_failure()
@@ -233,8 +256,11 @@ class GraphCache:
         """Whether there is a graph for this input structure."""
         return spec in self.variants or any(neutral.in_spec == plain(spec) for neutral in self.pinned.values())
 
-    def note(self, neutral: NeutralGraph) -> None:
-        """Keep a graph that was traced from this block's code."""
+    def note(self, neutral: NeutralGraph, guard: ValueGuard | None = None, is_guarded: bool = False) -> None:
+        """Keep a graph that was traced from this block's code.
+
+        guard : of the values that the code read, if `is_guarded`; else it is made now
+        """
         with self._lock:
             if self.source is None:
                 kind = type(self.block)
@@ -245,6 +271,7 @@ class GraphCache:
                 traced.add(self)
                 if of_user(kind.__module__) or self.holds_values:
                     watched.setdefault(self.source, weakref.WeakSet()).add(self)
+            self.guard = guard if is_guarded else guard_of(self.block)
             self.variants.setdefault(neutral.in_spec, []).append(neutral)
             looks.changed(self.block)
             self._used[neutral] = next(_uses)
@@ -296,6 +323,22 @@ class GraphCache:
                     "now; the block is traced again. Call hybridize() after such a change"
                 )
                 block._structure_changed()
+
+    def follow_values(self) -> None:
+        """Drop the graphs if a value that the code reads is not what it was at the trace."""
+        with self._lock:
+            before = self.guard
+            if before is None or before.holds():
+                return
+            now = guard_of(self.block)
+            changed = [] if now is None else now.without(before.excluded).differences(before)
+            if now is not None and not changed:  # other containers and objects that hold the same
+                self.guard = now
+                return
+            for block in _below(self.block):
+                if hasattr(block, "_graphs") and (guard := block._graphs.guard) is not None and not guard.holds():
+                    block._graphs.clear()
+            drop_for_values(self.block, ", ".join(changed[:3]) or "what the code reads")
 
     def twin(self, traces: bool) -> GraphCache:
         """A cache for the same Block, to compile into while this one stays as it is; it repeats no message.
@@ -378,8 +421,7 @@ class GraphCache:
                 self._used[candidate] = next(_uses)
                 return candidate
         try:
-            with warning_of_changes(self.block):
-                graph = trace_block(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves], training)
+            graph, guard = trace_guarded(self.block, spec, [(leaf.shape, leaf.host_view.dtype) for leaf in leaves])
         except Exception as error:
             self._note_failure(failure_of(error, self.block))
             if isinstance(error, HybridizeError):
@@ -388,7 +430,8 @@ class GraphCache:
                 note_block(error, self.block)
             raise
         self._forget_failure()
-        self.note(graph)
+        self.note(graph, guard, is_guarded=True)
+        tell_of_unwatched(self.block, guard, self._warned)
         for what, location in graph.observation.places:
             if (what, location) in self._warned or what == "layout":
                 continue
@@ -508,6 +551,7 @@ class GraphCache:
             and _modes.training is program.training
             and _modes.recording is program.recording
             and (not program.recording or (_link(leaf) is not None) is program.tracked)
+            and (self.guard is None or self.guard.holds())
         ):
             return program.short(leaf) if program.short is not None else program((leaf,))
         return self._run(ONE_TENSOR, (leaf,), (leaf,))
@@ -523,6 +567,8 @@ class GraphCache:
             tuple([recording and tape.link(leaf) is not None for leaf in leaves]),
             leaves[0].buffer.context if leaves else None,
         )
+        if self.guard is not None and not self.guard.holds():
+            self.follow_values()
         program = self.compiled.find(call)
         if program is None:
             return self._compile(call, leaves)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dis
 import inspect
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from types import CodeType, FunctionType
-from typing import Any
+from types import CellType, CodeType, FunctionType
+from typing import Any, Literal
 
 _PACKAGE = __name__.partition(".")[0]
 _LIMIT = 500
@@ -19,12 +20,12 @@ def code_of(kind: type) -> tuple[CodeType, ...]:
     Classes and functions of this package are left out: they do not change while a kernel lives. Code objects are
     equal where they say the same, so a cell that was run again unchanged changes nothing.
     """
-    return tuple(function.__code__ for function in _functions(kind))
+    return tuple(function.__code__ for function in functions_of(kind))
 
 
 def globals_of(kind: type) -> list[tuple[dict[str, Any], set[str]]]:
     """(global names of a module, those of them that the same code may read or assign), one pair per function."""
-    return [(function.__globals__, set(_names(function.__code__))) for function in _functions(kind)]
+    return [(function.__globals__, set(_names(function.__code__))) for function in functions_of(kind)]
 
 
 ANY = "*"
@@ -47,10 +48,10 @@ def _read_by(kind: type) -> Reads:
         for base in kind.__mro__
         if base.__name__ not in ("Block", "HybridBlock") and base is not object
         for name, item in vars(base).items()
-        if name != "__init__" and (function := _function(item)) is not None
+        if name != "__init__" and (function := function_in(item)) is not None
     ]
     outside = _outside_of_traces(methods)
-    followed = [function for function in _functions(kind) if function.__name__ != "__init__"]
+    followed = [function for function in functions_of(kind) if function.__name__ != "__init__"]
     names = {function: _loaded(function.__code__, _GLOBALS) for function in followed if function not in outside}
     inside = [function for function in methods if function not in outside]
     attributes = {name for each in (*inside, *names) for name in _loaded(each.__code__, _ATTRIBUTES)}
@@ -145,6 +146,16 @@ def stored_on_self(kind: type) -> frozenset[str]:
 
 _ATTRIBUTES = "LOAD_ATTR", "LOAD_METHOD"
 _GLOBALS = "LOAD_GLOBAL", "LOAD_NAME"
+_LOADING = {
+    "attribute": (*_ATTRIBUTES, "LOAD_SUPER_ATTR", "IMPORT_FROM"),
+    "global": _GLOBALS,
+    "module": ("IMPORT_NAME",),
+}
+
+
+def loaded_names(code: CodeType, sort: Literal["attribute", "global", "module"]) -> tuple[str, ...]:
+    """Names of attributes, globals or modules that the code, and functions inside of it, load."""
+    return _loaded(code, _LOADING[sort])
 
 
 @lru_cache(maxsize=4096)
@@ -155,12 +166,62 @@ def _loaded(code: CodeType, instructions: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*found, *(name for names in inner for name in names))))
 
 
-def _functions(kind: type) -> list[FunctionType]:
+#: Name -> the constants in `name[constant]` and `name.get(constant)`; None where the code uses it in another way, too.
+Subscripts = Mapping[str, "frozenset[str | int] | None"]
+
+
+@lru_cache(maxsize=4096)
+def subscripts_of(code: CodeType) -> Subscripts:
+    """How the code, and functions inside of it, subscript globals, attributes and outer variables."""
+    uses: dict[str, frozenset[str | int] | None] = {}
+    instructions = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "PRECALL", "PUSH_NULL")]
+    for number, each in enumerate(instructions):
+        if each.opname in (*_GLOBALS, *_ATTRIBUTES, "LOAD_DEREF", "LOAD_SUPER_ATTR"):
+            merge_subscripts(uses, {each.argval: _constant_key(instructions[number + 1 : number + 4])})
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            merge_subscripts(uses, subscripts_of(constant))
+    return uses
+
+
+def merge_subscripts(uses: dict[str, frozenset[str | int] | None], more: Subscripts) -> None:
+    """Add the uses of more code."""
+    for name, keys in more.items():
+        known = uses.get(name, frozenset())
+        uses[name] = None if keys is None or known is None else known | keys
+
+
+def _constant_key(following: Sequence[dis.Instruction]) -> frozenset[str | int] | None:
+    """The constant, where the instructions after a name read `[constant]` or `.get(constant`."""
+    by_get = bool(following) and following[0].opname in _ATTRIBUTES and following[0].argval == "get"
+    key = next(iter(following[by_get:]), None)
+    if key is None or not key.opname.startswith("LOAD_") or type(key.argval) not in (str, int) or _is_name(key):
+        return None
+    after = next(iter(following[by_get + 1 :]), None)
+    subscripts = after is not None and (after.opname == "BINARY_SUBSCR" or after.argrepr == "[]")
+    return frozenset([key.argval]) if by_get or subscripts else None
+
+
+def _is_name(instruction: dis.Instruction) -> bool:
+    return instruction.opname not in ("LOAD_CONST", "LOAD_SMALL_INT")
+
+
+def place_of_name(code: CodeType, name: str) -> tuple[CodeType, int] | None:
+    """The code, of a function or of one inside of it, and the offset of its first instruction that loads this name."""
+    for each in dis.get_instructions(code):
+        if each.argval == name and each.opname.startswith(("LOAD_", "IMPORT_")):
+            return code, each.offset
+    inner = (place_of_name(constant, name) for constant in code.co_consts if isinstance(constant, CodeType))
+    return next((found for found in inner if found is not None), None)
+
+
+def functions_of(kind: type) -> list[FunctionType]:
+    """The user's methods of a Block class, and the user's functions that they name."""
     functions: dict[int, FunctionType] = {}
     pending: list[FunctionType] = []
     for base in kind.__mro__:
         if of_user(base.__module__) and base is not object:
-            pending += [function for item in vars(base).values() if (function := _function(item)) is not None]
+            pending += [function for item in vars(base).values() if (function := function_in(item)) is not None]
     while pending and len(functions) < _LIMIT:
         function = pending.pop()
         if id(function) not in functions and of_user(function.__module__):
@@ -175,13 +236,21 @@ def of_user(module: object) -> bool:
     return not (isinstance(module, str) and (module == "builtins" or module.partition(".")[0] == _PACKAGE))
 
 
-def _function(item: object) -> FunctionType | None:
+def function_in(item: object) -> FunctionType | None:
     """The plain function in a class attribute: a method, a static or class method, a property's getter."""
     item = getattr(item, "__func__", None) or getattr(item, "fget", None) or item
     if not isinstance(item, FunctionType):
         return None
     inner = inspect.unwrap(item)
     return inner if isinstance(inner, FunctionType) else item
+
+
+def cell_content(cell: CellType) -> object:
+    """The value of a variable of a function around; None where it has none yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _names(code: CodeType) -> list[str]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, cast
 from hybrid_lab.diagnostics.finding import Finding, Severity
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import code_of, of_user
+from hybrid_lab.gluon.hybridized.code import code_of, functions_of, of_user
+from hybrid_lab.gluon.hybridized.signs import any_sign
 from hybrid_lab.gluon.hybridized.user_state import Name, UserState
 from hybrid_lab.logger import logger
 from hybrid_lab.provided import Provided
@@ -41,7 +42,7 @@ _told: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 @contextmanager
-def warning_of_changes(block: Block) -> Iterator[None]:
+def warning_of_changes(block: Block) -> Iterator[UserState]:
     """Around the trace of a Block's code: warn of each thing that the trace froze or changed, once per class.
 
     Raises HybridizeError HL173 where the code left a tensor in an attribute, a global or a container in one. After a
@@ -51,7 +52,7 @@ def warning_of_changes(block: Block) -> Iterator[None]:
     blocks = _user_blocks(block, {})
     state = UserState(blocks)
     try:
-        yield
+        yield state
         kept = state.name_of_a_tensor()
         if kept is not None:
             raise _error_of_kept_tensor(kept)
@@ -120,11 +121,18 @@ def _find_in_source(kind: type) -> list[Finding]:
     code = tuple((each, each.co_filename) for each in code_of(kind))  # code is equal whatever its file
     findings = _by_code.pop(code, None)
     if findings is None:
-        findings = [finding for finding in findings_of(kind) if finding.code in FROZEN]
+        findings = []
+        if any_sign(function for function in functions_of(kind) if function.__name__ != "__init__"):
+            findings = [each for each in findings_of(kind) if each.code in FROZEN and not _is_followed(each)]
     _by_code[code] = _checked[kind] = findings
     if len(_by_code) > _KEPT:
         _by_code.pop(next(iter(_by_code)), None)
     return findings
+
+
+def _is_followed(finding: Finding) -> bool:
+    """Whether it tells of a value that is only read: calls compare it, or say that they cannot."""
+    return finding.code == "HL178" and not re.search(r"` is (assigned|changed) ", finding.message)
 
 
 def _is_about(finding: Finding, code: str, name: str) -> bool:

@@ -52,6 +52,7 @@ class ProgramCache:
         self.compilations: list[Compilation] = []
         self.kinds: Counter[str] = Counter()
         self._warn_at = recompiles.MANY
+        self.changed_values = ""  # that the code reads, where they ended the programs before: what changed, in words
         # The signature that calls of one kind had last. It differs from the call by the parameters' requests.
         self._current: dict[Call, Signature] = {}
         self._outdated: set[Signature] = set()  # of programs that were dropped because parameters got other arrays
@@ -91,6 +92,8 @@ class ProgramCache:
         signature = call, program.requests
         stale = signature in self.programs or signature in self._outdated
         kind, reason = reason_for(signature, self.compilations, stale)
+        if kind == "evicted" and self.changed_values:
+            kind, reason = "value", f"another value of {self.changed_values}"
         self._outdated.discard(signature)
         if signature in self.programs:  # parameters got other arrays: drop the programs of the old ones
             self._outdated = {other for other, item in self.programs.items() if not item.holds_current()} - {signature}
@@ -117,6 +120,14 @@ class ProgramCache:
                 self.latest = new
 
     # -- why they were compiled ------------------------------------------------------------------------------
+
+    def follow(self, before: ProgramCache, changed: str) -> None:
+        """Continue the record of the programs before, whose graphs were dropped because of a changed value.
+
+        changed : what changed, in words
+        """
+        self.compilations, self.kinds, self._warn_at = before.compilations, before.kinds, before._warn_at
+        self.changed_values = changed
 
     def note_further(self, program: Program, seconds: float, kind: str, reason: str) -> None:
         """Count a program that another program compiled."""

@@ -10,13 +10,13 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.gluon.block import Block
-from hybrid_lab.gluon.hybridized.code import ANY, Reads, code_of, of_user, reads_of
+from hybrid_lab.gluon.hybridized.code import ANY, Reads, cell_content, code_of, of_user, reads_of
 
 _MANY = 250
 """Parts of one container or object that are looked at."""
@@ -71,7 +71,7 @@ def own_values(block: Block, reads: Reads) -> dict[str, Any]:
     attributes, _ = reads
     any_name = ANY in attributes
     return {
-        f"self.{name}": _by_value(value)
+        f"self.{name}": by_value(value)
         for name, value in tuple(vars(block).items())
         if (any_name or name in attributes) and name not in OWN
     }
@@ -84,16 +84,16 @@ def class_values(kind: type, reads: Reads) -> dict[str, Any]:
     for base in kind.__mro__:
         if of_user(base.__module__):
             for name in attributes & vars(base).keys():
-                values.setdefault(f"self.{name}", _by_value(vars(base)[name]))
+                values.setdefault(f"self.{name}", by_value(vars(base)[name]))
     for function, names in globals_read.items():
         where = function.__globals__
         for name in names:
             if name in where:
-                values[name] = _by_value(where[name])
+                values[name] = by_value(where[name])
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             if name != "__class__":
-                values[name] = _by_value(_content(cell))
-        defaults = _by_value((function.__defaults__, function.__kwdefaults__))
+                values[name] = by_value(cell_content(cell))
+        defaults = by_value((function.__defaults__, function.__kwdefaults__))
         values[f"the defaults of {function.__qualname__}"] = defaults
     return values
 
@@ -115,14 +115,7 @@ def changed_values(before: Mapping[str, object], now: Mapping[str, object]) -> l
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]
 
 
-def _content(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not set yet
-        return None
-
-
-def _by_value(value: Any, depth: int = _DEEP) -> object:
+def by_value(value: Any, depth: int = _DEEP) -> object:
     """Something equal for equal values, None for what is not compared; it keeps no object alive."""
     kind = type(value)
     if kind is float:
@@ -143,7 +136,7 @@ def _by_value(value: Any, depth: int = _DEEP) -> object:
     if isinstance(value, (list, tuple, deque)):
         return kind.__name__, len(value), _parts(enumerate(value), depth)
     if isinstance(value, (set, frozenset)):
-        return "set", frozenset(part for part in (_by_value(item, depth - 1) for item in value) if part is not None)
+        return "set", frozenset(part for part in (by_value(item, depth - 1) for item in value) if part is not None)
     return _object(value, depth)
 
 
@@ -170,6 +163,6 @@ def _some(items: Any, depth: int) -> Iterator[object]:
     for number, (name, item) in enumerate(list(items)):
         if number == _MANY:
             return
-        part = _by_value(item, depth - 1)
+        part = by_value(item, depth - 1)
         if part is not None:
             yield name if isinstance(name, (str, int)) else repr(name), part

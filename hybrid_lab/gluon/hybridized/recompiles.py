@@ -35,7 +35,7 @@ class Compilation:
 
     program : None once nobody calls it any more and it is gone
     kind : "first", "shape", "dtype", "mode", "recording", "gradient", "grad_req", "context", "structure", "parameter",
-    "evicted", "second" or "heads"; reason : the same in words
+    "value", "evicted", "second" or "heads"; reason : the same in words
     seconds : wall time; place : the user's line that called
     number : of the compile among those of its Block, from 0
     signature : None for gradients of gradients, and for a backward from other outputs
@@ -132,6 +132,8 @@ REMEDIES = {
     "dtype": "Cast the inputs to one dtype before the call",
     "structure": "Pass arguments of one structure. Numbers are a part of it: pass a number that changes as an array",
     "parameter": "Call initialize(), cast() or reset_ctx() once, before the training loop",
+    "value": "A value that the code reads is a constant of the graph, and another value needs another graph: pass what "
+    "changes as an argument, a number as an array",
     "grad_req": "Each set of parameters that need a gradient has its own program: use only a few such sets",
     "evicted": "There are more signatures than the cache keeps programs: use fewer shapes",
 }

@@ -83,6 +83,10 @@ class UserState:
         for container, parts in self._containers:
             if not same_objects(contents(container), parts):
                 _refill(container, parts)
+        self.restore_random()
+
+    def restore_random(self) -> None:
+        """Give the global generators of random numbers of Python and NumPy their states again."""
         random.setstate(self._random[0])
         np.random.set_state(self._random[1])
 

@@ -1,0 +1,135 @@
+"""Reached: the functions that a trace of some Blocks can run, and what they name.
+
+Which method a call reaches is decided by its name alone, so a method counts if any reached function reads an attribute
+of this name. Methods that only a training loop calls do not count.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from types import CodeType, FunctionType
+
+from hybrid_lab.gluon.hybridized.code import function_in, loaded_names, merge_subscripts, of_user, subscripts_of
+
+_LIMIT = 500
+"""Functions that are followed, at most."""
+#: Methods that Python calls without their name in the code; those below are not run by a trace.
+_NOT_IMPLIED = frozenset({
+    "__class_getitem__", "__copy__", "__deepcopy__", "__del__", "__dir__", "__getstate__", "__init__",
+    "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__setstate__", "__str__",
+})  # fmt: skip
+#: Beginnings of a trace.
+_BEGIN = frozenset({"forward", "hybrid_forward"})
+_WITHOUT_VALUES = sys.stdlib_module_names | {"numpy", "scipy", "torch"}
+
+
+class Reached:
+    """Functions that a trace of Blocks of some classes can run.
+
+    functions : the user's, in the order in which they were found; names : of all attributes that they read
+    strings : constants in them; subscripts : see `subscripts_of`
+    any_name : whether they make names of attributes at run time
+    """
+
+    def __init__(self, kinds: Iterable[type]):
+        self.functions: list[FunctionType] = []
+        self.names: set[str] = set()
+        self.strings: set[str] = set()
+        self.subscripts: dict[str, frozenset[str | int] | None] = {}
+        self.any_name = False
+        self._seen: set[int] = set()
+        self._methods: dict[str, list[FunctionType]] = {}
+        self._kinds: set[type] = set()
+        self.add_kinds(kinds)
+
+    @property
+    def size(self) -> int:
+        """It grows with everything that is added."""
+        return len(self.functions) + len(self.names)
+
+    def add_kinds(self, kinds: Iterable[type]) -> None:
+        """Classes of Blocks that the trace runs."""
+        for kind in kinds:
+            self._add_kind(kind, _BEGIN)
+
+    def add_methods(self, kind: type) -> None:
+        """A class of an object that the code reads."""
+        self._add_kind(kind, frozenset())
+
+    def _add_kind(self, kind: type, begin: frozenset[str]) -> None:
+        if kind in self._kinds:
+            return
+        self._kinds.add(kind)
+        for base in kind.__mro__:
+            if not of_user(base.__module__) or _has_no_values(base.__module__):
+                continue
+            for name, item in vars(base).items():
+                function = function_in(item)
+                if function is None:
+                    continue
+                self._methods.setdefault(name, []).append(function)
+                implied = name.startswith("__") and name.endswith("__") and name not in _NOT_IMPLIED
+                if name in begin or name in self.names or implied:
+                    self.add(function)
+
+    def add_names_of(self, kind: type) -> None:
+        """A class of this package, of which an object is read: what its methods read of it counts."""
+        self.names |= names_in_package(kind)
+
+    def add(self, function: FunctionType) -> None:
+        """A function, and all that it may call."""
+        pending = [function]
+        while pending and len(self.functions) < _LIMIT:
+            function = pending.pop()
+            if id(function) in self._seen or not of_user(function.__module__) or _has_no_values(function.__module__):
+                continue
+            self._seen.add(id(function))
+            self.functions.append(function)
+            code = function.__code__
+            globals_read = loaded_names(code, "global")
+            names = set(loaded_names(code, "attribute"))
+            self.any_name |= "__dict__" in names or any(each in ("getattr", "vars") for each in globals_read)
+            self.strings.update(_strings(code))
+            merge_subscripts(self.subscripts, subscripts_of(code))
+            pending += [each for name in names - self.names for each in self._methods.get(name, ())]
+            self.names |= names
+            held = (function.__globals__.get(name) for name in globals_read)
+            pending += [each for each in held if isinstance(each, FunctionType)]
+
+    def globals_of(self, function: FunctionType) -> tuple[str, ...]:
+        """Names of globals that a function reads."""
+        return loaded_names(function.__code__, "global")
+
+    def modules_of(self, function: FunctionType) -> tuple[str, ...]:
+        """Names of modules that a function imports when it runs."""
+        return loaded_names(function.__code__, "module")
+
+    def names_of(self, kind: type) -> set[str]:
+        """Names of attributes that are read from Blocks of a class: the methods of a base in this package count too."""
+        return self.names | names_in_package(kind) if of_user(kind.__module__) else self.names
+
+
+@lru_cache(maxsize=1024)
+def names_in_package(kind: type) -> frozenset[str]:
+    """Names of attributes that the methods of a class, and of its bases, read, as far as this package wrote them."""
+    functions = (
+        function_in(item)
+        for base in kind.__mro__
+        if not of_user(base.__module__) and base.__name__ not in ("Block", "HybridBlock", "object")
+        for name, item in vars(base).items()
+        if name != "__init__"
+    )
+    codes = [each.__code__ for each in functions if each is not None]
+    return frozenset(name for code in codes for name in loaded_names(code, "attribute"))
+
+
+def _has_no_values(module: str) -> bool:
+    return str(module).partition(".")[0] in _WITHOUT_VALUES
+
+
+@lru_cache(maxsize=4096)
+def _strings(code: CodeType) -> frozenset[str]:
+    inner = [_strings(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return frozenset(each for each in code.co_consts if isinstance(each, str)).union(*inner)

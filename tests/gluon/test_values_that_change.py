@@ -1,0 +1,499 @@
+"""Values that the code reads beside its tensors change from call to call, as in annealing: hybrid calls give what eager
+calls give.
+
+Each way of reading a value, with a way of changing it, runs in Blocks of both styles, at the top and below another
+Block, on `mx.nd` and `mx.np` arrays.
+"""
+
+import linecache
+import sys
+import types
+from typing import NamedTuple
+
+import pytest
+
+import hybrid_lab as mx
+from hybrid_lab.gluon import HybridBlock
+
+
+class Way(NamedTuple):
+    """before : code of the module; init : of the constructor; reads : the expression that the forward multiplies by
+    change : the statement between two calls, with `net`, the Block that reads, and `t`, a number that grows
+    lines : of the forward, before its result
+    """
+
+    before: str
+    init: str
+    reads: str
+    change: str
+    lines: str = "pass"
+
+
+SETTINGS = "class Settings:\n    k = 2\n    def __init__(self):\n        self.rate = 2\n        self.inner = {'t': [2]}"
+SLOTS = "class Slots:\n    __slots__ = ('rate',)\n    def __init__(self):\n        self.rate = 2"
+SCHEDULE = (
+    "BASE = 1\nclass Schedule:\n    def __init__(self):\n        self.t = 2\n"
+    "    def value(self):\n        return BASE + self.t"
+)
+
+#: Compared at each call.
+WATCHED = {
+    "global number": Way("RATE = 2", "pass", "RATE", "global RATE; RATE = t"),
+    "global of a helper": Way("RATE = 2\ndef rate():\n    return RATE", "pass", "rate()", "global RATE; RATE = t"),
+    "global deleted": Way("RATE = 2", "pass", "globals().get('RATE', 7)", "globals().pop('RATE', None)"),
+    "entry of a global dict": Way("CONFIG = {'rate': 2}", "pass", "CONFIG['rate']", "CONFIG['rate'] = t"),
+    "entry by get": Way("CONFIG = {}", "pass", "CONFIG.get('rate', 5)", "CONFIG['rate'] = t"),
+    "nested entry": Way("C = {'a': {'b': [2]}}", "pass", "C['a']['b'][0]", "C['a']['b'][0] = t"),
+    "nested dict replaced": Way("C = {'a': {'b': [2]}}", "pass", "C['a']['b'][0]", "C['a'] = {'b': [t]}"),
+    "global dict updated": Way("CONFIG = dict(rate=2)", "pass", "CONFIG['rate']", "CONFIG.update(rate=t)"),
+    "global dict replaced": Way(
+        "CONFIG = dict(rate=2)", "pass", "CONFIG['rate']", "global CONFIG; CONFIG = dict(rate=t)"
+    ),
+    "defaultdict": Way("import collections\nC = collections.defaultdict(int, k=2)", "pass", "C['k']", "C['k'] = t"),
+    "OrderedDict": Way("import collections\nC = collections.OrderedDict(k=2)", "pass", "C['k']", "C['k'] = t"),
+    "Counter": Way("import collections\nC = collections.Counter(k=2)", "pass", "C['k']", "C['k'] += t"),
+    "sum of values": Way("CONFIG = dict(a=2)", "pass", "sum(CONFIG.values())", "CONFIG[str(t)] = t"),
+    "key of a dict": Way("CONFIG = {2: None}", "pass", "sum(CONFIG)", "CONFIG.clear(); CONFIG[t] = None"),
+    "global list": Way("RATES = [2]", "pass", "RATES[0]", "RATES[0] = t"),
+    "length of a list": Way("RATES = [2]", "pass", "len(RATES)", "RATES.append(t)"),
+    "sum of a list": Way("RATES = [2, 3]", "pass", "sum(RATES)", "RATES[1] = t"),
+    "last of a list": Way("RATES = [2, 3]", "pass", "RATES[-1]", "RATES.append(t)"),
+    "list cut": Way("RATES = [2] * 9", "pass", "len(RATES)", "RATES.pop()"),
+    "list in a tuple": Way("RATES = ([2], 3)", "pass", "RATES[0][0]", "RATES[0][0] = t"),
+    "global set": Way("S = {2}", "pass", "sum(S)", "S.add(t)"),
+    "length of a set": Way("S = {2}", "pass", "len(S)", "S.add(-t)"),
+    "membership": Way("S = {2}", "pass", "(3 if 'on' in S else 4)", "(S.discard if t % 2 else S.add)('on')"),
+    "deque": Way("import collections\nD = collections.deque([2])", "pass", "D[0]", "D[0] = t"),
+    "bytearray": Way("B = bytearray([2])", "pass", "B[0]", "B[0] = t"),
+    "array.array": Way("import array\nB = array.array('i', [2])", "pass", "B[0]", "B[0] = t"),
+    "numpy array": Way("import numpy\nA = numpy.full((3,), 2.0)", "pass", "float(A[0])", "A[:] = t"),
+    "numpy array of a megabyte": Way(
+        "import numpy\nA = numpy.full((1 << 17,), 2.0)", "pass", "float(A[5])", "A[5] = t"
+    ),
+    "class attribute": Way("", "pass", "self.k", "type(net).k = t", ""),
+    "class attribute of a base": Way("", "pass", "self.base_k", "type(net).base_k = t", ""),
+    "class attribute by name": Way("", "pass", "Net.k", "Net.k = t", ""),
+    "class attribute, a list": Way("", "pass", "self.ks[0]", "net.ks[0] = t", ""),
+    "attribute": Way("", "self.rate = 2", "self.rate", "net.rate = t"),
+    "attribute by getattr": Way("", "self.rate = 2", "getattr(self, 'ra' + 'te')", "net.rate = t"),
+    "list": Way("", "self.rates = [2]", "self.rates[0]", "net.rates[0] = t"),
+    "list of lists": Way("", "self.rates = [[2]]", "self.rates[0][0]", "net.rates[0][0] = t"),
+    "dict": Way("", "self.config = {'rate': 2}", "self.config['rate']", "net.config['rate'] = t"),
+    "dict with a list": Way("", "self.c = {'r': [1, 2]}", "self.c['r'][1]", "net.c['r'][1] = t"),
+    "dict that grows": Way("", "self.c = {}", "len(self.c) + 1", "net.c[t] = t"),
+    "numpy array on self": Way(
+        "import numpy", "self.table = numpy.full((2,), 2.0)", "float(self.table[1])", "net.table[1] = t"
+    ),
+    "object": Way(SETTINGS, "self.cfg = Settings()", "self.cfg.rate", "net.cfg.rate = t"),
+    "object's container": Way(SETTINGS, "self.cfg = Settings()", "self.cfg.inner['t'][0]", "net.cfg.inner['t'][0] = t"),
+    "object's class": Way(SETTINGS, "self.cfg = Settings()", "self.cfg.k", "Settings.k = t"),
+    "object's new attribute": Way(
+        SETTINGS, "self.cfg = Settings()", "getattr(self.cfg, 'extra', 3)", "net.cfg.extra = t"
+    ),
+    "object with slots": Way(SLOTS, "self.cfg = Slots()", "self.cfg.rate", "net.cfg.rate = t"),
+    "global object": Way(SETTINGS + "\nCFG = Settings()", "pass", "CFG.rate", "CFG.rate = t"),
+    "global object replaced": Way(
+        SETTINGS + "\nCFG = Settings()", "pass", "CFG.rate", "global CFG; CFG = Settings(); CFG.rate = t"
+    ),
+    "object in a list": Way(SETTINGS, "self.all = [Settings()]", "self.all[0].rate", "net.all[0].rate = t"),
+    "object in a dict": Way(SETTINGS + "\nALL = {'a': Settings()}", "pass", "ALL['a'].rate", "ALL['a'].rate = t"),
+    "object's method": Way(SCHEDULE, "self.s = Schedule()", "self.s.value()", "net.s.t = t"),
+    "global of an object's method": Way(SCHEDULE, "self.s = Schedule()", "self.s.value()", "global BASE; BASE = t"),
+    "class as a namespace": Way(SETTINGS, "pass", "Settings.k", "Settings.k = t"),
+    "SimpleNamespace": Way(
+        "import types", "self.cfg = types.SimpleNamespace(rate=2)", "self.cfg.rate", "net.cfg.rate = t"
+    ),
+    "argparse.Namespace": Way(
+        "import argparse\nARGS = argparse.Namespace(rate=2)", "pass", "ARGS.rate", "ARGS.rate = t"
+    ),
+    "dataclass": Way(
+        "import dataclasses\n@dataclasses.dataclass\nclass D:\n    rate: float = 2.0\nCFG = D()",
+        "pass",
+        "CFG.rate",
+        "CFG.rate = t",
+    ),
+    "dict with attributes": Way(
+        "class Attributes(dict):\n    __getattr__ = dict.__getitem__\n    __setattr__ = dict.__setitem__\n"
+        "CFG = Attributes(rate=2)",
+        "pass",
+        "CFG.rate",
+        "CFG.rate = t",
+    ),
+    "lr_scheduler": Way(
+        "from hybrid_lab import lr_scheduler",
+        "self.s = lr_scheduler.FactorScheduler(3, base_lr=2.0)",
+        "self.s.base_lr",
+        "net.s.base_lr = float(t)",
+    ),
+    "module": Way("import settings_of_test as cfg", "pass", "cfg.rate", "cfg.rate = t"),
+    "dict of a module": Way("import settings_of_test as cfg", "pass", "cfg.table['rate']", "cfg.table['rate'] = t"),
+    "module imported in the forward": Way(
+        "", "pass", "cfg.rate", "import settings_of_test as cfg; cfg.rate = t", "import settings_of_test as cfg"
+    ),
+    "closure": Way("", "pass", "outer", "set_outer(t)", ""),
+    "list in a closure": Way("", "pass", "outer_list[0]", "get_outer_list()[0] = t", ""),
+    "function held by the Block": Way("RATE = 2", "self.f = lambda: RATE", "self.f()", "global RATE; RATE = t"),
+    "closure of a function held": Way(
+        "def made(c):\n    return lambda: c[0]", "self.c = [2]; self.f = made(self.c)", "self.f()", "net.c[0] = t"
+    ),
+    "function held in a dict": Way("C = {'f': lambda: 2}", "pass", "C['f']()", "C['f'] = lambda: t"),
+    "global function replaced": Way("def f():\n    return 2", "pass", "f()", "global f\nf = lambda: t"),
+    "function chosen by a global": Way(
+        "def a(x):\n    return x * 2\ndef b(x):\n    return x * 3\nACT = a",
+        "pass",
+        "ACT(1)",
+        "global ACT; ACT = b if t % 2 else a",
+    ),
+    "partial": Way(
+        "import functools\nC = {'k': 2}\ndef f(c):\n    return c['k']\nP = functools.partial(f, C)",
+        "pass",
+        "P()",
+        "C['k'] = t",
+    ),
+    "bound method": Way(SCHEDULE, "self.m = Schedule().value", "self.m()", "net.m.__self__.t = t"),
+    "default of an argument": Way("def f(c=[2]):\n    return c[0]", "pass", "f()", "f.__defaults__[0][0] = t"),
+    "attribute of a function": Way("def f():\n    return f.rate\nf.rate = 2", "pass", "f()", "f.rate = t"),
+    "method": Way("RATE = 2", "pass", "self.rate()", "global RATE; RATE = t"),
+    "property": Way("", "self._r = [2]", "self.prop", "net._r[0] = t", ""),
+    "string": Way("MODE = 'a'", "pass", "{'a': 2, 'b': 3}[MODE]", "global MODE; MODE = 'b' if t % 2 else 'a'"),
+    "branch": Way("ON = False", "pass", "(2 if ON else 3)", "global ON; ON = not ON"),
+    "loop": Way("N = 1", "pass", "sum(2 for _ in range(N))", "global N; N = t"),
+    "tuple": Way("P = (2, 3)", "pass", "P[1]", "global P; P = (2, t)"),
+    "environment": Way(
+        "import os", "pass", "int(os.environ.get('RATE_OF_TEST', 2))", "os.environ['RATE_OF_TEST'] = str(t)"
+    ),
+    "number of another type": Way(
+        "RATE = 2", "pass", "(5 if isinstance(RATE, float) else 7)", "global RATE; RATE = [2.0, 2][t % 2]"
+    ),
+    "zero of another sign": Way(
+        "RATE = 0.0", "pass", "(5 if str(RATE)[0] == '-' else 7)", "global RATE; RATE = [0.0, -0.0][t % 2]"
+    ),
+    "large list": Way("L = [2] * 200", "pass", "L[150]", "L[150] = t"),
+    "enumeration": Way(
+        "import enum\nclass E(enum.Enum):\n    A = 2\n    B = 5\nMODE = E.A",
+        "pass",
+        "MODE.value",
+        "global MODE; MODE = E.B",
+    ),
+    "ContextVar": Way("import contextvars\nV = contextvars.ContextVar('v', default=2)", "pass", "V.get()", "V.set(t)"),
+    "weak reference": Way(
+        SETTINGS + "\nimport weakref\nCFG = Settings()\nR = weakref.ref(CFG)", "pass", "R().rate", "CFG.rate = t"
+    ),
+}
+
+#: The code itself changes what it reads: such a Block runs eagerly.
+STATEFUL = {
+    "iterator": Way("", "self.it = iter(range(2, 99))", "next(self.it)", "pass"),
+    "generator": Way("", "self.it = (n for n in range(2, 99))", "next(self.it)", "pass"),
+    "global iterator": Way("import itertools\nIT = itertools.count(2)", "pass", "next(IT)", "pass"),
+    "iterator in a dict": Way("", "self.c = {'it': iter(range(2, 99))}", "next(self.c['it'])", "pass"),
+    "iterator of an object": Way(
+        SETTINGS, "self.c = Settings(); self.c.it = iter(range(2, 99))", "next(self.c.it)", "pass"
+    ),
+    "iterator of a closure": Way("", "pass", "next(outer_it)", "pass", ""),
+    "loop over an iterator": Way("", "self.it = iter(range(2, 99))", "[n for n, _ in zip(self.it, 'a')][0]", "pass"),
+    "counter": Way("", "self.n = 1", "self.n", "pass", "self.n += 1"),
+    "global counter": Way("N = 1", "pass", "N", "pass", "global N; N += 1"),
+    "counter in a dict": Way("C = {'n': 1}", "pass", "C['n']", "pass", "C['n'] += 1"),
+    "counter two levels down": Way("C = {'a': {'n': 1}}", "pass", "C['a']['n']", "pass", "C['a']['n'] += 1"),
+    "counter of an object": Way(SETTINGS, "self.cfg = Settings()", "self.cfg.rate", "pass", "self.cfg.rate += 1"),
+    "counter of an object in a list": Way(
+        SETTINGS, "self.l = [Settings()]", "self.l[0].rate", "pass", "self.l[0].rate += 1"
+    ),
+    "counter of a class": Way("", "pass", "self.k", "pass", "type(self).k += 1"),
+    "list that grows": Way("", "self.seen = []", "len(self.seen)", "pass", "self.seen.append(1)"),
+    "list that is emptied": Way("", "self.todo = list(range(30))", "self.todo.pop()", "pass"),
+    "set that grows": Way("S = set()", "pass", "len(S)", "pass", "S.add(len(S))"),
+    "dict that grows": Way("D = {}", "pass", "len(D)", "pass", "D[len(D)] = 1"),
+    "deque that turns": Way("import collections\nD = collections.deque([2, 3])", "pass", "D[0]", "pass", "D.rotate()"),
+    "numpy counter": Way("import numpy\nA = numpy.zeros(1)", "pass", "float(A[0])", "pass", "A[0] += 1"),
+    "closure counter": Way("", "pass", "count_outer()", "pass", ""),
+    "memo": Way("def f(c=[1]):\n    c[0] += 1\n    return c[0]", "pass", "f()", "pass"),
+    "slots counter": Way(SLOTS, "self.cfg = Slots()", "self.cfg.rate", "pass", "self.cfg.rate += 1"),
+    "first call": Way(
+        "", "self.ready = False", "(2 if first else 3)", "pass", "first = not self.ready; self.ready = True"
+    ),
+    "cache": Way(
+        "import functools\nN = []\n@functools.lru_cache\ndef f():\n    N.append(1)\n    return len(N)",
+        "pass",
+        "f() + len(N)",
+        "N.append(1)",
+    ),
+    "file": Way("import io", "self.f = io.StringIO('\\n'.join(map(str, range(30))))", "int(self.f.readline())", "pass"),
+}
+
+MODULE = """
+{before}
+def make(Base, outer=2):
+    outer_list, outer_it, counts = [2], iter(range(2, 99)), [1]
+    number = 1
+    def count_outer():
+        nonlocal number
+        number += 1
+        return number
+    def set_outer(t):
+        nonlocal outer
+        outer = t
+    class Under(Base):
+        base_k = 2
+    class Net(Under):
+        k = 2
+        ks = [2]
+        def __init__(self):
+            super().__init__()
+            {init}
+        def rate(self):
+            return globals_of_test()['RATE'] if False else RATE
+        @property
+        def prop(self):
+            return self._r[0]
+        def {signature}:
+            {lines}
+            return x * ({reads})
+    globals().update(Net=Net, set_outer=set_outer, get_outer_list=lambda: outer_list)
+    return Net
+def change(net, t):
+    {change}
+"""
+
+
+class Around(HybridBlock):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def hybrid_forward(self, F, x):
+        return self.inner(x) + 1
+
+
+def _indented(code, spaces):
+    return code.replace("\n", "\n" + " " * spaces)
+
+
+def _module(way, style):
+    signature = "hybrid_forward(self, F, x)" if style == "1.x" else "forward(self, x)"
+    text = MODULE.format(
+        before=way.before,
+        init=way.init,
+        signature=signature,
+        lines=way.lines or "pass",
+        reads=way.reads,
+        change=_indented(way.change, 4),
+    )
+    name = f"<way {abs(hash((text, style)))}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    module = types.ModuleType("module_of_a_way")
+    exec(compile(text, name, "exec"), vars(module))
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch):
+    monkeypatch.setitem(sys.modules, "settings_of_test", types.ModuleType("settings_of_test"))
+    monkeypatch.setenv("RATE_OF_TEST", "2")
+
+
+def _results(way, style, nested, arrays, hybrid):
+    import os
+
+    os.environ["RATE_OF_TEST"] = "2"
+    settings = sys.modules["settings_of_test"]
+    settings.rate, settings.table = 2, {"rate": 2}
+    module = _module(way, style)
+    inner = module.make(HybridBlock)()
+    net = Around(inner) if nested else inner
+    if hybrid:
+        net.hybridize(engine="numpy")
+    with mx.util.np_array(arrays == "np"):
+        x = mx.np.ones((2,)) if arrays == "np" else mx.nd.ones((2,))
+        made = []
+        for t in range(3, 7):
+            made += [net(x).asnumpy().tolist(), net(x).asnumpy().tolist()]
+            module.change(inner, t)
+        made.append(net(x).asnumpy().tolist())
+    return made
+
+
+@pytest.mark.parametrize("arrays", ["nd", "np"])
+@pytest.mark.parametrize("nested", [False, True], ids=["top", "below"])
+@pytest.mark.parametrize("style", ["1.x", "2.x"])
+@pytest.mark.parametrize(
+    "way", [*WATCHED.values(), *STATEFUL.values()], ids=[*WATCHED, *(f"stateful {name}" for name in STATEFUL)]
+)
+def test_hybrid_calls_follow_the_values(way, style, nested, arrays):
+    assert _results(way, style, nested, arrays, True) == _results(way, style, nested, arrays, False)
+
+
+class Inner(HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.k, self.ks = 2, [2]
+
+    def hybrid_forward(self, F, x):
+        return x
+
+
+class Reading(HybridBlock):
+    """Reads what other Blocks have: a child, a layer of the package, a Block that is no child."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.layer, self.others = Inner(), mx.gluon.nn.Dense(1, in_units=1), (Inner(),)
+        self.layer.extra = 2
+
+    def hybrid_forward(self, F, x):
+        other = self.others[0]
+        return other(x) * self.inner.k * self.inner.ks[0] * self.layer.extra * other.k * other.ks[0]
+
+
+@pytest.mark.filterwarnings("ignore:HL182")
+@pytest.mark.parametrize("change", [
+    lambda net: setattr(net.inner, "k", 3), lambda net: net.inner.ks.__setitem__(0, 3),
+    lambda net: setattr(net.layer, "extra", 3), lambda net: setattr(net.others[0], "k", 3),
+    lambda net: net.others[0].ks.__setitem__(0, 3),
+])  # fmt: skip
+def test_attributes_that_another_block_reads(change):
+    net, x = Reading(), mx.nd.ones((1,))
+    net.hybridize(engine="numpy")
+    assert net(x).asscalar() == 32
+    change(net)
+    assert net(x).asscalar() == 48
+
+
+RATE = {"rate": 0.0, "unread": 0}
+
+
+class Annealed(HybridBlock):
+    def hybrid_forward(self, F, x, *others):
+        return sum((x, *others)) * RATE["rate"]
+
+
+class Attribute(HybridBlock):
+    rate = 0.0
+
+    def hybrid_forward(self, F, x):
+        return x * self.rate
+
+
+def test_explain_says_why_and_one_warning_what_helps(monkeypatch, caplog):
+    monkeypatch.setitem(RATE, "rate", 0.0)
+    net, other, x = Annealed(), Attribute(), mx.nd.ones((1,))
+    for each in net, other:
+        each.hybridize(engine="numpy")
+    for step in range(12):
+        RATE["rate"] = other.rate = step / 2
+        RATE["unread"] = step
+        assert net(x).asscalar() == other(x).asscalar() == step / 2
+    assert "another value of RATE['rate']: 0.5 instead of 0.0, called at" in str(mx.explain(net))
+    assert f"another value of {other.name}.rate: 0.5 instead of 0.0" in str(mx.explain(other))
+    said = [each.getMessage() for each in caplog.records if "was compiled again 8 times" in each.getMessage()]
+    assert len(said) == 2 and all("pass what changes as an argument" in each for each in said)
+    assert sum("compiled in" in each.getMessage() for each in caplog.records) == 2
+
+
+def test_every_kind_of_call_follows(monkeypatch):
+    monkeypatch.setitem(RATE, "rate", 2.0)
+    net, x = Annealed(), mx.nd.ones((2,))
+    net.hybridize(engine="numpy")
+    x.attach_grad()
+    for rate in 2.0, 3.0, 4.0:
+        RATE["rate"] = rate
+        assert net(x).asnumpy().tolist() == [rate] * 2
+        assert net(x, x).asnumpy().tolist() == [2 * rate] * 2
+        assert net(x, *[x, x]).asnumpy().tolist() == [3 * rate] * 2
+        with mx.autograd.record():
+            y = net(x)
+        y.backward()
+        assert x.grad.asnumpy().tolist() == [rate] * 2
+        assert net(mx.nd.ones((3,))).asnumpy().tolist() == [rate] * 3
+
+
+def test_equal_values_and_what_the_code_does_not_read_keep_the_graph(monkeypatch):
+    monkeypatch.setitem(RATE, "rate", 2.5)
+    net, x = Annealed(), mx.nd.ones((2,))
+    net.hybridize(engine="numpy")
+    net(x)
+    kept = net._graphs.first()
+    for text in "2.5", "25e-1":
+        monkeypatch.setitem(globals(), "RATE", {"rate": float(text), "unread": 0})
+        net(x)
+        RATE["rate"] = float(text)
+        net(x)
+    assert net._graphs.first() is kept
+
+
+def test_blocks_whose_code_reads_nothing_of_the_kind_compare_nothing():
+    class Usual(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.body, self.rate, self.sizes = mx.gluon.nn.Dense(3), 0.5, (2, 3)
+
+        def hybrid_forward(self, F, x):
+            return F.relu(self.body(x)) * self.rate * self.sizes[0]
+
+        def fit(self):
+            self.history.append(RATE)
+
+    for net in Usual(), mx.gluon.nn.Dense(3), mx.gluon.model_zoo.vision.get_model("resnet18_v1"):
+        net.initialize()
+        net.hybridize(engine="numpy")
+        net(mx.nd.ones((1, 3, 64, 64)))
+        assert net._graphs.guard is None
+
+
+@pytest.mark.parametrize("way", [STATEFUL["iterator"], STATEFUL["counter"]])
+def test_code_that_changes_what_it_computes_with_is_an_error_where_a_graph_is_asked_for(way):
+    net = _module(way, "1.x").make(HybridBlock)()
+    net.hybridize(strict=True)
+    with pytest.raises(mx.HybridizeError, match="HL17[38].*(self.it.* is an iterator|changes `self.n` and computes)"):
+        net(mx.nd.ones((2,)))
+    if hasattr(net, "n"):
+        assert net.n == 1
+
+
+def test_code_that_changes_what_it_does_not_compute_with_keeps_its_graph():
+    class Counting(HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.seen = 0, []
+
+        def hybrid_forward(self, F, x):
+            self.calls += 1
+            self.seen.append(len(self.seen))
+            return x * 2
+
+    net, x = Counting(), mx.nd.ones((2,))
+    net.hybridize(engine="numpy")
+    for _ in range(3):
+        net(x)
+    assert net.calls == 1 and net.seen == [0] and len(net._graphs.compilations) == 1
+    net.seen.clear()
+    net(x)
+    assert len(net._graphs.compilations) == 1
+
+
+def test_what_cannot_be_compared_is_named_once_with_its_line(caplog):
+    way = Way(
+        "import numpy\nimport random\nA = numpy.ones(1 << 18)\nR = random.Random(0)",
+        "pass",
+        "A[0] * R.random()",
+        "pass",
+    )
+    for _ in range(2):
+        net = _module(way, "1.x").make(HybridBlock)()
+        net.hybridize(engine="numpy")
+        net(mx.nd.ones((2,)))
+        net(mx.nd.ones((2,)))
+        (said,) = [
+            each.getMessage() for each in caplog.records if "the graph keeps what the code reads" in each.getMessage()
+        ]
+        assert "`A` (it has 2.0 MiB" in said and "`R` (it is a Random; <way" in said and "in Net.hybrid_forward" in said
+        caplog.clear()
+
+
+def test_a_large_array_that_is_read_only_is_not_named(caplog):
+    way = Way("import numpy\nA = numpy.ones(1 << 18)\nA.setflags(write=False)", "pass", "A[0]", "pass")
+    net = _module(way, "1.x").make(HybridBlock)()
+    net.hybridize(engine="numpy")
+    net(mx.nd.ones((2,)))
+    assert "the graph keeps" not in caplog.text
