@@ -105,7 +105,7 @@ def attributes_of_calls(kind: type) -> frozenset[str]:
     methods: dict[str, list[FunctionType]] = {}
     for base in kind.__mro__:
         for name, item in vars(base).items() if of_user(base.__module__) and base is not object else ():
-            function = _function(item)
+            function = function_in(item)
             if function is not None:
                 methods.setdefault(name, []).append(function)
     pending = [function for name in _CALLED for function in methods.get(name, ())]
@@ -133,7 +133,7 @@ def stored_on_self(kind: type) -> frozenset[str]:
     """Names of the attributes that the methods of a class itself, without its bases, assign on their first argument."""
     names: set[str] = set()
     for item in vars(kind).values():
-        function = _function(item)
+        function = function_in(item)
         if function is None or not function.__code__.co_argcount:
             continue
         this, last = function.__code__.co_varnames[0], None
