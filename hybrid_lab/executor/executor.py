@@ -76,6 +76,14 @@ class Executor:
         self._recorded: list[NDArray] | None = None
         self._last: tuple[bool, tuple[int, int]] = (False, _NO_DRAWS)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied are the Symbol and the arrays, without programs and without a monitor."""
+        names = ("symbol", "_ctx", "arg_arrays", "grad_arrays", "_requests", "aux_arrays", "outputs")
+        return {name: vars(self)[name] for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Executor.__init__(self, *state.values())
+
     # -- what it has ---------------------------------------------------------------------------------------------
 
     @cached_property

@@ -214,6 +214,14 @@ class Block:
         for child in self._children.values():
             child._parents.append(weakref.ref(self))
 
+    def __copy__(self) -> Block:
+        """Another Block with the same children, parameters and attributes; what it gets later, this one does not."""
+        twin = object.__new__(type(self))
+        twin.__setstate__({
+            key: value.copy() if key in _OWN_CONTAINERS else value for key, value in self.__getstate__().items()
+        })  # fmt: skip
+        return twin
+
     def _warn_of_hidden_children(self) -> None:
         """Blocks in lists and dicts are not registered (HL182): say so, once per attribute."""
         registered = {id(child) for child in self._children.values()}

@@ -39,6 +39,13 @@ class HookHandle:
         if hooks is not None:
             hooks.pop(self._number, None)
 
+    def __getstate__(self) -> tuple[OrderedDict[int, Callable[..., object]] | None, int]:
+        return None if self._hooks is None else self._hooks(), self._number
+
+    def __setstate__(self, state: tuple[OrderedDict[int, Callable[..., object]] | None, int]) -> None:
+        hooks, self._number = state
+        self._hooks = None if hooks is None else weakref.ref(hooks)
+
     def __enter__(self) -> HookHandle:
         return self
 

@@ -80,6 +80,13 @@ class HybridBlock(Block):
         object.__setattr__(self, "_flags", {})
         object.__setattr__(self, "_graphs", GraphCache(self))
 
+    def __copy__(self) -> Block:
+        twin: Any = super().__copy__()
+        object.__setattr__(twin, "_graphs", GraphCache(twin))
+        if self._graphs.pinned:
+            twin._graphs.pin(list(self._graphs.pinned.values()))
+        return twin
+
     # -- the two styles ----------------------------------------------------------------------------------------------
 
     @property

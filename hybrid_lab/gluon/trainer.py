@@ -129,6 +129,15 @@ class Trainer:
             return optimizer
         return optimizers.create(optimizer, param_dict=by_index, **options)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and deep-copied are the parameters, the optimizer and its states."""
+        return {**vars(self), "_steps": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._optimizer.param_dict = dict(enumerate(self._params))  # which a pickled optimizer does not have
+        trainers.add(self)
+
     def __repr__(self) -> str:
         return f"Trainer({count(len(self._params), 'parameter')}, {self._optimizer!r})"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -93,6 +94,15 @@ class PrefetchingIter(_OverBatches):
     def _read(self) -> None:
         self._ahead = [self._pool.submit(_next, each) for each in self.iters]
 
+    def __getstate__(self) -> dict[str, object]:
+        """Pickled and copied without threads, with the batches that they have read ahead."""
+        return {**vars(self), "_pool": None, "_ahead": [reading.result() for reading in self._ahead]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pool = ThreadPoolExecutor(self.n_iter, thread_name_prefix="hybrid_lab-io")
+        self._ahead = [self._pool.submit(_given, batch) for batch in state["_ahead"]]
+
     def __del__(self) -> None:
         if hasattr(self, "_pool"):
             self._pool.shutdown(wait=False, cancel_futures=True)
@@ -152,3 +162,7 @@ class PrefetchingIter(_OverBatches):
 
 def _next(iterator: DataIter) -> DataBatch | None:
     return next(iterator, None)
+
+
+def _given(batch: DataBatch | None) -> DataBatch | None:
+    return batch

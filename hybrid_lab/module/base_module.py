@@ -58,6 +58,13 @@ class BaseModule:
         self._symbol: Symbol | None = None
         self._total_exec_bytes = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied without the logger where it is the module `logging`."""
+        return {**vars(self), "logger": None if self.logger is logging else self.logger}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, logger=state["logger"] or logging)
+
     def _require(self, call: str, *, params: bool = True, optimizer: bool = False) -> None:
         """Raise ModuleStateError where the Module is not bound, or has no parameters or optimizer."""
         if not self.binded:

@@ -60,7 +60,6 @@ class BucketingModule(BaseModule):
             raise SettingError("BucketingModule: default_bucket_key= names the largest bucket")
         self._sym_gen, self._default_bucket_key = sym_gen, default_bucket_key
         self._options: dict[str, Any] = {
-            "logger": logger,
             "context": context,
             "work_load_list": work_load_list,
             "fixed_param_names": fixed_param_names,
@@ -139,7 +138,7 @@ class BucketingModule(BaseModule):
         loaded = BucketingModule(sym_gen, default_bucket_key, **kwargs)
         for key, symbol in sym_dict.items():
             _, data_names, label_names = sym_gen(key)
-            loaded._buckets[key] = Module(symbol, data_names, label_names, **loaded._options)
+            loaded._buckets[key] = Module(symbol, data_names, label_names, loaded.logger, **loaded._options)
         default = loaded._module = loaded._buckets[default_bucket_key]
         default._arg_params, default._aux_params = dict(arg_params or {}), dict(aux_params or {})
         default.params_initialized = loaded.params_initialized = True
@@ -215,7 +214,7 @@ class BucketingModule(BaseModule):
         """The Module of a bucket, bound or not."""
         if key not in self._buckets:
             symbol, data_names, label_names = self._generated(key)
-            self._buckets[key] = Module(symbol, data_names, label_names, **self._options)
+            self._buckets[key] = Module(symbol, data_names, label_names, self.logger, **self._options)
         return self._buckets[key]
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Shapes, label_shapes: Shapes | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,6 @@ from hybrid_lab.metric import EvalMetric
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.symbol import Symbol
-
-from .base_module import Logger
 
 Descs = Sequence[DataDesc]
 Merged = list[NDArray] | list[list[NDArray]]
@@ -49,13 +46,12 @@ class DataParallelExecutorGroup:
         for_training: bool,
         inputs_need_grad: bool,
         shared_group: DataParallelExecutorGroup | None = None,
-        logger: Logger = logging,
         fixed_param_names: Sequence[str] | None = None,
         grad_req: str | Sequence[str] | Mapping[str, str] = "write",
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
     ) -> None:
-        self.symbol, self.contexts, self.workload, self.logger = symbol, list(contexts), list(workload), logger
+        self.symbol, self.contexts, self.workload = symbol, list(contexts), list(workload)
         self.arg_names, self.aux_names = symbol.list_arguments(), symbol.list_auxiliary_states()
         self.param_names, self.output_names = list(param_names), symbol.list_outputs()
         self.state_names, self.fixed_param_names = list(state_names or ()), list(fixed_param_names or ())

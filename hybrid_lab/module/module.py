@@ -225,7 +225,6 @@ class Module(BaseModule):
             for_training,
             inputs_need_grad,
             shared_group,
-            self.logger,
             self._fixed_param_names,
             grad_req,
             self._state_names,

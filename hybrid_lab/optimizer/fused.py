@@ -273,6 +273,10 @@ class FusedUpdate:
         self._arrays: _Arrays | None = None
         self._temporaries = [Temporaries()]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled and copied without programs: the next step compiles them for its arrays, or finds them compiled."""
+        return FusedUpdate, (self.optimizer,)
+
     def __repr__(self) -> str:
         name = type(self.optimizer).__name__
         arrays = self._arrays

@@ -76,6 +76,17 @@ class DataLoader:
         batches = self._one_epoch()
         return boundary.until_epoch_end(batches) if boundary.epoch_listeners else batches
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied with its position: a copy delivers the batches that were still to come here."""
+        position = None if (self._resumed or self._running) is None else self.get_state()
+        return {**vars(self), "_running": None, "_resumed": None, "position": position}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        position = state.pop("position")
+        vars(self).update(state)
+        if position is not None:
+            self.set_state(position)
+
     def get_state(self) -> dict[str, Any]:
         """Where the loader stands: the epoch, and how many of its batches have been delivered and in which order.
 

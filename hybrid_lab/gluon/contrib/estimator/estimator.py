@@ -67,8 +67,7 @@ class Estimator:
         self._train_metrics = of_metrics.checked(train_metrics)
         self._val_metrics = of_metrics.checked(val_metrics)
         self._name_metrics()
-        self.logger = logging.Logger(name="Estimator", level=logging.INFO)
-        self.logger.addHandler(logging.StreamHandler(sys.stdout))
+        self.logger = _own_logger()
         self.context = _checked_contexts(context)
         self._initialize(initializer)
         self.trainer = self._checked_trainer(trainer)
@@ -76,6 +75,13 @@ class Estimator:
         self.max_epoch: int | None = None
         self.max_batch: int | None = None
         self.batch_axis = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied without the logger, whose stream belongs to the process."""
+        return {**vars(self), "logger": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, logger=_own_logger())
 
     def _name_metrics(self) -> None:
         """Complete the metrics, and prefix their names with "training" or "validation"."""
@@ -261,3 +267,9 @@ def _has_contexts(parameter: Parameter) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _own_logger() -> logging.Logger:
+    logger = logging.Logger(name="Estimator", level=logging.INFO)
+    logger.addHandler(logging.StreamHandler(sys.stdout))
+    return logger
