@@ -6,10 +6,10 @@ import contextlib
 import operator
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,14 +22,17 @@ from hybrid_lab.formats.archive.archive import Archive, read_values
 from hybrid_lab.formats.archive.container import Container
 from hybrid_lab.formats.archive.load import load_opened
 from hybrid_lab.formats.archive.save import save_checkpoint
-from hybrid_lab.formats.archive.values import Decoder
+from hybrid_lab.formats.archive.values import Decoder, trainer_parts
 from hybrid_lab.gluon import Block, Parameter, Trainer, access
-from hybrid_lab.gluon.data import DataLoader
 from hybrid_lab.gluon.parameter import merged_shape
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.logger import logger
+from hybrid_lab.metric import EvalMetric
+from hybrid_lab.module import BaseModule
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import all_states, set_all_states
+
+from .parts import Models, Placing, by_name, is_resumable, module_restoring, module_state
 
 _NAME = re.compile(r"step-(\d{8,})\.hlab", re.ASCII)
 _NONE_HERE = "an archive, but not a checkpoint: it says nothing of a step"
@@ -64,6 +67,9 @@ class Resumable(Protocol):
         """Go to where `get_state` was called."""
 
 
+Nets: TypeAlias = "Block | BaseModule | Sequence[Block | BaseModule] | Mapping[str, Block | BaseModule]"
+
+
 class Manager:
     """Checkpoints of one training in one folder.
 
@@ -83,7 +89,21 @@ class Manager:
     and Python. Files are written atomically: a killed process leaves complete checkpoints only. Several processes may
     write into one folder.
 
-    loader : a DataLoader, or anything with `get_state()` and `set_state(state)`
+    A training of several models, such as a GAN, gives lists or dicts:
+
+        manager = mx.checkpoint.Manager(
+            "run",
+            {"generator": generator, "discriminator": discriminator},
+            {"g": trainer_of_generator, "d": trainer_of_discriminator},
+            loader,
+            metrics=[accuracy],
+        )
+
+    net : a Block; or several, as a list or as name -> Block; Modules (`mx.mod`) may be among them
+    trainer : a Trainer, several, or None; a Module has an optimizer of its own
+    loader : a DataLoader, an iterator such as NDArrayIter, or anything with `get_state()` and `set_state(state)`; or
+        several, of which the first one counts the epochs
+    metrics : metrics whose counts go on; one or several
     keep_last : how many of the newest checkpoints stay, None for all
     keep_best : how many with the best metric stay besides; mode : whether the best metric is the "min" or the "max"
     every : `save` writes at multiples of this step number only
@@ -92,31 +112,33 @@ class Manager:
     def __init__(
         self,
         folder: str | PathLike[str],
-        net: Block,
-        trainer: Trainer | None,
-        loader: DataLoader | Resumable | None = None,
+        net: Nets,
+        trainer: Trainer | Sequence[Trainer] | Mapping[str, Trainer] | None = None,
+        loader: Resumable | Sequence[Resumable] | Mapping[str, Resumable] | None = None,
         keep_last: int | None = 3,
         keep_best: int | None = None,
         every: int | None = None,
         mode: str = "min",
+        metrics: EvalMetric | Sequence[EvalMetric] | Mapping[str, EvalMetric] | None = None,
     ) -> None:
         if not isinstance(folder, (str, PathLike)) or not fspath(folder):
             raise SettingError(f"the folder is named by a text or a path object, not {folder!r:.60}")
-        if not isinstance(net, Block):
+        is_net, is_trainer, is_metric = (_is(kind) for kind in ((Block, BaseModule), Trainer, EvalMetric))
+        nets = by_name(net, "second argument", is_net, "and no Block or Module, nor a list or dict of these")
+        if not nets:
             raise SettingError(f"a Manager needs a Block as its second argument, not {net!r:.60}")
-        if trainer is not None and not isinstance(trainer, Trainer):
-            raise SettingError(f"the trainer is a gluon.Trainer, or None, not a {type(trainer).__name__}")
+        self._trainers = by_name(trainer, "trainer", is_trainer, "and no gluon.Trainer; give one, several, or None")
+        lacking = "without get_state() and set_state(); give a gluon.data.DataLoader"
+        self._loaders = by_name(loader, "loader", is_resumable, lacking)
+        self._metrics = by_name(metrics, "metrics", is_metric, "and no metric, such as mx.metric.Accuracy()")
         check_choice("mode", mode, ("min", "max"), HybridLabError)
         for name, value in (("keep_last", keep_last), ("keep_best", keep_best), ("every", every)):
             if value is not None and (type(value) is not int or value < 1):
                 raise HybridLabError(f"{name} is a whole number from 1 on, or None, not {value!r}")
-        if loader is not None and not (hasattr(loader, "get_state") and hasattr(loader, "set_state")):
-            raise HybridLabError(
-                f"the loader is a {type(loader).__name__} without get_state() and set_state(); "
-                "give a gluon.data.DataLoader"
-            )
         self.folder = fspath(folder)
-        self._net, self._trainer, self._loader = net, trainer, loader
+        self._modules = {name: each for name, each in nets.items() if isinstance(each, BaseModule)}
+        blocks = {name: each for name, each in nets.items() if isinstance(each, Block)}
+        self._net = blocks[""] if "" in blocks else Models(blocks)
         self._keep_last, self._keep_best, self._every, self._mode = keep_last, keep_best, every, mode
         self._reported: set[str] = set()
 
@@ -144,19 +166,30 @@ class Manager:
             path = save_checkpoint(
                 self._net,
                 os.path.join(self.folder, _name(step)),
-                self._trainer,
+                self._trainers.get(""),
                 aux,
                 {
                     "step": step,
                     "metric": _number(metric),
                     "number": max((each.number for each in self.list()), default=0) + 1,
                     "random": all_states(),
-                    "loader": None if self._loader is None else self._loader.get_state(),
+                    "loader": next(iter(_states(self._loaders).values()), None),
                     "gradients": _gradients(self._net),
+                    **self._further_parts(),
                 },
             )
         self._remove_old(path)
         return path
+
+    def _further_parts(self) -> dict[str, Any]:
+        """What a checkpoint holds of several loaders and Trainers, of metrics and of Modules."""
+        parts = {
+            "loaders": _states(self._loaders) if len(self._loaders) > 1 else {},
+            "trainers": {name: each for name, each in self._trainers.items() if name},
+            "metrics": _states(self._metrics),
+            "modules": {name: module_state(each) for name, each in self._modules.items()},
+        }
+        return {name: part for name, part in parts.items() if part}
 
     def _remove_old(self, written: str) -> None:
         found = self.list()
@@ -224,25 +257,35 @@ class Manager:
             raise ArchiveError(_NONE_HERE, path=path)
         point = _described(saved, path, archive.aux())
         gradients = _gradients_in(self._net, saved, path)
-        loader: Any = self._loader
-        before, random = None, all_states()
-        if loader is None and saved.get("loader") is not None:
+        random = all_states()
+        if not self._loaders and saved.get("loader") is not None:
             logger.warning(f"{path} has the position of a loader, which this Manager lacks: its epoch begins anew")
-        if self._trainer is None and archive.trainer is not None:
+        if not self._trainers and (archive.trainer is not None or saved.get("trainers")):
             logger.warning(f"{path} has states of a Trainer, which this Manager lacks: its optimizer begins anew")
-        if loader is not None:
-            if not isinstance(saved.get("loader"), Mapping):
-                raise HybridLabError(f"{path}: the checkpoint was saved without a loader, and has no position of one")
-            before = loader.get_state()
-            loader.set_state(saved["loader"])
+        if not self._metrics and saved.get("metrics"):
+            logger.warning(f"{path} has the counts of metrics, which this Manager lacks")
+        loaders = saved.get("loaders") or {name: saved.get("loader") for name in self._loaders}
+        _check_names("loader", self._loaders, loaders if saved.get("loader") is not None else {}, path)
+        trainers = saved.get("trainers") or {}
+        _check_names("Trainer", {name: each for name, each in self._trainers.items() if name}, trainers, path)
+        _check_names("metric", self._metrics, saved.get("metrics") or {}, path)
+        modules = saved.get("modules") or {}
+        _check_names("Module", self._modules, modules, path)
+        restoring = [module_restoring(each, modules[name], path) for name, each in self._modules.items()]
+        placing = Placing()
         try:
+            for parts, states in ((self._loaders, loaders), (self._metrics, saved.get("metrics") or {})):
+                for name, part in parts.items():
+                    placing.put(part, states[name])
             set_all_states(saved.get("random") or {})  # tried before the model changes
             set_all_states(random)
-            load_opened(self._net, archive, "code", self._trainer, attributes="file")
+            several = [(name, trainers[name], each) for name, each in self._trainers.items() if name]
+            load_opened(self._net, archive, "code", self._trainers.get(""), "file", several)
         except BaseException:
-            if loader is not None:
-                loader.set_state(before)
+            placing.undo()
             raise
+        for restore in restoring:
+            restore()
         set_all_states(saved["random"])
         for parameter, values in gradients:
             for gradient, value in zip(parameter.list_grad(), values, strict=False):
@@ -261,6 +304,22 @@ class Manager:
         if path not in self._reported:
             self._reported.add(path)
             logger.warning(f"{path} is left out: {error.reason}")
+
+
+def _is(kind: type | tuple[type, ...]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _states(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part.get_state() for name, part in parts.items()}
+
+
+def _check_names(what: str, own: Mapping[str, object], saved: object, path: str) -> None:
+    """Raise HybridLabError where a part of the Manager is not in the checkpoint."""
+    missing = [name for name in own if not isinstance(saved, Mapping) or name not in saved]
+    if missing:
+        named = f" {missing[0]!r}" if missing[0] else ""
+        raise HybridLabError(f"{path}: the checkpoint was saved without a {what}{named}, and has no state of one")
 
 
 def _name(step: int) -> str:
@@ -284,7 +343,8 @@ def _read(path: str) -> Checkpoint:
     if layout.CHECKPOINT not in container:
         raise ArchiveError(_NONE_HERE, path=path)
     arrays = container.read_tensors(layout.CHECKPOINT_ARRAYS)
-    saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, Decoder(arrays))
+    decoder = Decoder(arrays, trainer_of=trainer_parts)
+    saved = read_values(container, container.read_json(layout.CHECKPOINT), layout.CHECKPOINT, decoder)
     return _described(saved, path, {})
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import DTypeError, InputError, SettingError, ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError, InputError, SettingError, ShapeError
 from hybrid_lab.diagnostics.words import check_choice
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
@@ -24,6 +24,7 @@ class NDArrayIter(DataIter):
     data, label : an array, a list of them, or name -> array; in batches they stand in the order of their names. Of csr
         arrays, also SciPy's, batches are csr arrays
     shuffle : take the samples in a new random order after each reset; the order follows from `np.random.seed`
+    epoch : how often `reset` has followed a batch
     last_batch_handle : what becomes of an incomplete last batch: 'pad' fills it with samples from the beginning,
         'discard' drops it, 'roll_over' keeps it for the beginning of the next epoch
     data_name, label_name : names of arrays without one; of several in a list "_0_data", "_1_data" ...
@@ -59,6 +60,7 @@ class NDArrayIter(DataIter):
                     f"{array.shape[self._axis]}"
                 )
         self.idx = np.arange(self.num_data)
+        self.epoch = 0
         self.cursor = -batch_size
         self._left: np.ndarray | None = None
         self._now = self.idx[:0]
@@ -86,6 +88,34 @@ class NDArrayIter(DataIter):
             for name, array in arrays
         ]
 
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data: the epoch, the order of the samples, and which come next."""
+        order = {"idx": self.idx.copy(), "order": self._order.copy(), "now": self._now.copy()}
+        return {"samples": self.num_data, "epoch": self.epoch, "cursor": self.cursor, "offset": self._offset, **order}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called: the next batches are those that were still to come. A `reset` starts a
+        new epoch, as everywhere.
+
+        Raises HybridLabError for the state of another iterator; this one is as before then.
+        """
+        samples = state.get("samples")
+        if type(samples) is not int or samples != self.num_data:
+            raise HybridLabError(f"the iterator has {self.num_data} samples, that of the saved position {samples}")
+        numbers = [state.get(name) for name in ("epoch", "cursor", "offset")]
+        orders = [state.get(name) for name in ("idx", "order", "now")]
+        if not all(type(each) is int for each in numbers) or not all(self._is_order(each) for each in orders):
+            raise HybridLabError("this is not a saved position of an iterator over arrays")
+        if sorted(orders[0].tolist()) != list(range(self.num_data)):
+            raise HybridLabError("this is not a saved position of an iterator over arrays: samples are missing")
+        self.epoch, self.cursor, self._offset = numbers  # type: ignore[assignment] # checked above
+        self.idx, self._order, self._now = (each.copy() for each in orders)  # type: ignore[union-attr]
+        self._left = self._order[: self._offset] if self._offset else None
+
+    def _is_order(self, numbers: object) -> bool:
+        is_array = isinstance(numbers, np.ndarray) and numbers.dtype == self.idx.dtype and numbers.ndim == 1
+        return is_array and bool(((numbers >= 0) & (numbers < self.num_data)).all())
+
     def hard_reset(self) -> None:
         """Start again, without the samples that 'roll_over' has kept."""
         self._left = None
@@ -100,6 +130,8 @@ class NDArrayIter(DataIter):
         self._start()
 
     def _start(self) -> None:
+        self.epoch += len(self._now) > 0
+        self._now = self.idx[:0]
         if self.shuffle:
             np.random.shuffle(self.idx)
         left = self.idx[:0] if self._left is None else self._left

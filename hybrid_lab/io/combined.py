@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hybrid_lab.diagnostics.errors import InputError, ShapeError
+from hybrid_lab.diagnostics.errors import HybridLabError, InputError, ShapeError
 from hybrid_lab.ndarray import NDArray
 
 from .batch import DataBatch, DataDesc, DataIter
@@ -46,13 +46,14 @@ class ResizeIter(_OverBatches):
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
         super().__init__(data_iter.batch_size)
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
-        self.cur = 0
+        self.cur = self.epoch = 0
         for name in ("provide_data", "provide_label", "default_bucket_key"):
             if hasattr(data_iter, name):
                 setattr(self, name, getattr(data_iter, name))
 
     def reset(self) -> None:
         """Start a new epoch."""
+        self.epoch += self.cur > 0
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
@@ -68,6 +69,19 @@ class ResizeIter(_OverBatches):
             self.current_batch = self.data_iter.next()
         self.cur += 1
         return True
+
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data. Raises HybridLabError where the other iterator cannot tell."""
+        return {"epoch": self.epoch, "cur": self.cur, "inner": _state_of(self.data_iter)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called. Raises HybridLabError for a state of another iterator."""
+        epoch, cur = state.get("epoch"), state.get("cur")
+        if type(epoch) is not int or type(cur) is not int or not 0 <= cur <= self.size:
+            raise HybridLabError("this is not a saved position of a ResizeIter of this size")
+        _put(self.data_iter, state.get("inner"))
+        self.epoch, self.cur = epoch, cur
 
 
 class PrefetchingIter(_OverBatches):
@@ -92,7 +106,39 @@ class PrefetchingIter(_OverBatches):
         self._read()
 
     def _read(self) -> None:
+        self._before = [_state_of(each) if hasattr(each, "get_state") else None for each in self.iters]
         self._ahead = [self._pool.submit(_next, each) for each in self.iters]
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs the first iterator has ended."""
+        return int((self._before[0] or {}).get("epoch", 0))
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data, without the batch that is read ahead. Raises HybridLabError where an iterator
+        cannot tell.
+        """
+        for each, state in zip(self.iters, self._before, strict=True):
+            if state is None:
+                _state_of(each)  # raises
+        return {"epoch": self.epoch, "inner": self._before}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called. Raises HybridLabError for a state of other iterators."""
+        inner = state.get("inner")
+        if not isinstance(inner, list) or len(inner) != self.n_iter:
+            raise HybridLabError("this is not a saved position of a PrefetchingIter of as many iterators")
+        for reading in self._ahead:
+            reading.result()
+        before = [_state_of(each) for each in self.iters]
+        try:
+            for each, saved in zip(self.iters, inner, strict=True):
+                _put(each, saved)
+        except BaseException:
+            for each, saved in zip(self.iters, before, strict=True):
+                _put(each, saved)
+            raise
+        self._read()
 
     def __getstate__(self) -> dict[str, object]:
         """Pickled and copied without threads, with the batches that they have read ahead."""
@@ -162,6 +208,20 @@ class PrefetchingIter(_OverBatches):
 
 def _next(iterator: DataIter) -> DataBatch | None:
     return next(iterator, None)
+
+
+def _state_of(iterator: DataIter) -> dict[str, Any]:
+    get = getattr(iterator, "get_state", None)
+    if get is None:
+        raise HybridLabError(f"a {type(iterator).__name__} has no get_state(): its position cannot be saved")
+    state: dict[str, Any] = get()
+    return state
+
+
+def _put(iterator: Any, state: object) -> None:  # noqa: ANN401 - an iterator that can be put somewhere
+    if not isinstance(state, Mapping) or not hasattr(iterator, "set_state"):
+        raise HybridLabError(f"this is not a saved position of a {type(iterator).__name__}")
+    iterator.set_state(state)
 
 
 def _given(batch: DataBatch | None) -> DataBatch | None:

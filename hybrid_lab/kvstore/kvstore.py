@@ -168,6 +168,11 @@ class KVStore(KVStoreBase):
         """Go on with the states of a file that `save_optimizer_states` wrote. Raises KVStoreError, ArchiveError."""
         read_states(self._own_updater("load_optimizer_states"), fname)
 
+    @property
+    def updater(self) -> Updater:
+        """The optimizer and its states. Raises KVStoreError without an optimizer."""
+        return self._own_updater("updater")
+
     def _own_updater(self, call: str) -> Updater:
         if not isinstance(self._updater, Updater):
             raise KVStoreError(f"{call}: this store has no optimizer; call set_optimizer first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy
 
-from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics import SettingError, ShapeError
 from hybrid_lab.diagnostics.words import lookup
 from hybrid_lab.registry import table
 
@@ -133,6 +134,22 @@ class EvalMetric:
         names = {"output_names": self.output_names, "label_names": self.label_names}
         return {**self._kwargs, "metric": type(self).__name__, "name": self.name, **names}
 
+    def get_state(self) -> dict[str, Any]:
+        """What it has counted, as data, for `set_state` of a metric of the same settings. Functions are left out."""
+        return {name: _state_of(value) for name, value in vars(self).items() if not callable(value)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `get_state` gave. Raises SettingError for the state of another metric; nothing changes."""
+        own = self.get_state()
+        if own.keys() != state.keys() or any(own[name] != state[name] for name in ("name",) if name in own):
+            raise SettingError(f"this is the state of another metric than {self.name!r}")
+        before = copy.deepcopy(own)
+        try:
+            _put(self, state)
+        except SettingError:
+            _put(self, before)
+            raise
+
     def measure(self, label: Array, pred: Array) -> tuple[float, float]:
         """What one pair of arrays adds to the sum and to the count."""
         raise NotImplementedError(f"{type(self).__name__} defines neither measure() nor update()")
@@ -186,6 +203,28 @@ class EvalMetric:
     def get_global_name_value(self) -> list[tuple[str, float]]:
         """`get_global()` as a list of pairs."""
         return _pairs(*self.get_global())
+
+
+def _state_of(value: object) -> Any:
+    if isinstance(value, EvalMetric):
+        return value.get_state()
+    if isinstance(value, list) and value and all(isinstance(each, EvalMetric) for each in value):
+        return [each.get_state() for each in value]
+    return value
+
+
+def _put(metric: EvalMetric, state: Mapping[str, Any]) -> None:
+    for name, saved in state.items():
+        value = vars(metric)[name]
+        if isinstance(value, EvalMetric):
+            value.set_state(saved)
+        elif isinstance(value, list) and value and all(isinstance(each, EvalMetric) for each in value):
+            if not isinstance(saved, list) or len(saved) != len(value):
+                raise SettingError(f"this is the state of another metric than {metric.name!r}")
+            for each, inner in zip(value, saved, strict=True):
+                each.set_state(inner)
+        else:
+            setattr(metric, name, copy.deepcopy(saved))
 
 
 _registry: dict[str, type[EvalMetric]] = table(EvalMetric)

@@ -20,7 +20,7 @@ from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import BatchEndParam, Params, read_params, save_params
 from hybrid_lab.monitor import Monitor
 from hybrid_lab.ndarray import NDArray
-from hybrid_lab.optimizer import Optimizer
+from hybrid_lab.optimizer import Optimizer, Updater
 from hybrid_lab.symbol import Symbol
 
 Callback = Callable[..., object]
@@ -64,6 +64,10 @@ class BaseModule:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, logger=state["logger"] or logging)
+
+    def updaters(self) -> list[Updater]:
+        """The Updaters with the optimizer's states, one of each Module inside; none before `init_optimizer`."""
+        return []
 
     def _require(self, call: str, *, params: bool = True, optimizer: bool = False) -> None:
         """Raise ModuleStateError where the Module is not bound, or has no parameters or optimizer."""

@@ -18,6 +18,7 @@ from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params, load_params
 from hybrid_lab.name import NameManager
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.optimizer import Updater
 from hybrid_lab.symbol import Symbol
 
 from .base_module import (
@@ -144,6 +145,10 @@ class BucketingModule(BaseModule):
         default.params_initialized = loaded.params_initialized = True
         loaded._curr_bucket_key = default_bucket_key
         return loaded
+
+    def updaters(self) -> list[Updater]:
+        """The Updater that all buckets share."""
+        return [] if self._module is None else self._curr_module.updaters()
 
     # -- descriptions --------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from hybrid_lab.context import Context, cpu
 from hybrid_lab.diagnostics.errors import BindError, SettingError
 from hybrid_lab.initializer import InitDesc, Uniform
 from hybrid_lab.io import DataDesc
-from hybrid_lab.kvstore import KVStoreBase
+from hybrid_lab.kvstore import KVStore, KVStoreBase
 from hybrid_lab.kvstore import create as create_kvstore
-from hybrid_lab.kvstore.kvstore import read_states, write_states
+from hybrid_lab.kvstore.kvstore import KVStoreError, read_states, write_states
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params, load_checkpoint, save_checkpoint
 from hybrid_lab.ndarray import NDArray, zeros
@@ -146,6 +146,16 @@ class Module(BaseModule):
             self._kvstore.load_optimizer_states(fname)
         elif self._updater is not None:
             read_states(self._updater, fname)
+
+    def updaters(self) -> list[optimizers.Updater]:
+        """The Updater with the optimizer's states. Raises KVStoreError where a store of the user's own has it."""
+        if self._updater is not None:
+            return [self._updater]
+        if self._kvstore is None or not self._update_on_kvstore:
+            return []
+        if not isinstance(self._kvstore, KVStore):
+            raise KVStoreError(f"the optimizer's states are in a {type(self._kvstore).__name__}, which keeps them")
+        return [self._kvstore.updater]
 
     # -- descriptions --------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from hybrid_lab.io import DataBatch, DataDesc
 from hybrid_lab.metric import EvalMetric
 from hybrid_lab.model import Params
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.optimizer import Updater
 
 from .base_module import LEARNING_RATE, BaseModule, Logger, OptimizerLike, OptimizerParams, Shapes, StoreLike
 
@@ -112,6 +113,10 @@ class SequentialModule(BaseModule):
             shapes = module.output_shapes
         self.for_training, self.inputs_need_grad, self.binded = for_training, inputs_need_grad, True
         self._label_shapes = label_shapes if any(self._takes_labels) else None
+
+    def updaters(self) -> list[Updater]:
+        """The Updaters of all Modules, in order."""
+        return [updater for module in self._modules for updater in module.updaters()]
 
     def get_params(self) -> tuple[Params, Params]:
         """(arguments, auxiliary states) of all Modules."""

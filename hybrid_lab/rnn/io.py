@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -106,15 +107,40 @@ class BucketSentenceIter(DataIter):
             for bucket, each in enumerate(self.data)
             for start in range(0, len(each) - batch_size + 1, batch_size)
         ]
+        self.epoch = self.curr_idx = 0
         self.reset()
 
     def reset(self) -> None:
         """Begin again, with the sentences and the batches in another order."""
+        self.epoch += self.curr_idx > 0
         self.curr_idx = 0
         random.shuffle(self.idx)
-        self.nddata, self.ndlabel = [], []
         for each in self.data:
             np.random.shuffle(each)  # noqa: NPY002 - as in MXNet, so that np.random.seed decides
+        self._fill()
+
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands, as data: the epoch, the sentences in their order, and which batch comes next."""
+        data = [each.copy() for each in self.data]
+        return {"epoch": self.epoch, "next": self.curr_idx, "batches": list(self.idx), "sentences": data}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go to where `get_state` was called. Raises HybridLabError for the state of another iterator."""
+        epoch, following, batches = (state.get(name) for name in ("epoch", "next", "batches"))
+        data = state.get("sentences")
+        kinds = [(each.shape, each.dtype) for each in self.data]
+        same = isinstance(data, list) and [(np.shape(each), getattr(each, "dtype", None)) for each in data] == kinds
+        if not same or not isinstance(batches, list) or sorted(batches) != sorted(self.idx):
+            raise HybridLabError("this is not a saved position of an iterator over these sentences")
+        if type(epoch) is not int or type(following) is not int or not 0 <= following <= len(batches):
+            raise HybridLabError("this is not a saved position of an iterator over sentences")
+        self.epoch, self.curr_idx, self.idx = epoch, following, list(batches)
+        self.data = [each.copy() for each in data or ()]
+        self._fill()
+
+    def _fill(self) -> None:
+        self.nddata, self.ndlabel = [], []
+        for each in self.data:
             label = np.full_like(each, self.invalid_label)
             label[:, :-1] = each[:, 1:]
             self.nddata.append(nd.array(each, dtype=self.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from hybrid_lab.ops.framework.dtypes import name_of
 
 from .. import strict_json
-from . import examples, graphs, layout, tree, values
+from . import examples, graphs, layout, objects, tree, values
 from .container import Container
 
 if TYPE_CHECKING:
@@ -125,15 +125,16 @@ class Archive:
         self,
         blocks: Mapping[int, Block] | None = None,
         parameters: Mapping[str, Parameter] | None = None,
-        with_trainers: bool = True,
+        trainer_of: Callable[[Any, Mapping[str, Parameter]], Any] = objects.trainer_of,
     ) -> dict[str, Any]:
         """The user's own values; empty where none were saved.
 
         blocks, parameters : of the model that is loaded, by their ids in the archive, for values that refer to them
+        trainer_of : as in values.Decoder
         """
         if layout.AUX not in self.container:
             return {}
-        decoder = values.Decoder(self._arrays.get(layout.AUX_ARRAYS, {}), blocks, parameters, with_trainers)
+        decoder = values.Decoder(self._arrays.get(layout.AUX_ARRAYS, {}), blocks, parameters, trainer_of)
         return read_values(self.container, self._json(layout.AUX), layout.AUX, decoder)
 
     @cached_property
@@ -142,7 +143,7 @@ class Archive:
         if layout.CHECKPOINT not in self.container:
             return None
         arrays = self._tensors_of(layout.CHECKPOINT_ARRAYS)
-        decoder = values.Decoder(arrays)
+        decoder = values.Decoder(arrays, trainer_of=values.trainer_parts)
         return read_values(self.container, self._json(layout.CHECKPOINT), layout.CHECKPOINT, decoder)
 
     @cached_property

@@ -21,7 +21,7 @@ from hybrid_lab.gluon.hybridized.read_values import OWN
 
 from . import layout
 from .report import TrainerStates
-from .values import Decoder, Encoder, NotDataError, equal, holds_trainer
+from .values import Decoder, Encoder, NotDataError, equal, holds_trainer, trainer_parts
 
 if TYPE_CHECKING:
     from .compare import Match
@@ -213,7 +213,7 @@ def restoring(match: Match, tensors: Mapping[str, np.ndarray], choice: str, path
     blocks: dict[int, Block] = {}
     for _, record, block in match.blocks:
         blocks.setdefault(record.id, block)
-    decoder = Decoder(tensors, blocks, match.parameters, with_trainers=False)
+    decoder = Decoder(tensors, blocks, match.parameters, trainer_parts)
     encoder = Encoder({}, {id(block): number for number, block in blocks.items()}, match.ids)
     found = Restoring(choice)
     seen: set[int] = set()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hybrid_lab.diagnostics import HybridLabError, LoadMismatchError, SettingError
 from hybrid_lab.diagnostics.words import check_choice
@@ -30,7 +30,7 @@ from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
 from .traces import live_graph, passing
 from .tree import initializer_of, rename_classes
-from .values import Decoder
+from .values import Decoder, trainer_parts
 
 if TYPE_CHECKING:
     from hybrid_lab.gluon import Trainer
@@ -95,15 +95,31 @@ def load_cached_graphs(
 
 
 def load_opened(
-    net: Block, archive: Archive, graphs: str, trainer: Trainer | None = None, attributes: str = "state"
+    net: Block,
+    archive: Archive,
+    graphs: str,
+    trainer: Trainer | None = None,
+    attributes: str = "state",
+    trainers: Sequence[tuple[str, Mapping[str, Any], Trainer]] = (),
 ) -> LoadReport:
-    """`load_cached_graphs` of an archive that was read already. Raises LoadMismatchError; nothing changed then."""
+    """`load_cached_graphs` of an archive that was read already. Raises LoadMismatchError; nothing changed then.
+
+    trainers : (name, parts of a saved Trainer as `objects.trainer_parts` gives them, the Trainer that goes on from it)
+    """
     with without_collecting(), boundary.lock:
-        return _Loading(archive, net, True, graphs == "file", None, None, trainer, attributes).run()
+        loading = _Loading(archive, net, True, graphs == "file", None, None, trainer, attributes)
+        owners, path = loading.match.parameters, archive.path
+        loading.further = [
+            (name, TrainerStates(parts["settings"], parts["arrays"], None, owners, path), each)
+            for name, parts, each in trainers
+        ]
+        return loading.run()
 
 
 class _Loading:
-    """One load: compare, decide, apply."""
+    """One load: compare, decide, apply. further : names of more Trainers, their states in the file, the Trainers"""
+
+    further: Sequence[tuple[str, TrainerStates, Trainer]] = ()
 
     def __init__(
         self,
@@ -132,7 +148,7 @@ class _Loading:
     def run(self) -> LoadReport:
         """Raises before anything changes, or changes everything."""
         states = self._trainer_states()
-        self.archive.aux(self.blocks, self.match.parameters, with_trainers=False)  # a damaged value stops the load here
+        self.archive.aux(self.blocks, self.match.parameters, trainer_parts)  # a damaged value stops the load here
         members = [saved.member for _, _, saved_graphs in self.pairs for saved in saved_graphs]
         self.differences += self.archive.example_differences(members)
         records = self.archive.tree.parameters
@@ -146,6 +162,8 @@ class _Loading:
             else:
                 self._compare_code()
             restorable = self.trainer is not None and self._check_trainer(states, self.trainer)
+            for name, saved_trainer, trainer in self.further:
+                self.differences += [f"trainer {name!r}: {line}" for line in saved_trainer.differences(trainer)]
             if self.strict and self.differences:
                 count = f"{len(self.differences)} difference{'s' * (len(self.differences) > 1)}"
                 raise LoadMismatchError(
@@ -176,6 +194,8 @@ class _Loading:
         if restorable and states is not None and self.trainer is not None:
             states.restore(self.trainer)
             restored = True
+        for _, saved_trainer, trainer in self.further:
+            saved_trainer.restore(trainer)
         if interrupt is not None:
             raise interrupt
         graphs = sum(map(len, pins.values())) if self.from_file else len(members)

@@ -218,7 +218,8 @@ class _Contents:
         self.checkpoint_tensors: dict[str, np.ndarray] = {}
         self.checkpoint = None
         if checkpoint is not None:
-            self.checkpoint = values.encode(dict(checkpoint), self.checkpoint_tensors, "checkpoint")
+            encoder = values.Encoder(self.checkpoint_tensors, numbers, keys)
+            self.checkpoint = encoder.encode(dict(checkpoint), "checkpoint")
         by_identity = {id(self.tree.live_parameters[key]): array for key, array in self.weights.items()}
         self.examples, types = Examples(by_identity, given).collect(self.graphs)
         ids = {id(parameter): key for key, parameter in self.tree.live_parameters.items()}

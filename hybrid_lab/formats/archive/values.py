@@ -7,7 +7,7 @@ key that says what it is. `kinds.py` has Python's and NumPy's own types, `object
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,8 +139,8 @@ class Decoder:
 
     blocks, parameters : by their ids in the archive, of the model that is loaded; a value that refers to one that is
         not among them becomes None
-    with_trainers : make the Trainers among the values, for which the parameters must have their values; else None
-        stands for each
+    trainer_of : makes a Trainer of its parts and the parameters, which must have their values by then; see
+        `objects.trainer_of`
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class Decoder:
         tensors: Mapping[str, np.ndarray],
         blocks: Mapping[int, Block] | None = None,
         parameters: Mapping[str, Parameter] | None = None,
-        with_trainers: bool = True,
+        trainer_of: Callable[[Any, Mapping[str, Parameter]], Any] = objects.trainer_of,
     ) -> None:
         self.tensors, self.blocks, self.parameters = tensors, blocks or {}, parameters or {}
-        self.with_trainers = with_trainers
+        self.trainer_of = trainer_of
 
     def decode(self, data: object, depth: int = 0) -> Any:
         """The value. Raises ValueError for what an Encoder does not write."""
@@ -186,8 +186,13 @@ class Decoder:
             return self.parameters.get(inner)
         parts = self.decode(inner, depth)
         if name == "trainer":
-            return objects.trainer_of(parts, self.parameters if self.with_trainers else {})
+            return self.trainer_of(parts, self.parameters)
         return (kinds.named(name) or objects.named(name)).build(parts)  # type: ignore[union-attr] # AttributeError
+
+
+def trainer_parts(parts: Any, parameters: Mapping[str, Parameter]) -> Any:
+    """For Decoder(trainer_of=...): the parts themselves, checked to be a dict."""
+    return _checked(parts, dict)
 
 
 def encode(value: object, tensors: dict[str, np.ndarray], where: str = "aux") -> object:
