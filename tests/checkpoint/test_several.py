@@ -106,7 +106,11 @@ def test_a_gan_goes_on_to_the_bit(at, names, tmp_path):
 def test_in_a_process_of_its_own(tmp_path):
     expected = Gan().run(STEPS)
     Gan(tmp_path).run(AT, save_at=AT)
-    program = f"import json; from tests.checkpoint.test_several import Gan; print(json.dumps(Gan({str(tmp_path)!r}).run({STEPS})))"
+    program = f"""
+import json
+from tests.checkpoint.test_several import Gan
+print(json.dumps(Gan({str(tmp_path)!r}).run({STEPS})))
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert [tuple(each) for each in json.loads(done.stdout)] == expected[AT:]
 
@@ -260,23 +264,15 @@ def test_iterators_go_on_where_they_were(name, at, tmp_path):
     assert delivered(fresh, 12 - at) == expected[at:]
 
 
-def test_damaged_positions():
-    for make in ITERATORS.values():
-        iterator = make()
-        iterator.next()
-        state = iterator.get_state()
-        for name in state:
-            for wrong in (None, "x", -5, [], np.zeros(2)):
-                with pytest.raises(HybridLabError):
-                    make().set_state({**state, name: wrong})
-                    if name in (
-                        "epoch",
-                        "cursor",
-                        "offset",
-                        "cur",
-                        "next",
-                    ):  # a negative number of an epoch is harmless
-                        raise HybridLabError("")
+@pytest.mark.parametrize("name", ITERATORS)
+def test_damaged_positions(name):
+    iterator = ITERATORS[name]()
+    iterator.next()
+    state = iterator.get_state()
+    for key in state if name != "ahead" else ("inner",):  # its epoch is that of the iterator inside
+        for wrong in (None, "x", [], np.zeros(2)):
+            with pytest.raises(HybridLabError):
+                ITERATORS[name]().set_state({**state, key: wrong})
 
 
 def symbol():
