@@ -99,8 +99,18 @@ def set_flags(block: HybridBlock, flags: dict[str, object]) -> None:
 
 
 def style(block: HybridBlock) -> str:
-    """ "1.x" for a class with `hybrid_forward`, "2.x" for one with `forward` alone."""
+    """ "1.x" where a call begins with `hybrid_forward`, "2.x" where it begins with another method of the user's."""
     return block._style
+
+
+def is_its_graph(block: Block) -> bool:
+    """Whether it is a SymbolBlock that is nothing but the graph that it was made from, without code around it."""
+    return getattr(block, "_is_its_graph", False)
+
+
+def entry(block: HybridBlock) -> tuple[Any, int]:
+    """The method that gets the arguments of a call, and how many others come before them (F)."""
+    return block._entry
 
 
 def arrays(parameter: Parameter) -> list[NDArray] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -26,6 +27,7 @@ from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
 from hybrid_lab.gluon.hybridized.operator_hooks import Around as OperatorsShown
 from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
+from hybrid_lab.gluon.hybridized.own_call import NONE, Part, graph_code, own_call, take_over
 from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
@@ -56,6 +58,7 @@ _MXNET_FLAGS = ("backend", "backward_bulk_size", "clear", "forward_bulk_size", "
 
 #: Types whose values can be compared without side effects.
 _PLAIN = (bool, int, float, str, type(None))
+_CODE = ("forward", "hybrid_forward")
 _ABSENT = object()
 """Stands for an attribute that there is not."""
 
@@ -87,15 +90,37 @@ class HybridBlock(Block):
             twin._graphs.pin(list(self._graphs.pinned.values()))
         return twin
 
-    # -- the two styles ----------------------------------------------------------------------------------------------
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        take_over(cls)
+
+    # -- the code of a call: `__call__` and `forward` of the user's, and hybrid_forward --------------------------------
+
+    _own_call: ClassVar[bool] = False
+    """Whether the class or a base of it has a `__call__` of the user's; see `own_call.take_over`."""
+
+    @property
+    def _has_hybrid_forward(self) -> bool:
+        return "hybrid_forward" in vars(self) or type(self).hybrid_forward is not HybridBlock.hybrid_forward
+
+    @property
+    def _has_own_forward(self) -> bool:
+        """Whether `forward` is not the one of HybridBlock, which only runs hybrid_forward."""
+        return "forward" in vars(self) or type(self).forward is not HybridBlock.forward
 
     @property
     def _style(self) -> str:
-        """ "1.x" where the class defines hybrid_forward, "2.x" where it overrides forward."""
-        kind = type(self)
-        if kind.hybrid_forward is not HybridBlock.hybrid_forward:
-            return "1.x"
-        return "2.x" if kind.forward is not HybridBlock.forward else "1.x"
+        """ "2.x" where a call begins with a `__call__` or `forward` of the user's, which sees arrays; "1.x" where it
+        begins with hybrid_forward.
+        """
+        return "2.x" if self._own_call or self._has_own_forward else "1.x"
+
+    @property
+    def _entry(self) -> tuple[Any, int]:
+        """The function that gets the arguments of a call, bound to the block, and how many others come before them."""
+        if self._own_call:
+            return own_call(self), 0
+        return (self.forward, 0) if self._has_own_forward else (self.hybrid_forward, 1)
 
     def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
         """The computation, on `F` = nd or sym. Override it (or `forward`)."""
@@ -104,11 +129,13 @@ class HybridBlock(Block):
         )
 
     def forward(self, x: Any, *args: Any) -> Any:
-        """Run hybrid_forward on arrays (F = nd) or Symbols (F = sym)."""
+        """Run hybrid_forward on arrays (F = nd) or Symbols (F = sym). A `forward` of your own may prepare the arguments
+        or the result: `return super().forward(x / 255) * 2`. It is part of the graph.
+        """
         leaves, _ = flatten((x, *args), f"the input of {self.name}")
         if any(isinstance(leaf, Symbol) for leaf in leaves):
-            return self._run_symbolic([x, *args])
-        if self._graphs.pinned:
+            return self._run_symbolic((x, *args), "call" if self._style == "1.x" else "hybrid_forward")
+        if self._graphs.pinned and self._style == "1.x":
             return self._run_pinned((x, *args))
         if not leaves:
             raise self._no_array((x, *args))
@@ -128,11 +155,11 @@ class HybridBlock(Block):
     @property
     def _needs_array(self) -> bool:
         """Whether an eager call without an array is an error: hybrid_forward takes the context from an array."""
-        return self._style == "1.x" and type(self).forward is HybridBlock.forward and not self._graphs.pinned
+        return self._style == "1.x" and not self._graphs.pinned
 
     def _check_signature(self) -> None:
         """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
-        missing = _untaken(type(self).hybrid_forward, tuple(self._reg_params))
+        missing = _untaken(self.hybrid_forward, tuple(self._reg_params)) if self._reg_params else None
         if missing:
             raise hybridize_error("HL165", place_of(self), block=self.name, tensor=missing, parameter=missing)
 
@@ -154,67 +181,98 @@ class HybridBlock(Block):
                 error.runs_eagerly = True
                 raise error
 
-    def _run_symbolic(self, args: Sequence[object]) -> Any:
-        """Run the block's code on Symbols. The caller has entered its scope in the trace."""
+    def _run_symbolic(self, args: Sequence[object], part: Part = "call", keywords: Mapping[str, Any] = NONE) -> Any:
+        """Run the block's code on Symbols. The caller has entered its scope in the trace.
+
+        part : where to begin; keywords : what the user's `__call__` gets by name
+        """
         if self._graphs.pinned:
             return self._inline_pinned(args)
         trace = tracing.current()
         if trace is None or not trace.for_shapes:
             self._refuse_made_data()
-        if self._style == "2.x":
+        if self._style == "1.x" or part == "hybrid_forward":
+            return self._trace_hybrid_forward(args)
+        try:
+            if part == "call" and self._own_call:
+                return own_call(self)(*args, **keywords)
+            return self._trace_forward(args)
+        except HybridizeError as error:
+            # As in MXNet, Python around hybrid_forward may do what a graph cannot: the Block runs eagerly then.
+            error.runs_eagerly = error.runs_eagerly or not error.in_graph_code
+            raise
+
+    def _trace_forward(self, args: Sequence[object]) -> Any:
+        """What a `__call__` of the user's has called with super().__call__(...): forward, on Symbols."""
+        if not self._has_own_forward:
+            return self._trace_hybrid_forward(args)
+        with graph_code() if not self._has_hybrid_forward else contextlib.nullcontext():
             return self.forward(*args)
+
+    def _trace_hybrid_forward(self, args: Sequence[object]) -> Any:
         self._check_signature()
+        trace = tracing.current()
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
-        return self.hybrid_forward(
-            sym, *args, **{name: read(parameter) for name, parameter in self._reg_params.items()}
-        )
+        params = {name: read(parameter) for name, parameter in self._reg_params.items()}
+        with graph_code(), trace.in_style("1.x") if trace is not None else contextlib.nullcontext():
+            return self.hybrid_forward(sym, *args, **params)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any) -> Any:
         """Call the block on arrays (or on Symbols, to compose graphs). Runs the forward hooks."""
+        if self._own_call:
+            return self._call_inside(args)
         if self._active and len(args) == 1 and type(args[0]) is NDArray and _local.trace is None:
             if not self._forward_hooks and not self._forward_pre_hooks:
                 return self._graphs.call_one(args[0])
+        return self._enter(args)
+
+    def _enter(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
+        """A call from outside of the block. keywords : what a `__call__` of the user's gets by name alone"""
         if self._forward_pre_hooks or self._forward_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
-            result = self._call(args)
+            result = self._call_hooked(args, keywords)
             for hook in list(self._forward_hooks.values()):
                 hook(self, args, result)
             return result
-        return self._call(args)
+        return self._call_hooked(args, keywords)
 
-    def _call(self, args: tuple[object, ...]) -> Any:
+    def _call_hooked(self, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
+        """The call between its hooks: part of a graph, compiled, or eager."""
         trace = _local.trace
         if trace is not None:
-            return self._call_in_trace(trace, args)
-        if self._active:
+            return self._call_in_trace(trace, args, keywords)
+        if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
                 return self._graphs(args)
-            leaves, _ = flatten(args, f"the input of {self.name}")
-            if not leaves and args and self._needs_array:
-                raise self._no_array(args)
-            if not any(isinstance(leaf, Symbol) for leaf in leaves):
-                return self._graphs(args)
-        return self._call_eagerly(args)
+            leaves, _ = self._tensors(args)
+            if leaves is None:
+                self._tell_of_arguments("an object that is neither an array, a number nor a text")
+            else:
+                if not leaves and args and self._needs_array:
+                    raise self._no_array(args)
+                if not any(isinstance(leaf, Symbol) for leaf in leaves):
+                    return self._graphs(args)
+        if keywords and self._active:
+            self._tell_of_arguments(f"{', '.join(keywords)} by keyword alone")
+        return self._call_eagerly(args, keywords)
 
-    def _call_eagerly(self, args: tuple[object, ...]) -> Any:
-        leaves, _ = (
-            flatten(args, f"the input of {self.name}") if self._style == "2.x" or self._graphs.pinned else ([], ())
-        )
-        if any(isinstance(leaf, Symbol) for leaf in leaves):
-            return self._compose(args)
+    def _call_eagerly(self, args: tuple[object, ...], keywords: Mapping[str, Any] = NONE) -> Any:
+        plain_code = self._style == "2.x"
+        leaves, _ = self._tensors(args) if plain_code or self._graphs.pinned else ([], ())
+        if any(isinstance(leaf, Symbol) for leaf in leaves or ()):
+            return self._compose_symbols(args, keywords)
         if self._graphs.pinned:
             return self._run_pinned(args)
-        if leaves and any(parameter._array is None for parameter in self._reg_params.values()):
-            self._complete_parameters(args)
         if not leaves and any(isinstance(leaf, Symbol) for leaf in args):
-            return self._compose(args)
+            return self._compose_symbols(args, keywords)
         is_known = self._graphs.called_at == changes.count
-        kind = None if is_known else self._graphs.kind_of_call(args)  # before the code changes a list among them
+        # Before the code changes a list among the arguments.
+        kind = None if is_known or keywords or leaves is None else self._graphs.kind_of_call(args)
         try:
-            result = self.forward(*args)
+            result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
             raise
         except Exception as error:
@@ -225,16 +283,47 @@ class HybridBlock(Block):
         self._note_outputs(result)
         return result
 
-    def _compose(self, args: tuple[object, ...]) -> Any:
+    def _tensors(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
+        """The tensors among the arguments and the structure around them; None where the user's code takes an object
+        that no graph takes. Raises HybridLabError for such an object where there is hybrid_forward alone.
+        """
+        try:
+            return flatten(args, f"the input of {self.name}")
+        except HybridLabError:
+            if self._style == "1.x" or self._graphs.pinned:
+                raise
+            return None, None
+
+    def _tell_of_arguments(self, what: str) -> None:
+        """Warn once that calls with such arguments have no graph. Raises HybridLabError where `strict` refuses that."""
+        said = f"{self.name} was called with {what}, which a graph does not take"
+        if self._flags.get("strict"):
+            raise HybridLabError(said)
+        if ("arguments", what) not in self._graphs._warned:
+            self._graphs._warned.add(("arguments", what))
+            logger.warning(f"{said}: such calls run eagerly")
+
+    def _call_inside(self, args: tuple[object, ...]) -> Any:
+        """What the user's `__call__` runs with super().__call__(...)."""
+        return self._trace_forward(args) if _local.trace is not None else self._forward_eagerly(args)
+
+    def _forward_eagerly(self, args: tuple[object, ...]) -> Any:
+        """Run forward, with complete parameters if it reads them itself."""
+        if not self._has_hybrid_forward and any(each._array is None for each in self._reg_params.values()):
+            if self._tensors(args)[0]:
+                self._complete_parameters(args)
+        return self.forward(*args)
+
+    def _compose_symbols(self, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
         """A call on Symbols outside of a trace: extends their graph by this block."""
         trace = tracing.Trace(composes=True)
         with tracing.tracing(trace):
-            return run_traced(self, trace, args, self.name)[0]
+            return run_traced(self, trace, args, self.name, keywords=keywords)[0]
 
-    def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...]) -> Any:
+    def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
-        leaves, spec = flatten(args, f"the input of {self.name}")
-        arrays = [leaf for leaf in leaves if not isinstance(leaf, Symbol)]
+        leaves, spec = self._tensors(args)
+        arrays = [leaf for leaf in leaves or () if not isinstance(leaf, Symbol)]
         if not leaves and args and self._needs_array:
             raise self._no_array(args)
         if arrays:
@@ -242,12 +331,12 @@ class HybridBlock(Block):
         observed, used_fixed = len(trace.observed), trace.used_fixed
         arguments, returned = separated(args)
         try:
-            result, alone = run_traced(self, trace, arguments, self._path_in(trace))
+            result, alone = run_traced(self, trace, arguments, self._path_in(trace), keywords=keywords)
         except BaseException:
             returned(None)
             raise
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
-        alone = alone and trace.used_fixed == used_fixed
+        alone = alone and trace.used_fixed == used_fixed and not keywords
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
             graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed)
             if graph is not None:
@@ -272,23 +361,26 @@ class HybridBlock(Block):
 
     # -- graphs that a file brought --------------------------------------------------------------------------
 
-    def _run_pinned(self, args: tuple[object, ...]) -> Any:
-        """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file'))."""
+    def _run_pinned(self, args: tuple[object, ...], cache: GraphCache | None = None) -> Any:
+        """Eagerly run the graph that was loaded from a file (load_cached_graphs(..., graphs='file')).
+
+        cache : the cache that has it, by default the Block's own
+        """
         leaves, spec = flatten(args, f"the input of {self.name}")
         types = tuple((leaf.shape, leaf.host_view.dtype.name) for leaf in leaves)
-        neutral = self._graphs.pinned_for(spec, types, modes.training)
+        neutral = (cache or self._graphs).pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
         outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
-        if self._graphs.called_at != changes.count:
+        if cache is None and self._graphs.called_at != changes.count:
             self._graphs.note_call((spec, types))
         return unflatten(neutral.out_spec, iter(outputs))
 
-    def _inline_pinned(self, args: Sequence[object]) -> Any:
+    def _inline_pinned(self, args: Sequence[object], cache: GraphCache | None = None) -> Any:
         """Put the loaded graph into the graph being traced."""
         leaves, spec = flatten(tuple(args), f"the input of {self.name}")
         trace = tracing.current()
-        neutral = self._graphs.pinned_for(spec, *_inlined_types(trace, leaves))
+        neutral = (cache or self._graphs).pinned_for(spec, *_inlined_types(trace, leaves))
         if trace is not None:
             trace.observed += neutral.observation.places
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
@@ -332,6 +424,7 @@ class HybridBlock(Block):
         for name, value in switches.items():
             check_switch(name, value)
         self._refuse_other_children()
+        take_over(type(self))  # its methods may have been replaced since it was made
         flags = _known_flags(self.name, flags)
         if active and device is not None:
             device = resolve(device)
@@ -415,6 +508,8 @@ class HybridBlock(Block):
         """
         if "_graphs" not in self.__dict__ or name in OWN:
             return False
+        if name in _CODE:
+            return True
         if before is _ABSENT and self._graphs.source is None:  # as in constructors, where it must be fast
             return False
         read = attributes_read(type(self))
@@ -450,15 +545,19 @@ class HybridBlock(Block):
     # -- deferred shapes -------------------------------------------------------------------------------------
 
     def infer_shape(self, *args: object) -> None:
-        """Set the shapes of this block's parameters for these inputs (arrays); no `initialize()` is needed for it.
+        """Set the shapes of this block's parameters for these inputs (arrays) of hybrid_forward, or of forward where
+        that is the code; no `initialize()` is needed for it.
         Override it for shapes that a trace cannot find.
 
         Raises HybridizeError for code that cannot be traced, and HybridLabError if the code computes with arrays that
         an earlier call has left on the Block.
         """
         leaves, spec = flatten(args, f"the input of {self.name}")
+        part: Part = "hybrid_forward" if self._has_hybrid_forward else "forward"
+        if not self._own_call and (part == "forward" or not self._has_own_forward):
+            part = "call"
         try:
-            graph = self._graphs.for_shapes(spec, leaves)
+            graph = self._graphs.for_shapes(spec, leaves, part)
         except HybridizeError as error:
             if not self._graphs.keeps(error):
                 raise

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hybrid_lab import initializer
+from hybrid_lab import symbol as sym
 from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
 from hybrid_lab.graph.node import Value
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
+from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
@@ -47,6 +49,8 @@ class SymbolBlock(HybridBlock):
     """
 
     _graphs: GraphCache
+    _inside: GraphCache | None = None
+    """Has the graph that code of the user's is around; None if there is no such code."""
 
     def __init__(
         self, outputs: Any, inputs: Any, params: ParameterDict | Mapping[str, Parameter] | None = None
@@ -81,7 +85,30 @@ class SymbolBlock(HybridBlock):
             self._reg_params[name[len(prefix) :]] = parameter
         out_spec = ("list", (LEAF,) * len(whole.outputs)) if several or len(whole.outputs) > 1 else LEAF
         in_spec = ("tuple", (LEAF,) * len(data))
-        self._graphs.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
+        if self._style == "2.x":
+            self._inside = GraphCache(self)
+        self._definition.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
+
+    def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
+        """What super().forward(...) runs in a subclass with a `forward` or `__call__` of its own: the graph."""
+        return self._inline_pinned(args, self._definition) if F is sym else self._run_pinned(args, self._definition)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "forward" and self._is_its_graph:
+            self._inside = GraphCache(self)
+            self._inside.pin([*self._graphs.pinned.values()])
+            self._graphs.pin([])
+
+    @property
+    def _definition(self) -> GraphCache:
+        """The cache with the graph that the block was made from."""
+        return self._graphs if self._inside is None else self._inside
+
+    @property
+    def _is_its_graph(self) -> bool:
+        """Whether there is no code around the graph that the block was made from."""
+        return self._inside is None
 
     def _make_parameter(self, value: Any, state: bool) -> Parameter:
         attrs = value.node.attrs or {}
@@ -147,7 +174,7 @@ class SymbolBlock(HybridBlock):
         """
         float32: set[Parameter] = set()
         if is_narrow(dtype_of(dtype)):
-            for neutral in self._graphs.pinned.values():
+            for neutral in self._definition.pinned.values():
                 own = dict(zip(neutral.graph.inputs[neutral.num_data :], neutral.parameters, strict=True))
                 for node in neutral.graph.nodes:
                     if isinstance(node.op, BatchNorm):
@@ -157,11 +184,14 @@ class SymbolBlock(HybridBlock):
         return float32
 
     def _clear_cached_op(self) -> None:
-        """The graph is the block; only compiled programs are dropped."""
-        self._graphs.forget_programs()
+        """Drop compiled programs; the graph that the block was made from stays."""
+        if self._is_its_graph:
+            self._graphs.forget_programs()
+        else:
+            super()._clear_cached_op()
 
     def __repr__(self) -> str:
-        neutral = self._graphs.first()
+        neutral = self._definition.first()
         if neutral is None:
             return f"{type(self).__name__}()"
         inputs = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]

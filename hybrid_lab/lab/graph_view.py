@@ -122,10 +122,9 @@ def _reply(
 def _traced_now(block: HybridBlock) -> tuple[list[NeutralGraph], Failure | None, str]:
     """(graphs, error, why there is none) of a trace from the signature alone, without shapes, which nothing keeps."""
     advice = "Call it once on data and its graph appears here."
-    old_style = access.style(block) == "1.x"
     try:
-        method = block.hybrid_forward if old_style else block.forward
-        names = list(inspect.signature(method).parameters.values())[1 if old_style else 0 :]
+        method, others = access.entry(block)
+        names = list(inspect.signature(method).parameters.values())[others:]
         required = [item for item in names if item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD]
         count = max(sum(item.name not in access.own_parameters(block) for item in required), 1)
         with silent():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Trace:
     """One run of a Block's code on Symbols.
 
-    styles : per running Block "1.x" (hybrid_forward on F=sym) or "2.x" (forward on tracing arrays)
+    styles : per running piece of code "1.x" (hybrid_forward on F=sym) or "2.x" (forward on tracing arrays)
     parameters : the Value of each parameter that was read, in order of first use
     draws : how many draw numbers were given out
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
@@ -102,14 +102,22 @@ class Trace:
         """Run a Block's code: nodes made inside carry its path."""
         self.blocks.append(block)
         self.scopes.append(Scope(path, self.scopes[-1] if self.scopes else None))
+        try:
+            with self.in_style(style):
+                yield
+        finally:
+            self.blocks.pop()
+            self.scopes.pop()
+
+    @contextmanager
+    def in_style(self, style: str) -> Iterator[None]:
+        """Run a part of the current Block's code that is in this style."""
         self.styles.append(style)
         outer, modes.trace = modes.trace, self if style == "2.x" else None
         try:
             yield
         finally:
             modes.trace = outer
-            self.blocks.pop()
-            self.scopes.pop()
             self.styles.pop()
 
     @contextmanager

@@ -16,7 +16,6 @@ from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
 from hybrid_lab.gluon.hybridized.structure import describe, plain
 from hybrid_lab.gluon.step import boundary
-from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.logger import logger
 from hybrid_lab.ndarray import NDArray
@@ -184,7 +183,7 @@ class _Loading:
         for _, block, saved_graphs in self.pairs:
             if self.from_file and saved_graphs and id(block) in pins:
                 access.graphs(block).pin(pins[id(block)])
-            elif not self.from_file and access.graphs(block).pinned and not isinstance(block, SymbolBlock):
+            elif not self.from_file and access.graphs(block).pinned and not access.is_its_graph(block):
                 access.graphs(block).pin([])
         notes = len(self.attributes.notes)
         self.attributes.finish(Decoder(self.archive.attribute_tensors, self.blocks, self.match.parameters))
@@ -264,7 +263,7 @@ class _Loading:
     # -- graphs='code' ---------------------------------------------------------------------------------------------
 
     def _compare_code(self) -> None:
-        own = [block for _, block, _ in self.pairs if not isinstance(block, SymbolBlock)]
+        own = [block for _, block, _ in self.pairs if not access.is_its_graph(block)]
         pinned = [(block, access.graphs(block).pinned) for block in own]
         for block, _ in pinned:
             access.graphs(block).pinned = {}

@@ -12,7 +12,6 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, plain
-from hybrid_lab.gluon.symbol_block import SymbolBlock
 from hybrid_lab.insight.states import hybrid_blocks
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.random_state import state as random_state
@@ -72,12 +71,12 @@ def live_graph(
     """
     cache = access.graphs(block)
     candidates = [item for spec, found in cache.variants.items() if plain(spec) == in_spec for item in found]
-    if isinstance(block, SymbolBlock):
+    if access.is_its_graph(block):
         candidates += [neutral for neutral in cache.graphs() if neutral.in_spec == in_spec]
     for neutral in candidates:
         if neutral.observation == observation:
             return neutral
-    if isinstance(block, SymbolBlock):
+    if access.is_its_graph(block):
         raise HybridLabError(f"its graphs take {layout.shorten([describe(g.in_spec) for g in cache.graphs()])}")
     if named:
         return None

@@ -131,14 +131,15 @@ def describe_tree(root: Block) -> Tree:
 
 
 def _describe_block(block: Block, number: int, path: str) -> BlockRecord:
-    from hybrid_lab.gluon import HybridBlock, SymbolBlock
+    from hybrid_lab.gluon import HybridBlock
     from hybrid_lab.gluon.nn import registry
 
-    kind: Any = "symbol" if isinstance(block, SymbolBlock) else "hybrid" if isinstance(block, HybridBlock) else "plain"
+    kind: Any = "symbol" if access.is_its_graph(block) else "hybrid" if isinstance(block, HybridBlock) else "plain"
     name = class_name(block)
     record = BlockRecord(number, path, name, block.prefix, kind, [])
     config = registry.config(block)
-    if config is not None and registry.classes().get(name) is type(block) and _is_data(config):
+    own_code = not access.settings(block).keys().isdisjoint(("forward", "hybrid_forward"))
+    if config is not None and registry.classes().get(name) is type(block) and _is_data(config) and not own_code:
         record.layer, record.config = name, config
     if kind == "plain" and (record.layer is None or not type(block).__module__.startswith("hybrid_lab.")):
         record.forward = getattr(block, "archived_forward", None) or forward_digest(type(block))

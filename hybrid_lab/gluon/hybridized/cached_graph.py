@@ -27,6 +27,7 @@ from hybrid_lab.gluon.hybridized.failure import Failure, failure_of
 from hybrid_lab.gluon.hybridized.frozen import keeps_tensors, seen_to_keep, undoing_changes
 from hybrid_lab.gluon.hybridized.guarded_trace import tell_of_unwatched, trace_guarded
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, Observation, trace_block
+from hybrid_lab.gluon.hybridized.own_call import Part
 from hybrid_lab.gluon.hybridized.passed import same_objects
 from hybrid_lab.gluon.hybridized.program import Program
 from hybrid_lab.gluon.hybridized.program_cache import ProgramCache
@@ -389,8 +390,7 @@ class GraphCache:
 
     def _differ_in_defaults(self, one: Spec, other: Spec) -> bool:
         """Whether the arguments that only one of two calls has are None by default, as far as the code is known."""
-        kind = type(self.block)
-        function, own = (kind.hybrid_forward, 2) if self.block._style == "1.x" else (kind.forward, 1)
+        function, own = self.block._entry
         first, end = sorted((len(one[1]), len(other[1])))
         if first == end or not of_user(function.__module__):
             return True
@@ -444,11 +444,13 @@ class GraphCache:
             logger.warning(f"{self.block.name}: {code}: {said}")
         return graph
 
-    def for_shapes(self, spec: Spec, leaves: Sequence[NDArray]) -> NeutralGraph:
+    def for_shapes(self, spec: Spec, leaves: Sequence[NDArray], part: Part = "call") -> NeutralGraph:
         """A graph that tells the shapes of the parameters for these inputs: that of a call; of a Block whose calls run
         eagerly, one that is used for this alone. Raises HybridizeError.
+
+        part : what the inputs are for
         """
-        if self.stateful is None:
+        if self.stateful is None and part == "call":
             try:
                 return self.neutral(spec, leaves)
             except HybridizeError as error:
@@ -457,7 +459,7 @@ class GraphCache:
                 self._forget_failure()
         types = [(leaf.shape, leaf.host_view.dtype) for leaf in leaves]
         with undoing_changes(self.block):
-            return trace_block(self.block, spec, types, _modes.training, keep=False, for_shapes=True)
+            return trace_block(self.block, spec, types, _modes.training, keep=False, for_shapes=True, part=part)
 
     def keeps(self, error: HybridizeError) -> bool:
         """Whether the Block has no graph because its code keeps tensors on it."""

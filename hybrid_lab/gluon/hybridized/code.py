@@ -65,7 +65,7 @@ _NOT_TRACED = frozenset({
     "Trainer", "backward", "load_cached_graphs", "load_parameters", "load_states", "save_cached_graphs",
     "save_parameters", "save_states",
 })  # fmt: skip
-_TRACED = ("forward", "hybrid_forward")
+_TRACED = ("__call__", "forward", "hybrid_forward")
 
 
 def _outside_of_traces(methods: list[FunctionType]) -> set[FunctionType]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hybrid_lab.diagnostics.errors import HybridLabError, NestingError
 from hybrid_lab.diagnostics.hybridize_error import HybridizeError, hybridize_error
 from hybrid_lab.diagnostics.location import Location
 from hybrid_lab.diagnostics.words import dimensions
+from hybrid_lab.gluon.hybridized.own_call import NONE, Part
 from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
@@ -112,7 +114,7 @@ def data_names(count: int) -> list[str]:
 
 def trace_block(
     block: HybridBlock, spec: Spec, types: Sequence[tuple[Any, Any]], training: bool, keep: bool = True,
-    for_shapes: bool = False,
+    for_shapes: bool = False, part: Part = "call",
 ) -> NeutralGraph:  # fmt: skip
     """Run the block's code once on Symbols.
 
@@ -120,6 +122,7 @@ def trace_block(
     (None, None) where they are not known; keep : let the HybridBlocks called on the way keep their graphs
     for_shapes : the graph tells shapes and is never run. So the code may keep Symbols on the Block, which the caller
     then undoes, change its arguments, and have parameters whose class defines `data()`
+    part : where the code begins that the arguments are for
     Raises HybridizeError or NestingError; then no graph is kept anywhere but in the error's `partial`.
     """
     inputs = [input_node(name, "data") for name in data_names(len(types))]
@@ -135,7 +138,7 @@ def trace_block(
         with tracing.tracing(trace):
             args = unflatten(spec, iter([Symbol((value,)) for value in inputs]))
             try:
-                result, alone = run_traced(block, trace, args, block.name)
+                result, alone = run_traced(block, trace, args, block.name, part)
             except RecursionError as error:
                 raise NestingError(
                     f"{block.name}: its Blocks call one another deeper than Python's recursion limit of "
@@ -165,14 +168,18 @@ def trace_block(
     return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known)
 
 
-def run_traced(block: HybridBlock, trace: tracing.Trace, args: Sequence[object], path: str) -> tuple[Any, bool]:
+def run_traced(
+    block: HybridBlock, trace: tracing.Trace, args: Sequence[object], path: str, part: Part = "call",
+    keywords: Mapping[str, Any] = NONE,
+) -> tuple[Any, bool]:  # fmt: skip
     """The result of the block's own code on Symbols, inside its scopes; and whether a graph can stand for the call: no
     list or dict comes in twice, and the code changed none.
     """
     passed = containers(args)
     before = [contents(each) for each in passed]
-    with trace.inside(block, path, block._style), block.name_scope():
-        result = block._run_symbolic(args)
+    style = "1.x" if part == "hybrid_forward" else block._style
+    with trace.inside(block, path, style), block.name_scope():
+        result = block._run_symbolic(args, part, keywords)
     unchanged = all(map(same_objects, map(contents, passed), before))
     return result, unchanged and len({*map(id, passed)}) == len(passed)
 
@@ -216,8 +223,7 @@ def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], S
 
 def place_of(block: HybridBlock) -> Location | None:
     """Where the code that is traced begins."""
-    kind = type(block)
-    code = getattr(kind.hybrid_forward if block._style == "1.x" else kind.forward, "__code__", None)
+    code = getattr(inspect.unwrap(block._entry[0]), "__code__", None)
     return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
