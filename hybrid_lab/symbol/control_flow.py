@@ -199,7 +199,7 @@ class _Sketch:
         node = Node(
             op,
             [*(_operand(op, at, "data", item, self.name) for at, item in enumerate(inputs)), *captures],
-            name=self.name,
+            name=names.current().get(None, op.name),
             scope=trace.scope if trace else "",
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),

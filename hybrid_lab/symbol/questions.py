@@ -53,7 +53,9 @@ class GraphQuestions:
         return [value.node.name for value in _variables(self.outputs) if value in states]
 
     def list_outputs(self) -> list[str]:
-        """`fc1_output`; `split0_output0` where the operator has several. An operator in Python names its own."""
+        """MXNet's names: `fc1_output`; `split0_output0` where the operator has several; `lstm0_state_output` and the like
+        where MXNet has names of their own. An operator in Python names its own.
+        """
         result = []
         for value in self.outputs:
             if isinstance(value.node.op, Input):
@@ -235,4 +237,6 @@ def _output_name(value: Value) -> str:
     op = value.node.op
     if isinstance(op, Custom):
         return op.code.outputs[value.index]
-    return f"output{value.index if op.signature.visible > 1 else ''}"
+    from hybrid_lab.formats.mxnet.operator_names import output_name
+
+    return output_name(op, value.index)

@@ -1,4 +1,6 @@
-"""The names of operators in MXNet's files: scalar and equal-shape forms, output counts, attributes to ignore."""
+"""The names of operators and of their outputs in MXNet's files: scalar and equal-shape forms, output counts, attributes
+to ignore.
+"""
 
 from __future__ import annotations
 
@@ -109,6 +111,37 @@ OUTPUT_COUNTS: dict[str, int] = {
     "_contrib_box_nms": 2,
 }
 """Outputs that MXNet counts, hidden ones included, where that is not the number of visible ones."""
+
+OUTPUT_NAMES: dict[str, tuple[str, ...]] = {
+    "BatchNorm": ("output", "mean", "var"),
+    "LayerNorm": ("output", "mean", "std"),
+    "GroupNorm": ("output", "mean", "std"),
+    "RNN": ("output", "state_output", "statecell_output"),
+    "make_loss": ("loss",),
+    "_contrib_MultiBoxTarget": ("loc_target", "loc_mask", "cls_target"),
+    "_contrib_Proposal": ("output", "score"),
+    "_contrib_MultiProposal": ("output", "score"),
+    "_contrib_hawkesll": ("output", "out_state"),
+    "_contrib_calibrate_entropy": ("threshold", "divergence"),
+    "_contrib_quantized_pooling": ("output", "min_output", "max_output"),
+    "_sg_mkldnn_conv": ("output", "output_min", "output_max"),
+}
+"""MXNet's names of an operator's outputs, if they are not `output` or `output0`, `output1`, ..."""
+
+_NUMBERED = frozenset({"SliceChannel", "sort", "CTCLoss", "_linalg_det", "_contrib_box_nms"})
+"""Operators whose outputs MXNet numbers even if only one is visible."""
+
+
+def output_name(op: Operator, index: int) -> str:
+    """MXNet's name of an output: `<node>_<name>` in lists of outputs."""
+    names = OUTPUT_NAMES.get(op.name)
+    if names is not None:
+        return names[index]
+    numbered = op.signature.visible > 1 or op.name in _NUMBERED
+    if numbered or (op.name == "topk" and op.attributes["ret_typ"] == "value"):
+        return f"output{index}"
+    return "output"
+
 
 IGNORED_ATTRIBUTES = frozenset(
     {
