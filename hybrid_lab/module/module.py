@@ -365,7 +365,7 @@ class Module(BaseModule):
             self.logger.warning("optimizer already initialized, ignoring...")
             return
         arguments, _ = self.get_params()
-        store, on_store = _store_for(kvstore, len(self._context), arguments)
+        store, on_store = store_for(kvstore, len(self._context), arguments)
         count = 1 if on_store else len(self._context)
         names = {
             index * count + place: name
@@ -497,7 +497,7 @@ class Module(BaseModule):
         self._exec_group.install_monitor(mon)
 
 
-def _store_for(kvstore: StoreLike, contexts: int, params: Params) -> tuple[KVStoreBase | None, bool]:
+def store_for(kvstore: StoreLike, contexts: int, params: Params) -> tuple[KVStoreBase | None, bool]:
     """The KVStore that is needed, or None; and whether it updates the parameters."""
     if kvstore is None:
         return None, False

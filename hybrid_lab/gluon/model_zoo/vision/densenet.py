@@ -19,11 +19,14 @@ _VARIANTS = {
 }
 
 
-def _dense_layer(growth: int, bottleneck: int, dropout: float) -> HybridConcurrent:
-    """The input, and `growth` new channels computed from all of it."""
+# Libraries import the three functions below under MXNet's names.
+
+
+def _make_dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridConcurrent:
+    """The input, and `growth_rate` new channels computed from all of it."""
     new = nn.HybridSequential(prefix="")
-    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(bottleneck * growth, kernel_size=1, use_bias=False))
-    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(growth, kernel_size=3, padding=1, use_bias=False))
+    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(bn_size * growth_rate, kernel_size=1, use_bias=False))
+    new.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(growth_rate, kernel_size=3, padding=1, use_bias=False))
     if dropout:
         new.add(nn.Dropout(dropout))
     layer = HybridConcurrent(axis=1, prefix="")
@@ -31,18 +34,21 @@ def _dense_layer(growth: int, bottleneck: int, dropout: float) -> HybridConcurre
     return layer
 
 
-def _stage(number: int, layers: int, growth: int, bottleneck: int, dropout: float) -> nn.HybridSequential:
-    stage = nn.HybridSequential(prefix=f"stage{number}_")
+def _make_dense_block(
+    num_layers: int, bn_size: int, growth_rate: int, dropout: float, stage_index: int
+) -> nn.HybridSequential:
+    """Layers that each see the outputs of all layers before them."""
+    stage = nn.HybridSequential(prefix=f"stage{stage_index}_")
     with stage.name_scope():
-        for _ in range(layers):
-            stage.add(_dense_layer(growth, bottleneck, dropout))
+        for _ in range(num_layers):
+            stage.add(_make_dense_layer(growth_rate, bn_size, dropout))
     return stage
 
 
-def _transition(channels: int) -> nn.HybridSequential:
+def _make_transition(num_output_features: int) -> nn.HybridSequential:
     """Half the channels, half the height and width."""
     unit = nn.HybridSequential(prefix="")
-    unit.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(channels, kernel_size=1, use_bias=False))
+    unit.add(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(num_output_features, kernel_size=1, use_bias=False))
     unit.add(nn.AvgPool2D(pool_size=2, strides=2))
     return unit
 
@@ -77,11 +83,11 @@ class DenseNet(Classifier):
             )
             channels = num_init_features
             for index, layers in enumerate(block_config):
-                self.features.add(_stage(index + 1, layers, growth_rate, bn_size, dropout))
+                self.features.add(_make_dense_block(layers, bn_size, growth_rate, dropout, index + 1))
                 channels += layers * growth_rate
                 if index != len(block_config) - 1:
                     channels //= 2
-                    self.features.add(_transition(channels))
+                    self.features.add(_make_transition(channels))
             self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(pool_size=7), nn.Flatten())
             self.output = nn.Dense(classes)
 
