@@ -53,8 +53,8 @@ class GraphQuestions:
         return [value.node.name for value in _variables(self.outputs) if value in states]
 
     def list_outputs(self) -> list[str]:
-        """MXNet's names: `fc1_output`; `split0_output0` where the operator has several; `lstm0_state_output` and the like
-        where MXNet has names of their own. An operator in Python names its own.
+        """MXNet's names: `fc1_output`, `split0_output0` for one of several, `lstm0_state_output` and the like if MXNet
+        names them one by one. An operator in Python names its own.
         """
         result = []
         for value in self.outputs:
