@@ -134,6 +134,7 @@ _provided.register({
     "compose_creation": ("hybrid_lab.symbol.nd_calls", "compose_creation"),
     "compose_foreach": ("hybrid_lab.symbol.nd_calls", "compose_foreach"),
     "compose_while_loop": ("hybrid_lab.symbol.nd_calls", "compose_while_loop"),
+    "export_outermost": ("hybrid_lab.formats.archive.exporting", "export_outermost"),
     "feed_forward_class": ("hybrid_lab.module.feed_forward", "feed_forward_class"),
     "graph_dot": ("hybrid_lab.lab.graph_view", "graph_dot"),
     "findings_of": ("hybrid_lab.lint.runner", "findings_of"),

@@ -36,6 +36,7 @@ _BlockScope = NameScope
 
 block_html: Provided[[Block], str] = Provided("block_html")
 complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
+export_outermost: Provided[..., Any] = Provided("export_outermost")
 load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
 save_cached_graphs: Provided[..., Any] = Provided("save_cached_graphs")
 
@@ -404,6 +405,16 @@ class Block:
     def load(self, path: str | PathLike[str] | None = None, **options: object) -> Any:
         """Load an archive into this model and return the report. As `mx.load_cached_graphs`."""
         return load_cached_graphs(self, path, **options)
+
+    def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> Any:
+        """Write MXNet's two files for each outermost HybridBlock, as `HybridBlock.export` does for a single one.
+
+        path : `model` gives `model-features.0-symbol.json` and `model-features.0-0000.params` for the HybridBlock at
+            `features.0`
+        Returns the two names for each, in order: [("model-features-symbol.json", "model-features-0000.params"), ...].
+        A HybridBlock that was never called is left out with a warning. Raises HybridLabError where none is left.
+        """
+        return export_outermost(self, path, epoch, remove_amp_cast)
 
     # -- states, by SINGA's names ------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from hybrid_lab.gluon import looks
 from hybrid_lab.gluon.block import Block, check_active, check_switch
 from hybrid_lab.gluon.block_notes import CALLS, note_block
 from hybrid_lab.gluon.hybridized import around
+from hybrid_lab.gluon.hybridized.assigned import as_symbols, graph_of_symbols
 from hybrid_lab.gluon.hybridized.cached_graph import GraphCache, drop_for_values
 from hybrid_lab.gluon.hybridized.code import ANY, attributes_read, of_user
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph, extract_nested, place_of, run_traced, spread
@@ -386,6 +387,19 @@ class HybridBlock(Block):
         read = trace.parameter if trace is not None else (lambda parameter: parameter.var())
         inputs = [*leaves, *(read(parameter) for parameter in neutral.parameters)]
         return unflatten(neutral.out_spec, iter(_inline(neutral, inputs)))
+
+    @property
+    def _cached_graph(self) -> tuple[Any, ...]:
+        """MXNet's form of the Block's graph, (input Symbols, output Symbol); () before the first call of a hybridized
+        Block. Assigned, it runs instead of the code: `block._cached_graph = sym.load("net-symbol.json")`, with the
+        Block's own parameters; or a tuple of the inputs and the Symbol. () lets the code run again.
+        """
+        return as_symbols(self._graphs.first())
+
+    @_cached_graph.setter
+    def _cached_graph(self, graph: object) -> None:
+        found = graph_of_symbols(self, graph)
+        self._graphs.pin([] if found is None else [found])
 
     # -- hybridize -------------------------------------------------------------------------------------------
 

@@ -111,7 +111,8 @@ def check(make: Make, arguments: Sequence[Any], folder: Path, hybridized: bool =
         manager.save(1)
         manager.restore()
         compare(net)
-    graphs = {name: access.graphs(each).graphs() for name, each in net._children.items() if hasattr(each, "export")}
+    hybrid = {name: each for name, each in net._children.items() if isinstance(each, gluon.HybridBlock)}
+    graphs = {name: access.graphs(each).graphs() for name, each in hybrid.items() if each is not net.dense}
     if in_mxnet and any(graphs.values()):
         with door('save_cached_graphs(format="mxnet")'):
             mx.save_cached_graphs(net, folder / "mxnet", format="mxnet")
@@ -119,5 +120,10 @@ def check(make: Make, arguments: Sequence[Any], folder: Path, hybridized: bool =
                 if not (folder / "mxnet" / f"{name}-symbol.json").exists():
                     with pytest.raises(Unmappable):  # the one reason that there may be
                         net._children[name].export(str(folder / "member"))
+        with door("net.load of MXNet's files"):
+            model = fresh()
+            assert not model.load(folder / "mxnet").differences
+            if all((folder / "mxnet" / f"{name}-symbol.json").exists() for name in graphs):
+                compare(model)
     if problems:
         raise AssertionError("\n".join(problems))

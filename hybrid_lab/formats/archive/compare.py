@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -70,11 +70,28 @@ def match(tree: Tree, net: Block, renamed: Mapping[str, str] | None = None, subt
         pairs = layout.shorten([f"{file} -> {model}" for file, model in renumbered.items()])
         found.notes.append(f"Blocks whose names differ in numbers only are matched in order (file -> model): {pairs}")
         moved = _moved(saved, {**renumbered, **renamed}, subtree or "")
-    _match_blocks(found, saved, live, moved)
-    _match_sharing(found)
+    _match_blocks(found, saved, live, moved, tree.partial)
+    if not tree.partial:
+        _match_sharing(found)
+    without: list[str] = []
     for path, record, block in found.blocks:
-        _match_parameters(found, tree, path, record, block)
+        without += _match_parameters(found, tree, path, record, block)
+    if tree.partial:
+        without += _parameters_elsewhere(found, live)
+        if without:
+            names = layout.shorten(list(dict.fromkeys(without)))
+            found.notes.append(f"no graph in the folder reads {names}, which keeps the model's values")
     return found
+
+
+def _parameters_elsewhere(found: Match, live: Mapping[str, Block]) -> Iterator[str]:
+    """Paths of the parameters of Blocks that the file does not have."""
+    matched = {id(block) for _, _, block in found.blocks}
+    for path, block in live.items():
+        if id(block) not in matched:
+            for name, parameter in access.own_parameters(block).items():
+                if id(parameter) not in found.ids:
+                    yield layout.join(path, name)
 
 
 def _moved(saved: Mapping[str, BlockRecord], renamed: Mapping[str, str], subtree: str) -> dict[str, str]:
@@ -128,7 +145,11 @@ def _stem(name: str) -> str:
 
 
 def _match_blocks(
-    found: Match, saved: Mapping[str, BlockRecord], live: Mapping[str, Block], moved: Mapping[str, str]
+    found: Match,
+    saved: Mapping[str, BlockRecord],
+    live: Mapping[str, Block],
+    moved: Mapping[str, str],
+    partial: bool,
 ) -> None:
     wanted = {moved[path]: (path, record) for path, record in saved.items()}
     for path, (origin, record) in wanted.items():
@@ -140,7 +161,7 @@ def _match_blocks(
             continue
         found.blocks.append((path, record, block))
         name = class_name(block)
-        if name != record.class_:
+        if name != record.class_ and record.class_:
             found.differences.append(f"class: {_shown(path)} is a {record.class_} in the file, a {name} in the model")
         elif record.forward is not None:
             digest = getattr(block, "archived_forward", None) or forward_digest(type(block))
@@ -149,7 +170,7 @@ def _match_blocks(
                     f"{_shown(path)} ({name}): the code of its forward() has changed since the file was saved"
                 )
     for path, block in live.items():
-        if path not in wanted and path.rpartition(".")[0] in wanted:
+        if not partial and path not in wanted and path.rpartition(".")[0] in wanted:
             hint = _near(path, [name for name in wanted if name not in live], "the file has")
             found.differences.append(
                 f"unexpected block: {_shown(path)} ({type(block).__name__}) is not in the file{hint}"
@@ -181,7 +202,8 @@ def _match_sharing(found: Match) -> None:
             )
 
 
-def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, block: Block) -> None:
+def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, block: Block) -> list[str]:
+    """Match the parameters of one Block. Returns those that a file which may lack some does not have."""
     live: dict[str, Parameter] = dict(access.own_parameters(block))
     registered = {id(parameter) for parameter in live.values()}
     for name, parameter in block.params.items():
@@ -197,11 +219,16 @@ def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, 
             )
             continue
         _match_parameter(found, place, tree.parameters[key], live[name])
+    without = []
     for name, parameter in live.items():
         if name not in saved:
-            hint = _near(name, [other for other in saved if other not in live], "the file has")
             place = layout.join(path, name)
+            if tree.partial:
+                without += [place] if id(parameter) not in found.ids else []
+                continue
+            hint = _near(name, [other for other in saved if other not in live], "the file has")
             found.differences.append(f"unexpected parameter: {place} {parameter.shape} is not in the file{hint}")
+    return without
 
 
 def _match_parameter(found: Match, place: str, record: ParameterRecord, parameter: Parameter) -> None:

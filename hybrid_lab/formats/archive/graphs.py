@@ -113,6 +113,15 @@ def write(
             f"{neutral.graph.name or member}: the graph reads {', '.join(strangers)} of a Block that is not a "
             "child; assign that Block to an attribute, or register it with register_child()"
         )
+    constants: dict[str, np.ndarray] = {}
+    attrs = {STRUCTURE: ["str", structure_text(neutral, ids, types)]}
+    text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
+    tensors |= {f"{member}:{name}": array for name, array in constants.items()}
+    return text.encode("utf-8")
+
+
+def structure_text(neutral: NeutralGraph, ids: Mapping[int, str], types: Types | None) -> str:
+    """The JSON around a graph. ids : id() of a Parameter -> its id in the tree"""
     inputs = [value.node.name for value in neutral.graph.inputs]
     data, variables = inputs[: neutral.num_data], inputs[neutral.num_data :]
     owners = [ids[id(parameter)] for parameter in neutral.parameters]
@@ -129,23 +138,26 @@ def write(
         types,
         None if guard == Guard(None, None) else guard,
     )
-    constants: dict[str, np.ndarray] = {}
-    attrs = {STRUCTURE: ["str", json.dumps(schema.write(structure), ensure_ascii=False, allow_nan=False)]}
-    text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
-    tensors |= {f"{member}:{name}": array for name, array in constants.items()}
-    return text.encode("utf-8")
+    return json.dumps(schema.write(structure), ensure_ascii=False, allow_nan=False)
 
 
 def parse(
-    data: bytes, member: str, constants: Mapping[str, np.ndarray], known: Mapping[str, object], path: str | None = None
+    data: bytes,
+    member: str,
+    constants: Mapping[str, np.ndarray],
+    known: Mapping[str, object] | None,
+    path: str | None = None,
+    what: str = "archive",
 ) -> SavedGraph:
     """The graph in the bytes of a member. Raises ArchiveError.
 
-    constants : the arrays inside the graph, by name; known : the parameters of the tree, by id
+    constants : the arrays inside the graph, by name
+    known : the parameters of the tree, by id; None takes any
+    what : the kind of file, for messages
     """
 
     def error(message: str) -> ArchiveError:
-        return ArchiveError(f"damaged archive: {message}", path=path, member=member)
+        return ArchiveError(f"damaged {what}: {message}", path=path, member=member)
 
     document = strict_json.parse(data, path=path, member=member)
     graph = read_graph(document, constants, path=path, member=member)
@@ -176,7 +188,7 @@ def parse(
     if not good:
         raise error("the graph's structure does not fit it")
     owners = list(structure.parameters.values())
-    unknown = [key for key in owners if key not in known]
+    unknown = [key for key in owners if known is not None and key not in known]
     if unknown:
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
     whole = Graph(ordered, graph.outputs, draws=structure.draws, name=member)

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import re
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import TypeVar
@@ -44,6 +45,14 @@ def quote(name: str) -> str:
     return "".join(plain)
 
 
+def unquote(part: str) -> str:
+    """The name that `quote` wrote as this part of a path."""
+    try:
+        return urllib.parse.unquote(part, errors="surrogatepass")
+    except UnicodeDecodeError:
+        return part
+
+
 def join(path: str, name: str) -> str:
     """The path of the child `name` of the block at `path`: `features.0`; the root's path is ""."""
     return f"{path}.{quote(name)}" if path else quote(name)
@@ -64,6 +73,12 @@ def places(root: Block, children: Callable[[Block], Iterable[tuple[str, Block]]]
         path, block = stack.pop()
         yield path, block
         stack += [(join(path, name), child) for name, child in reversed([*children(block)])]
+
+
+def places_above(path: str) -> list[str]:
+    """The paths of the Blocks above the one at a path, the outermost first."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[:count]) for count in range(len(parts))]
 
 
 def graph_member(path: str, number: int) -> str:

@@ -25,6 +25,7 @@ from .archive import Archive
 from .attributes import CHOICES, restoring
 from .block_save import load_pair, prefix_of
 from .compare import Match, match
+from .folder import Folder, folder_at
 from .graphs import SavedGraph
 from .report import LoadReport, TrainerStates
 from .traces import live_graph, passing
@@ -48,8 +49,10 @@ def load_cached_graphs(
 ) -> LoadReport:
     """Load a `.hlab` archive into an existing model; Parameter objects stay the same, so Trainers stay valid.
 
-    Or load the two files that MXNet's `Block.save(path)` wrote: their tree is compared with the model, and their graphs
-    are read for graphs="file" only.
+    Or load a folder that `save_cached_graphs(net, path, format="mxnet")` wrote, or that has MXNet's files of single
+    Blocks, named by their paths, or by `block.name` and a number: a Block without files stays as it is. Or load the two
+    files that MXNet's `Block.save(path)` wrote: their tree is compared with the model, and their graphs are read for
+    graphs="file" only.
 
     strict : raise one LoadMismatchError that lists every difference; False loads what fits and reports the rest
     graphs : "code" traces the model's code again and compares it with the file's graphs; "file" lets the file's graphs
@@ -80,15 +83,15 @@ def load_cached_graphs(
     if not isinstance(net, Block):
         raise HybridLabError(f"load_cached_graphs needs a Block, not {type(net).__name__}")
     with without_collecting(), boundary.lock:
-        pair = prefix_of(path)
+        folder = folder_at(path, net.name)
+        pair = prefix_of(path) if folder is None else None
         if pair is not None:
             check_choice("attributes", attributes, CHOICES, HybridLabError)
             if map or subtree or trainer:
                 raise HybridLabError("MXNet's files are loaded as a whole: map=, subtree= and trainer= need an archive")
             return load_pair(net, pair, strict, graphs == "file", classes)
-        file = layout.existing_path(path, net.name)
         check_choice("attributes", attributes, CHOICES, HybridLabError)
-        archive = Archive(file)
+        archive = Archive(layout.existing_path(path, net.name)) if folder is None else Folder(folder, net)
         rename_classes(archive.tree, classes)
         return _Loading(archive, net, strict, graphs == "file", map, subtree, trainer, attributes).run()
 
@@ -122,7 +125,7 @@ class _Loading:
 
     def __init__(
         self,
-        archive: Archive,
+        archive: Archive | Folder,
         net: Block,
         strict: bool,
         from_file: bool,

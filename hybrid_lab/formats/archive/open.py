@@ -24,6 +24,7 @@ from hybrid_lab.ops.framework.operator import find
 from ..singa import is_singa
 from . import attributes, layout
 from .archive import Archive
+from .folder import Folder, folder_at
 from .tree import BlockRecord, ParameterRecord, initializer_of, rename_classes
 from .values import Decoder
 
@@ -120,6 +121,8 @@ def load(
     and take other batch sizes; plain Blocks are stubs that name what is missing, with working children.
     Attributes of Blocks that were saved, `net.step`, are there again.
 
+    path : an archive; or a folder of MXNet's files, as `save_cached_graphs(format="mxnet")` writes it: each Block with
+        files is a SymbolBlock at its place in the tree, those above them are stubs
     ctx : where the parameters go, the CPU by default
     with_aux : return (model, the values that were saved as `aux=`)
     classes : name in the file -> the class, or the name of a registered one, {"OldNet": Net}: for classes that have
@@ -128,11 +131,13 @@ def load(
     Raises ArchiveError for a damaged file, HybridLabError for a class in `classes` that the file does not have.
     """
     with without_collecting():
-        return _build(Archive(layout.existing_path(path)), ctx, with_aux, classes)
+        folder = folder_at(path)
+        archive = Archive(layout.existing_path(path)) if folder is None else Folder(folder)
+        return _build(archive, ctx, with_aux, classes)
 
 
 def _build(
-    archive: Archive,
+    archive: Archive | Folder,
     ctx: Context | Sequence[Context] | None,
     with_aux: bool,
     classes: Mapping[str, type | str] | None,
@@ -180,7 +185,10 @@ class _Builder:
     """Makes each block and each parameter once. classes : those of the user's code that may be constructed, by name"""
 
     def __init__(
-        self, archive: Archive, ctx: Context | Sequence[Context] | None, classes: Mapping[str, type] | None = None
+        self,
+        archive: Archive | Folder,
+        ctx: Context | Sequence[Context] | None,
+        classes: Mapping[str, type] | None = None,
     ) -> None:
         self.archive, self.ctx, self.classes = archive, ctx, classes or {}
         self.blocks: dict[int, Block] = {}
@@ -223,15 +231,15 @@ class _Builder:
                     f"{record.path or record.class_}: {record.class_} could not be constructed again: {error}"
                 )
         if record.graphs:
-            return ArchivedBlock(record.prefix, record.class_)
+            return ArchivedBlock(record.prefix, record.class_ or "SymbolBlock")
         if record.kind == "plain":
             reason = "It is a plain Block, and its forward is Python code, which an archive does not hold."
-            return BlockStub(record.prefix, record.class_, reason, record.forward)
+            return BlockStub(record.prefix, record.class_ or "Block", reason, record.forward)
         reason = (
             "The archive holds no graph of it: it was not called before the model was saved, or its code could not be "
             "traced, as a warning said then."
         )
-        return HybridStub(record.prefix, record.class_, reason)
+        return HybridStub(record.prefix, record.class_ or "HybridBlock", reason)
 
     def _arguments(self, record: BlockRecord) -> dict[str, Any] | None:
         """The constructor's arguments, with the children that are among them; None where one has no code of its own.

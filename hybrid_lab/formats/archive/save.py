@@ -33,6 +33,7 @@ from . import attributes, graphs, layout, tree, values
 from .compiled import binaries_of, write_binaries
 from .container import ContainerWriter, why_no_archive
 from .examples import Examples
+from .folder import Attributes
 from .traces import called_on, passing, trace_called
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
             called_on(net, inputs, blocks)
         problems = trace_called(blocks)
         files: dict[str, tuple[bytes, dict[str, np.ndarray]]] = {}
+        described = tree.describe_tree(net)
+        attributes_of = Attributes(described).of
         for path, block in layout.places(net, lambda each: access.children(each).items()):
             found = access.graphs(block).graphs() if isinstance(block, HybridBlock) else []
             for number, neutral in enumerate(found, start=1):
@@ -93,11 +96,18 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
                 values = {value: _values_of(each) for value, each in zip(variables, neutral.parameters, strict=True)}
                 name = layout.graph_member(path, number).removeprefix("graphs/").removesuffix(".json")
                 try:
-                    files[name] = encode_model(neutral.graph, values, is_np_shape())
+                    files[name] = encode_model(neutral.graph, values, is_np_shape(), attributes_of(path, neutral))
                 except Unmappable as error:
                     problems.append(f"{path or block.name}: {error}")
         for problem in problems:
             logger.warning(f"no symbol file was written of {problem}")
+        written = {id(each) for block in blocks for graph in access.graphs(block).graphs() for each in graph.parameters}
+        unread = [key for key, parameter in described.live_parameters.items() if id(parameter) not in written]
+        if files and unread:
+            logger.warning(
+                f"{net.name}: MXNet's files hold the parameters that a graph reads, and not {layout.shorten(unread)}; "
+                "net.save(path) saves all"
+            )
         if not files:
             raise HybridLabError("no HybridBlock has a graph that MXNet can read; call the model once, or pass inputs=")
         with writing(folder):

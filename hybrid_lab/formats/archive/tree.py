@@ -87,10 +87,14 @@ class BlockRecord:
 
 @dataclass
 class Tree:
-    """blocks : by id, the root first; parameters : by id; live_... : the objects behind them, while saving."""
+    """blocks : by id, the root first; parameters : by id; live_... : the objects behind them, while saving.
+
+    partial : whether the model may have further Blocks and parameters, because each file holds one graph only
+    """
 
     blocks: list[BlockRecord]
     parameters: dict[str, ParameterRecord]
+    partial: bool = False
     live_blocks: list[Block] = field(default_factory=list)
     live_parameters: dict[str, Parameter] = field(default_factory=dict)
 

@@ -29,11 +29,17 @@ def save_model(
 
 
 def encode_model(
-    graph: Graph, values: Mapping[Value, np.ndarray], np_shape: bool = False
+    graph: Graph,
+    values: Mapping[Value, np.ndarray],
+    np_shape: bool = False,
+    attrs: Mapping[str, list[object]] | None = None,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """The text of the symbol file, and the arrays by MXNet's names, `arg:weight`. Raises Unmappable."""
+    """The text of the symbol file, and the arrays by MXNet's names, `arg:weight`. Raises Unmappable.
+
+    np_shape : as in `save_model`; attrs : further attributes of the graph
+    """
     constants: dict[str, np.ndarray] = {}
-    attrs = {"is_np_shape": ["int", 1]} if np_shape else {}
+    attrs = {**(attrs or {}), **({"is_np_shape": ["int", 1]} if np_shape else {})}
     text = symbol_json.dumps(graph, constants=constants, attrs=attrs).encode("utf-8")
     arrays: dict[str, np.ndarray] = {}
     states = graph.states
