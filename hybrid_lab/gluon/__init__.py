@@ -13,6 +13,7 @@ from .block import Block
 from .hybrid import HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter, tensor_types
 from .parameter_dict import ParameterDict
+from .placeholder import Placeholder
 from .registering import register
 from .symbol_block import SymbolBlock
 from .trainer import Trainer
@@ -26,6 +27,7 @@ __all__ = [
     "HybridBlock",
     "Parameter",
     "ParameterDict",
+    "Placeholder",
     "SymbolBlock",
     "Trainer",
     "contrib",
@@ -41,9 +43,11 @@ __all__ = [
 ]
 
 
-def load(path: str | PathLike[str], **options: object) -> Block:
-    """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs.
+def load(path: str | PathLike[str], **options: object) -> Any:  # noqa: ANN401 - a Block, or a pair with one
+    """The model in an archive (`.hlab`), without the code that made it: a tree of Blocks that run the saved graphs and
+    have the attributes that were saved.
 
+    ctx= : where the parameters go; with_aux=True : return (model, the values that were saved as `aux=`)
     Raises ArchiveError for a damaged file.
     """
     return _load_archive(path, **options)

@@ -35,6 +35,7 @@ _BlockScope = NameScope
 """MXNet's name of the class; libraries take it from here."""
 
 block_html: Provided[[Block], str] = Provided("block_html")
+switch_graphs: Provided[[Block, bool], None] = Provided("switch_graphs")
 complete_block: Provided[[Block, object, bool, bool], None] = Provided("complete_block")
 export_outermost: Provided[..., Any] = Provided("export_outermost")
 load_cached_graphs: Provided[..., Any] = Provided("load_cached_graphs")
@@ -453,16 +454,35 @@ class Block:
         saved: str = save_cached_graphs(self, path, aux=aux_states or {}, **options)
         return saved
 
-    def load_states(self, path: str | PathLike[str], **options: object) -> dict[str, Any]:
+    def load_states(
+        self,
+        path: str | PathLike[str],
+        dev: Context | Sequence[Context] | None = None,
+        use_graph: bool | None = None,
+        graph_alg: str = "sequence",
+        **options: object,
+    ) -> dict[str, Any]:
         """As `load`, or from SINGA's file; returns the dictionary that `save_states` got.
 
+        dev : move the model to this context afterwards; use_graph : hybridize it, or run the code itself; None leaves
+            both as they are
+        graph_alg : as of `compile`; options : as of `load`
         All or nothing: raises ArchiveError for a damaged file, LoadMismatchError for one of another model.
         """
         from hybrid_lab.formats.singa import is_singa
 
+        states.check_graph_alg(graph_alg)
+        contexts = [] if dev is None else states.usable(dev)
+        if use_graph is not None:
+            check_switch("use_graph", use_graph, "load_states")
         if os.path.isfile(path) and is_singa(path) and not options:
-            return states.load_singa(self, path)
-        found: dict[str, Any] = load_cached_graphs(self, path, **options).aux
+            found = states.load_singa(self, path)
+        else:
+            found = load_cached_graphs(self, path, **options).aux
+        if contexts:
+            self.reset_ctx(contexts)
+        if use_graph is not None:
+            switch_graphs(self, bool(use_graph))
         return found
 
     def compile(
@@ -476,12 +496,16 @@ class Block:
         """Complete a model before its first call, as in SINGA: parameters get shapes and values, graphs are made.
 
         inputs : a list of arrays or shapes, `net.compile([x])`, `net.compile([(8, 3, 32, 32)])`; they are called with,
-            and running statistics and random numbers are as before afterwards
+            and running statistics and random numbers are as before afterwards. A shape stands for an array of the dtype
+            of the model's weights; `(shape, dtype)` and a DataDesc say another one: `net.compile([((8, 20), "int32")])`
         is_train : also make the program of a recorded call; use_graph : hybridize, or run the code itself
-        sequential, graph_alg : accepted for SINGA's sake
-        Parameters that have values keep them.
+        sequential, graph_alg : accepted for SINGA's sake: a switch, and "sequence", its only algorithm
+        Parameters that have values keep them. Raises SettingError for other settings.
         """
-        complete_block(self, inputs, is_train, use_graph)
+        for name, switch in (("is_train", is_train), ("use_graph", use_graph), ("sequential", sequential)):
+            check_switch(name, switch, "compile")
+        states.check_graph_alg(graph_alg)
+        complete_block(self, inputs, bool(is_train), bool(use_graph))
 
     # -- calling -----------------------------------------------------------------------------------------------
 
@@ -586,10 +610,10 @@ def check_active(active: object) -> None:
     raise SettingError(f"hybridize() takes True or False first, not {active!r}{meant.get(type(active), '')}")
 
 
-def check_switch(name: str, value: object) -> None:
+def check_switch(name: str, value: object, call: str = "hybridize") -> None:
     """Raise SettingError for a flag of hybridize() that is neither on nor off: strict="no"."""
     if not (value is None or isinstance(value, (int, np.bool_))):
-        raise SettingError(f"hybridize() takes True or False for {name}, not {value!r}")
+        raise SettingError(f"{call}() takes True or False for {name}, not {value!r}")
 
 
 def _blocks_in(value: object) -> Iterator[Block]:

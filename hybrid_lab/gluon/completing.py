@@ -19,13 +19,13 @@ def complete(block: Block, inputs: object, is_train: bool, use_graph: bool) -> N
 
     States and random numbers are as before afterwards: the calls leave no running statistics behind.
     """
-    from .hybridized.ahead import arguments
+    from .hybridized.ahead import arguments, weight_dtype
 
-    given = arguments(inputs)
+    given = arguments(inputs, weight_dtype(block))
     for parameter in block.collect_params().values():
         if access.arrays(parameter) is None and access.deferred_init(parameter) is None:
             parameter.initialize()
-    _switch(block, use_graph)
+    switch(block, use_graph)
     with random_state.preserved(), tape.Mode(False, False):
         block(*given)
     if not is_train:
@@ -41,11 +41,11 @@ def complete(block: Block, inputs: object, is_train: bool, use_graph: bool) -> N
                 array[:] = values
 
 
-def _switch(block: Block, on: bool) -> None:
+def switch(block: Block, on: bool) -> None:
     """Hybridize the outermost HybridBlocks, or the contrary; those that are so already keep their flags."""
     if isinstance(block, HybridBlock):
         if bool(access.is_active(block)) is not on:
             block.hybridize(on)
         return
     for child in access.children(block).values():
-        _switch(child, on)
+        switch(child, on)

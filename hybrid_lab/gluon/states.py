@@ -7,7 +7,8 @@ the Python object: its Parameters and children, and values of the user's own. Ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from hybrid_lab.diagnostics import HybridLabError, SettingError
 from hybrid_lab.ndarray import NDArray
+from hybrid_lab.ndarray.context import Context, resolve
 
 from . import access
 from .loading import load_parameters
-from .parameter import Parameter
+from .parameter import Parameter, _contexts
 
 if TYPE_CHECKING:
     from .block import Block
@@ -32,6 +34,21 @@ _SINGA: dict[str, dict[str, tuple[str, bool]]] = {
     "BatchNorm": {"gamma": ("scale", False), "beta": ("bias", False)},
     **{name: {"weight": ("W", False), "bias": ("b", False)} for name in ("Conv1D", "Conv2D", "Conv3D")},
 }
+_GATES = "ifgo"
+"""SINGA's letters of the gates of an LSTM, in the order of our arrays."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """Arrays that have other names in SINGA, and another layout.
+
+    paths : ours; names : SINGA's; write : our arrays -> SINGA's; read : SINGA's -> ours
+    """
+
+    paths: tuple[str, ...]
+    names: tuple[str, ...]
+    write: Callable[[list[np.ndarray]], list[np.ndarray]]
+    read: Callable[[list[np.ndarray]], list[np.ndarray]]
 
 
 def parameters_of(block: Block, learned_only: bool) -> dict[str, Parameter]:
@@ -51,12 +68,8 @@ def set_arrays(
     learned_only: bool,
     allow_missing: bool = False,
     source: str | None = None,
-    names: Mapping[str, tuple[str, bool]] | None = None,
 ) -> None:
-    """Copy values into the arrays, converted to their dtype. All or nothing: raises LoadMismatchError.
-
-    names : further name -> path, and whether the value is transposed
-    """
+    """Copy values into the arrays, converted to their dtype. All or nothing: raises LoadMismatchError."""
     if not isinstance(values, Mapping):
         raise SettingError(f"values are given as a dict of paths and arrays, not as a {type(values).__name__}")
     targets = {path: [(path, parameter)] for path, parameter in parameters_of(block, learned_only).items()}
@@ -65,8 +78,7 @@ def set_arrays(
         array = np.array(value.asnumpy() if isinstance(value, NDArray) else value)
         if array.dtype.kind not in "biufcV":
             raise SettingError(f"the value of {name!r} is a {type(value).__name__}, not an array of numbers")
-        path, transposed = (names or {}).get(name, (name, False)) if name not in targets else (name, False)
-        arrays[path] = array.T if transposed else array
+        arrays[name] = array
     remedies = ("missing",) if source is None else ()  # what set_states takes, and load_states of SINGA's file
     load_parameters(targets, arrays, source, allow_missing=allow_missing, cast_dtype=True, remedies=remedies)
 
@@ -80,11 +92,10 @@ def save_singa(block: Block, path: str | PathLike[str], aux: Mapping[str, object
 
     if not isinstance(aux, Mapping) or not all(isinstance(name, str) for name in aux):
         raise SettingError("aux_states= takes a dict of your own values by names, which are texts")
-    paths = {place: (name, transposed) for name, (place, transposed) in _singa_names(block).items()}
-    states = {}
-    for place, array in arrays_of(block, learned_only=False).items():
-        name, transposed = paths.get(place, (place, False))
-        states[name] = array.asnumpy().T if transposed else array.asnumpy()
+    states = {place: array.asnumpy() for place, array in arrays_of(block, learned_only=False).items()}
+    for each in _renamed(block):
+        written = each.write([states.pop(place) for place in each.paths])
+        states.update(zip(each.names, written, strict=True))
     write_states(path, states, {name: _as_array(name, value) for name, value in aux.items()})
     return fspath(path)
 
@@ -97,19 +108,65 @@ def load_singa(block: Block, path: str | PathLike[str]) -> dict[str, Any]:
     from hybrid_lab.formats.singa import read_states
 
     states, aux = read_states(path)
-    set_arrays(block, states, False, source=fspath(path), names=_singa_names(block))
+    for each in _renamed(block):
+        if all(name in states for name in each.names) and not any(place in states for place in each.paths):
+            read = each.read([states.pop(name) for name in each.names])
+            states.update(zip(each.paths, read, strict=True))
+    set_arrays(block, states, False, source=fspath(path))
     return {name: NDArray.wrap(np.array(array)) if array.ndim else array.item() for name, array in aux.items()}
 
 
-def _singa_names(block: Block, path: str = "") -> dict[str, tuple[str, bool]]:
-    """SINGA's name -> path here, and whether SINGA keeps the transposed array."""
-    found = {}
-    for attribute in access.own_parameters(block):
-        name, transposed = _SINGA.get(type(block).__name__, {}).get(attribute, (attribute, False))
-        found[path + name] = path + attribute, transposed
+def check_graph_alg(name: object) -> None:
+    """Raise SettingError for another algorithm than SINGA's "sequence"."""
+    if name != "sequence":
+        raise SettingError(f"graph_alg must be 'sequence', which is SINGA's only algorithm, not {name!r}")
+
+
+def usable(device: Context | Sequence[Context]) -> list[Context]:
+    """The contexts, which this machine has. Raises EngineUnavailable, SettingError."""
+    return [resolve(each) for each in _contexts(device)]
+
+
+def _renamed(block: Block, path: str = "") -> Iterator[Renamed]:
+    """The arrays of the layers that SINGA has, too. Recurrent layers of several layers or directions keep their paths:
+    SINGA has none.
+    """
+    kind = type(block).__name__
+    if kind in ("RNN", "LSTM"):
+        yield from _recurrent(kind, path, [*access.parameters_by_path(block)])
+        return
+    for attribute, (name, transposed) in _SINGA.get(kind, {}).items():
+        if attribute in access.own_parameters(block) and name != attribute:
+            turn = _transposed if transposed else list
+            yield Renamed((path + attribute,), (path + name,), turn, turn)
     for child_name, child in access.children(block).items():
-        found.update(_singa_names(child, f"{path}{child_name}."))
-    return found
+        yield from _renamed(child, f"{path}{child_name}.")
+
+
+def _recurrent(kind: str, path: str, places: list[str]) -> Iterator[Renamed]:
+    """RNN: Wx, Wh, b, which is the sum of our two biases. LSTM: Wx_i, Wx_f, Wx_o, Wx_g, the same of Wh, Bx and Bh."""
+    start = "_unfused.0."
+    if sorted(places) != sorted(f"{start}{side}2h_{what}" for side in "ih" for what in ("weight", "bias")):
+        return
+    for side, letter in (("i", "x"), ("h", "h")):
+        weight, bias = f"{path}{start}{side}2h_weight", f"{path}{start}{side}2h_bias"
+        if kind == "RNN":
+            yield Renamed((weight,), (f"{path}W{letter}",), _transposed, _transposed)
+            continue
+        names = [tuple(f"{path}{what}{letter}_{gate}" for gate in _GATES) for what in "WB"]
+        yield Renamed((weight,), names[0], lambda arrays: _transposed(np.split(arrays[0], 4)), _joined_weights)
+        yield Renamed((bias,), names[1], lambda arrays: np.split(arrays[0], 4), lambda parts: [np.concatenate(parts)])
+    if kind == "RNN":
+        biases = (f"{path}{start}i2h_bias", f"{path}{start}h2h_bias")
+        yield Renamed(biases, (f"{path}b",), lambda arrays: [sum(arrays)], lambda parts: [parts[0], 0 * parts[0]])
+
+
+def _transposed(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [array.T for array in arrays]
+
+
+def _joined_weights(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.concatenate(_transposed(parts))]
 
 
 def _as_array(name: str, value: object) -> np.ndarray:

@@ -347,6 +347,18 @@ class NDArray(Overloads):
             return self
         return calls.invoke(get("Cast").bind(dtype=wanted.name), (self,))
 
+    def copy_from(self, source: Any) -> NDArray:
+        """Overwrite all values, in place, with those of an array or nested lists of the same shape, converted to this
+        dtype; returns the array. As SINGA's tensors do.
+
+        Raises ShapeError for another shape.
+        """
+        values = source if isinstance(source, NDArray) else np.asarray(source)
+        if values.shape != self.shape:
+            raise ShapeError(f"copy_from: the array has shape {self.shape}, the values have {values.shape}")
+        self[:] = values
+        return self
+
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Write into another array of the same shape (converting the dtype), or copy to a context; returns it."""
         if isinstance(other, Context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -11,14 +11,16 @@ import numpy as np
 
 from hybrid_lab.diagnostics.errors import HybridLabError, SettingError
 from hybrid_lab.formats.archive.layout import shorten
+from hybrid_lab.formats.archive.open import ArchivedBlock
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
-from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation
+from hybrid_lab.gluon.hybridized.neutral import NOTHING_OBSERVED, NeutralGraph, Observation, data_names
 from hybrid_lab.gluon.hybridized.structure import LEAF
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.gluon.symbol_block import SymbolBlock
-from hybrid_lab.graph.graph import Graph
+from hybrid_lab.graph.graph import Graph, extract
+from hybrid_lab.graph.node import Constant
 from hybrid_lab.insight.states import class_name
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
@@ -104,6 +106,84 @@ class ImportedGraph(SymbolBlock):
         """Names of the results that `aux_output` may ask for."""
         return [name for name, value in self._composed.tensors.items() if not value.is_input]
 
+    def __call__(self, *args: Any, aux_output: Sequence[str] = ()) -> Any:
+        """The outputs of the graph, and after them the results named in `aux_output`."""
+        if not aux_output:
+            return super().__call__(*args)
+        view = self.with_outputs(aux_output)
+        access.set_active(view, access.is_active(self))
+        access.set_flags(view, access.flags(self))
+        return view(*args)
+
+    @property
+    def layers(self) -> Layers:
+        """The nodes of the file by their names, as Blocks of the same parameters: `net.layers["conv1"](x)`."""
+        return Layers(self._composed, next(iter(access.graphs(self).pinned.values())))
+
+    def __getattr__(self, name: str) -> Any:
+        composed = vars(self).get("_composed")
+        if composed is not None and any(each.name == name for each in composed.layers):
+            return self.layers[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(each.name for each in self._composed.layers if each.name.isidentifier())]
+
+
+class Layers(Mapping[str, HybridBlock]):
+    """The nodes of an ONNX file as Blocks, by name, in the file's order. A Block is made when it is asked for."""
+
+    def __init__(self, composed: Composed, whole: NeutralGraph) -> None:
+        self._composed, self._whole = composed, whole
+        self._layers = {layer.name: layer for layer in composed.layers}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"({name}): {layer.kind}" for name, layer in self._layers.items())
+
+    def __getitem__(self, name: str) -> HybridBlock:
+        """The Block of a node: its arguments are the node's inputs but for parameters and constants.
+
+        Raises KeyError, and HybridLabError for a node that is no computation by itself in this package's operators.
+        """
+        known: HybridBlock | None = self._composed.views.get(("layer", name))
+        if known is not None:
+            return known
+        layer = self._layers[name]
+        variables = self._whole.graph.inputs[self._whole.num_data :]
+        owners = dict(zip(variables, self._whole.parameters, strict=True))
+        read, written = (
+            list(dict.fromkeys(self._composed.tensors[each] for each in names if each in self._composed.tensors))
+            for names in (layer.inputs, layer.outputs)
+        )
+        data = [value for value in read if value not in owners and not isinstance(value.node.op, Constant)]
+        graph = extract(data, written, data_names(len(data)), name) if data and written else None
+        inner = () if graph is None else graph.inputs[len(data) :]
+        if graph is None or not graph.operators or any(value not in owners for value in inner):
+            raise HybridLabError(
+                f"the node {name!r} ({layer.kind}) cannot be called by itself: it computes nothing from data alone, or "
+                "its work is a part of other nodes here; aux_output=[...] gives its results"
+            )
+        block = ArchivedBlock(f"{name}_", layer.kind)
+        parameters = tuple(owners[value] for value in inner)
+        for parameter in parameters:
+            block.params.add(parameter)
+            short = parameter.name.rpartition(".")[2]
+            own = access.own_parameters(block)
+            own[parameter.name if short in own else short] = parameter
+            if short.isidentifier() and not hasattr(type(block), short):
+                object.__setattr__(block, short, parameter)
+        spec: Any = LEAF if len(written) == 1 else ("tuple", (LEAF,) * len(written))
+        structure = ("tuple", (LEAF,) * len(data))
+        access.graphs(block).pin([NeutralGraph(graph, structure, spec, parameters, source="file")])
+        self._composed.views["layer", name] = block
+        return block
+
 
 def _begin(block: ImportedGraph, composed: Composed) -> None:
     HybridBlock.__init__(block)
@@ -174,7 +254,23 @@ class OnnxBlock(HybridBlock):
         view = self.imported.with_outputs(aux_output) if aux_output else self.imported
         return view(x, *args)
 
+    def __call__(self, *args: Any, aux_output: Sequence[str] = ()) -> Any:
+        """As `forward`; `aux_output` is for the graph of the file, where the class has no forward of its own."""
+        if not aux_output:
+            return super().__call__(*args)
+        if type(self).forward is not OnnxBlock.forward:
+            raise SettingError(
+                f"{type(self).__name__} has a forward of its own; call super().forward(x, aux_output=...) in it, or "
+                "net.imported(x, aux_output=...)"
+            )
+        return self.imported(*args, aux_output=aux_output)
+
     @property
     def tensor_names(self) -> list[str]:
         """Names of the results that `aux_output` may ask for."""
         return self.imported.tensor_names
+
+    @property
+    def layers(self) -> Layers:
+        """The nodes of the file by their names, as Blocks of the same parameters."""
+        return self.imported.layers

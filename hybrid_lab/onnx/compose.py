@@ -31,6 +31,19 @@ _MOST_METADATA = 1 << 20
 _LARGEST_SIZE = 2**31 - 1
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A node of an ONNX file. name : its own, or that of its first result; kind : its operator
+
+    inputs, outputs : names of tensors
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
 @dataclass
 class Composed:
     """The graph of an ONNX file.
@@ -43,6 +56,7 @@ class Composed:
     frozen : parameters that the model's owner did not train
     views : Blocks of the same graph with further outputs, by the names of these
     buffers : name -> the memory of a parameter that others read and write, too
+    layers : the nodes of the file
     """
 
     graph: Graph
@@ -57,6 +71,7 @@ class Composed:
     frozen: frozenset[str] = frozenset()
     views: dict[tuple[str, ...], HybridBlock] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
 
     def __deepcopy__(self, memo: object) -> Composed:
         """Graphs are not changed and need no copy; the views are made anew, of the copied parameters."""
@@ -108,8 +123,21 @@ def _restored(file: OnnxFile) -> Composed | None:
     return Composed(
         Graph(found.graph.inputs, found.graph.outputs, draws=found.graph.draws, name=graph.name), inputs,
         structure[0], structure[1], arrays, states & arrays.keys(), found.tensors, outputs, block_classes(file),
-        frozen=_frozen(own),
+        frozen=_frozen(own), layers=_layers(graph.node),
     )  # fmt: skip
+
+
+def _layers(nodes: Sequence[NodeProto]) -> list[Layer]:
+    """The nodes with names of their own: a name that two have gets a number."""
+    found: dict[str, Layer] = {}
+    for node in nodes:
+        name = base = node.name or next(iter(node.output), node.op_type)
+        number = 0
+        while name in found:
+            number += 1
+            name = f"{base}_{number}"
+        found[name] = Layer(name, node.op_type, tuple(node.input), tuple(node.output))
+    return [*found.values()]
 
 
 def _frozen(own: Mapping[str, Any]) -> frozenset[str]:
@@ -193,6 +221,7 @@ class _Composer:
             self.importer.classes, graph.name,
         )  # fmt: skip
         composed.frozen = _frozen(own)
+        composed.layers = _layers(nodes)
         return composed
 
     def _result(self, item: Item, results: list[Value]) -> Spec:

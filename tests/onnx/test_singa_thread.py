@@ -144,3 +144,91 @@ def test_last_layers_cuts_the_graph(fpath, net, x):
     cut = SONNXModel(fpath, last_layers=-1)
     assert cut(x).shape == (2, 3, 6, 6)
     np.testing.assert_allclose(cut(x).asnumpy(), net.conv1(x).asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def ordinary(tmp_path):
+    """An ONNX file of nobody's: nodes without functions and metadata. Returns its path and what it computes."""
+    helper, generator = onnx.helper, np.random.default_rng(1)
+    arrays = {
+        "conv1.weight": generator.normal(size=(4, 3, 3, 3)), "conv1.bias": generator.normal(size=(4,)),
+        "fc.weight": generator.normal(size=(4, 5)),
+    }  # fmt: skip
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    nodes = [
+        helper.make_node("Conv", ["x", "conv1.weight", "conv1.bias"], ["c"], name="conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu1"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"], name="/flat/Flatten"),
+        helper.make_node("MatMul", ["f", "fc.weight"], ["y"], name="fc"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", 1, ["n", 3, 6, 6])],
+        [helper.make_tensor_value_info("y", 1, ["n", 5])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    path = tmp_path / "ordinary.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def test_an_ordinary_file_as_layers_by_name(ordinary, x):
+    """Lines 221 to 224, 253 to 259: `for layer_name, layer in singa_rep.layers: self.__dict__[layer_name] = layer`."""
+    net = mx.onnx.imports(ordinary)
+    assert [*net.layers] == ["conv1", "relu1", "p", "/flat/Flatten", "fc"] and "conv1" in dir(net)
+    assert net.conv1 is net.layers["conv1"] and net.conv1.archived_class == "Conv"
+    y, h = net(x), x
+    for layer in net.layers.values():
+        h = layer(h)
+    np.testing.assert_allclose(h.asnumpy(), y.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert net.conv1.weight is net.collect_params()["conv1.weight"]
+    net.conv1.hybridize()
+    inside = net(x, aux_output=["c"])[1].asnumpy()
+    np.testing.assert_allclose(net.conv1(x).asnumpy(), inside, rtol=1e-4, atol=1e-5)
+    # A layer trains the parameters of the whole.
+    trainer = gluon.Trainer(net.conv1.collect_params(), "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = net.conv1(x).sum()
+    loss.backward()
+    trainer.step(1)
+    assert not np.allclose(net(x).asnumpy(), y.asnumpy())
+    with pytest.raises(AttributeError, match="conv2"):
+        net.conv2  # noqa: B018
+    with pytest.raises(KeyError):
+        net.layers["conv2"]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_aux_output_of_a_call(ordinary, x, hybrid):
+    """Lines 217 to 219: the last output, and aux_output, from a call of the net itself."""
+    net, base = mx.onnx.imports(ordinary), SONNXModel(ordinary)
+    if hybrid:
+        net.hybridize()
+        base.hybridize()
+    for each in (net, base):
+        y, relu, flat = each(x, aux_output=["r", "f"])
+        np.testing.assert_allclose(y.asnumpy(), net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+        assert relu.shape == (2, 4, 6, 6) and (relu.asnumpy() >= 0).all() and flat.shape == (2, 4)
+        with autograd.record():
+            loss = each(x, aux_output=["c"])[1].sum()
+        loss.backward()
+    with pytest.raises(mx.MXNetError, match="the graph computes no 'nothing'"):
+        net(x, aux_output=["nothing"])
+    with pytest.raises(mx.MXNetError, match="a list of names"):
+        net(x, aux_output="c")
+
+
+def test_layers_of_a_file_of_this_package(fpath, net, x):
+    imported = mx.onnx.imports(fpath)
+    assert len(imported.layers) and all(isinstance(name, str) for name in imported.layers)
+    np.testing.assert_allclose(imported(x).asnumpy(), net(x).asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_with_a_forward_of_its_own(fpath, x):
+    ox = onnx.load(fpath)
+    m = MyModel(ox, inner_name(ox))
+    m.compile([x])
+    with pytest.raises(mx.MXNetError, match="has a forward of its own"):
+        m(x, aux_output=[inner_name(ox)])

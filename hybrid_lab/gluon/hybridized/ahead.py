@@ -19,10 +19,13 @@ from hybrid_lab.graph.specialize import specialize
 from hybrid_lab.ndarray import invoke as invoking
 from hybrid_lab.ndarray import tape
 from hybrid_lab.ndarray.context import resolve
-from hybrid_lab.ndarray.ndarray import NDArray
-from hybrid_lab.ops.framework.dtypes import is_narrow
+from hybrid_lab.ndarray.ndarray import NDArray, check_dtype
+from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating, is_narrow
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from hybrid_lab.gluon.block import Block
     from hybrid_lab.gluon.hybrid import HybridBlock
     from hybrid_lab.gluon.parameter import Parameter
 
@@ -31,11 +34,11 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
     """The graphs of a call by what they are: "forward", in prediction also "parameters" where something depends on
     parameters alone; in training "forward", "backward" and "update".
 
-    inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of float32
+    inputs : arrays or shapes, one or a list of them; (2, 3) is a shape, of the dtype of the weights
     The update is that of the Trainer which has the parameters, else plain SGD. Nothing runs and nothing changes but
     that shapes of parameters become known. Raises HybridizeError where the code cannot become a graph.
     """
-    args = arguments(inputs)
+    args = arguments(inputs, weight_dtype(net))
     leaves, spec = flatten(args, f"the input of {net.name}")
     cache = net._graphs.twin(traces=net._active or bool(net._graphs.pinned))
     with tape.Mode(train, train):
@@ -61,9 +64,12 @@ def graphs_of(net: HybridBlock, inputs: object, train: bool = False) -> dict[str
     return graphs | update_graphs(trained) if train else graphs
 
 
-def arguments(inputs: object) -> tuple[Any, ...]:
-    """Arrays, or zeros in the place of shapes."""
-    if isinstance(inputs, (NDArray, np.ndarray)) or _is_shape(inputs):
+def arguments(inputs: object, dtype: DTypeLike = "float32") -> tuple[Any, ...]:
+    """Arrays, or zeros in the place of shapes.
+
+    dtype : of a shape alone; of `(shape, dtype)`, and of what has a shape and a dtype, it is their own
+    """
+    if isinstance(inputs, (NDArray, np.ndarray)) or _is_shape(inputs) or _described(inputs) is not None:
         inputs = (inputs,)
     if not isinstance(inputs, (list, tuple)) or all(
         item is None or isinstance(item, (int, float, np.number)) for item in inputs
@@ -71,7 +77,26 @@ def arguments(inputs: object) -> tuple[Any, ...]:
         raise HybridLabError(
             "inputs= takes an array or a shape, or a list of them: inputs=(8, 3, 224, 224), or inputs=[x, (8, 10)]"
         )
-    return tuple(_array(item) for item in inputs)
+    return tuple(_array(item, dtype) for item in inputs)
+
+
+def weight_dtype(block: Block) -> Any:
+    """The dtype of the first weight of a model, with which it takes floating inputs; float32 where there is none."""
+    parameters = block.collect_params().values()
+    weights = [each for each in parameters if len(each.partial_shape or ()) > 1] or [*parameters]
+    return next((each.dtype for each in weights if is_floating(dtype_of(each.dtype))), "float32")
+
+
+def _described(item: object) -> tuple[tuple[int, ...], np.dtype] | None:
+    """Shape and dtype of `(shape, dtype)`, of a DataDesc and the like; None for anything else."""
+    if isinstance(item, (NDArray, np.ndarray)):
+        return None
+    shape, dtype = getattr(item, "shape", None), getattr(item, "dtype", None)
+    if dtype is None and isinstance(item, (list, tuple)) and len(item) == 2:
+        shape, dtype = item
+    if not _is_shape(shape) or dtype is None or not isinstance(dtype, (str, type, np.dtype)):
+        return None
+    return tuple(map(int, shape)), check_dtype(dtype)
 
 
 def _is_shape(item: object) -> bool:
@@ -82,20 +107,23 @@ def _is_size(item: object) -> bool:
     return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
 
 
-def _array(item: Any) -> Any:
+def _array(item: Any, dtype: DTypeLike) -> Any:
     if _is_shape(item):
-        return _untouched(tuple(map(int, item)))
+        return _untouched(tuple(map(int, item)), dtype_of(dtype))
+    described = _described(item)
+    if described is not None:
+        return _untouched(*described)
     if isinstance(item, np.ndarray):
         return nd.array(item, dtype=item.dtype)
     return item
 
 
-def _untouched(shape: tuple[int, ...]) -> NDArray:
-    """Zeros of float32 that take no memory, whatever the shape: one number, repeated, which nobody may write to."""
+def _untouched(shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """Zeros that take no memory, whatever the shape: one number, repeated, which nobody may write to."""
     if min(shape) < 0:
         raise ShapeError(f"a shape cannot have negative sizes: {shape}")
     try:
-        zeros = np.broadcast_to(np.zeros((), np.float32), shape)
+        zeros = np.broadcast_to(np.zeros((), dtype), shape)
     except ValueError:  # more bytes, or more axes, than NumPy counts
         raise ShapeError(f"inputs={shape}: no array can be that large; give the sizes of a real call") from None
     return NDArray.from_host(zeros, resolve(None))
