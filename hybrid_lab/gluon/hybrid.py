@@ -33,6 +33,7 @@ from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
 from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
 from hybrid_lab.gluon.parameter_dict import ParameterDict
+from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import without_conversions
 from hybrid_lab.graph.partial import PartialShapes, is_complete
 from hybrid_lab.logger import logger
@@ -329,7 +330,7 @@ class HybridBlock(Block):
             raise self._no_array(args)
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")
-        observed, used_fixed = len(trace.observed), trace.used_fixed
+        observed, used_fixed, begun = len(trace.observed), trace.used_fixed, len(trace.nodes)
         arguments, returned = separated(args)
         try:
             result, alone = run_traced(self, trace, arguments, self._path_in(trace), keywords=keywords)
@@ -339,7 +340,7 @@ class HybridBlock(Block):
         # A graph cannot change a list that it gets, so a call that changes one has no graph of its own.
         alone = alone and trace.used_fixed == used_fixed and not keywords
         if leaves and alone and (id(self), spec) not in trace.nested and not self._graphs.has(spec):
-            graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed)
+            graph = extract_nested(trace, self, spec, flatten(arguments)[0], result, observed, trace.nodes[begun:])
             if graph is not None:
                 trace.nested[id(self), spec] = self, graph
         self._note_traced_outputs(trace, result)
@@ -372,7 +373,7 @@ class HybridBlock(Block):
         neutral = (cache or self._graphs).pinned_for(spec, types, modes.training)
         if any(parameter._array is None for parameter in neutral.parameters):
             self._complete_from(neutral, leaves)
-        outputs = interpret(neutral.graph, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
+        outputs = interpret(neutral.with_unused, [*leaves, *(parameter.data() for parameter in neutral.parameters)])
         if cache is None and self._graphs.called_at != changes.count:
             self._graphs.note_call((spec, types))
         return unflatten(neutral.out_spec, iter(outputs))
@@ -611,7 +612,10 @@ class HybridBlock(Block):
         variables = neutral.graph.inputs[neutral.num_data :]
         for value, parameter in zip(variables, neutral.parameters, strict=True):
             shapes[value] = parameter.partial_shape
-        inferred = PartialShapes(neutral.graph, shapes).shapes
+        graph = neutral.graph
+        if neutral.unused:
+            graph = Graph(graph.inputs, [*graph.outputs, *neutral.unused])
+        inferred = PartialShapes(graph, shapes).shapes
         missing = []
         for value, parameter in zip(variables, neutral.parameters, strict=True):
             shape: Any = inferred.get(value)
@@ -654,6 +658,7 @@ class HybridBlock(Block):
             raise HybridLabError(
                 f"{self.name} has no graph yet: call net.hybridize() and run it once on data before export()"
             )
+        neutral = neutral.without_unused()
         if remove_amp_cast:
             neutral = self._without_conversions(neutral)
         variables = neutral.graph.inputs[neutral.num_data :]
@@ -727,7 +732,7 @@ def _inline(neutral: NeutralGraph, inputs: Sequence[Symbol]) -> list[Symbol]:
     from hybrid_lab.symbol.symbol import constant
 
     values: dict[Value, Symbol] = dict(zip(neutral.graph.inputs, inputs, strict=True))
-    for node in neutral.graph.nodes:
+    for node in neutral.with_unused.nodes:
         if isinstance(node.op, Input):
             continue
         if isinstance(node.op, Constant):

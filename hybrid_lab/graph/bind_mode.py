@@ -42,7 +42,8 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
     """An inferred graph for one mode, in which all operators have channels first.
 
     Whoever reads a state after the operator that updates it reads the new value, as in an eager run: a block that is
-    called twice updates its states twice, in program order. No gradient goes through the new value.
+    called twice updates its states twice, in program order. No gradient goes through the new value. Effects of a graph
+    without a mode, (state, a result), name operators that no output needs and whose updates are wanted.
     """
     graph = channels_first(lowered_by_shapes(graph))
     updated: dict[Value, Value] = {}
@@ -82,4 +83,4 @@ def bind_mode(graph: Graph, train: bool) -> Graph:
 
     bound = graph.map(rewrite)
     outputs = [state_now(value) for value in bound.outputs]
-    return Graph(bound.inputs, outputs, [*bound.effects, *updated.items()], bound.draws, bound.name)
+    return Graph(bound.inputs, outputs, [*updated.items()], bound.draws, bound.name)

@@ -204,6 +204,8 @@ class _Sketch:
             location=capture(),
             draw=trace.next_draw() if trace else free_draw(),
         )
+        if trace is not None:  # what the bodies compute is inside of the node
+            trace.nodes = [each for each in trace.nodes if each.serial < self.first]
         whole = make_symbol(node)
         if len(whole.outputs) == 1:
             return [whole]

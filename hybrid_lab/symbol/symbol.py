@@ -424,6 +424,7 @@ def make_symbol(node: Node) -> Symbol:
     """The visible outputs of a node."""
     trace = tracing.current()
     if trace is not None:
+        trace.nodes.append(node)
         note_types(trace, node)
     return Symbol(node.outputs[: node.op.signature.visible])
 

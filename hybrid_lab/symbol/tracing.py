@@ -28,6 +28,7 @@ class Trace:
     styles : per running piece of code "1.x" (hybrid_forward on F=sym) or "2.x" (forward on tracing arrays)
     parameters : the Value of each parameter that was read, in order of first use
     draws : how many draw numbers were given out
+    nodes : the operators so far, those that no output needs too; none in bodies of loops and branches
     types : shapes and dtypes of Values as far as they are known, in a 2.x trace
     observed : what the code asked about shapes, the mode or recording; not empty makes the trace a guarded variant
     fixed : inside `with autograd.train_mode()` and its like, the mode that the code set and the call that set it
@@ -49,6 +50,7 @@ class Trace:
         self.owners: dict[Value, Any] = {}
         self.types: dict[Value, tuple[Any, Any]] = {}
         self.draws = 0
+        self.nodes: list[Node] = []
         self.scopes: list[Scope] = []
         self.observed: list[tuple[str, Location | None]] = []
         self.raised: list[HybridizeError] = []
@@ -181,6 +183,7 @@ class Trace:
         ).outputs[0]
         if value in self.types:
             self.types[blocked] = self.types[value]
+        self.nodes.append(blocked.node)
         return blocked
 
     def observe(self, what: str) -> None:

@@ -49,6 +49,7 @@ def convert_hybrid_block(
         raise HybridLabError(
             f"{block.name} has no graph yet: call net.hybridize() and run it once on data before converting it"
         )
+    neutral = neutral.without_unused()
     graph, count = neutral.graph, neutral.num_data
     types = [np.dtype(dtype) for _, dtype in neutral.types or ()] or [SINGLE] * count
     types += [np.dtype(parameter.dtype) for parameter in neutral.parameters]

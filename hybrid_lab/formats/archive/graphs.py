@@ -52,7 +52,8 @@ class Structure:
     """The JSON around a graph.
 
     in_, out : structure of arguments and results; inputs : names of the data variables
-    parameters : variable -> id in the tree; draws : how many random draws a call takes; others as in SavedGraph
+    parameters : variable -> id in the tree; draws : how many random draws a call takes
+    updates : how many of the graph's heads, at their end, are no results but `unused` of SavedGraph, as all others are
     """
 
     in_: Any
@@ -64,6 +65,7 @@ class Structure:
     named: bool = False
     types: Types | None = None
     guard: Guard | None = None
+    updates: int = 0
 
 
 @dataclass
@@ -75,6 +77,7 @@ class SavedGraph:
     types : (shape, dtype name) of each data tensor, where known
     nested : whether it was recorded inside an outer graph's trace
     named : whether there are named tuples among its arguments
+    unused : results that no output needs, of operators that update states
     """
 
     member: str
@@ -86,6 +89,7 @@ class SavedGraph:
     types: Types | None = None
     nested: bool = False
     named: bool = False
+    unused: tuple[Value, ...] = ()
 
     @property
     def num_data(self) -> int:
@@ -97,7 +101,9 @@ class SavedGraph:
         graph = Graph(self.graph.inputs, self.graph.outputs, draws=self.graph.draws, name=name)
         owners = tuple(parameters[key] for key in self.parameters)
         origin = () if self.nested else None
-        return NeutralGraph(graph, self.in_spec, self.out_spec, owners, self.observation, "file", self.types, origin)
+        return NeutralGraph(
+            graph, self.in_spec, self.out_spec, owners, self.observation, "file", self.types, origin, unused=self.unused
+        )
 
 
 def write(
@@ -115,7 +121,11 @@ def write(
         )
     constants: dict[str, np.ndarray] = {}
     attrs = {STRUCTURE: ["str", structure_text(neutral, ids, types)]}
-    text = symbol_json.dumps(neutral.graph, portable=False, constants=constants, attrs=attrs)
+    graph = neutral.graph
+    updates = _updates(neutral)
+    if updates:
+        graph = Graph(graph.inputs, [*graph.outputs, *updates], draws=graph.draws, name=graph.name)
+    text = symbol_json.dumps(graph, portable=False, constants=constants, attrs=attrs)
     tensors |= {f"{member}:{name}": array for name, array in constants.items()}
     return text.encode("utf-8")
 
@@ -137,8 +147,14 @@ def structure_text(neutral: NeutralGraph, ids: Mapping[int, str], types: Types |
         plain(neutral.in_spec) != neutral.in_spec,
         types,
         None if guard == Guard(None, None) else guard,
+        len(_updates(neutral)),
     )
     return json.dumps(schema.write(structure), ensure_ascii=False, allow_nan=False)
+
+
+def _updates(neutral: NeutralGraph) -> list[Value]:
+    """A result of each operator that updates a state and that no output needs."""
+    return [*dict.fromkeys(value for _, value in neutral.with_unused.effects)]
 
 
 def parse(
@@ -179,7 +195,8 @@ def parse(
         good = (
             structure.draws >= graph.draws
             and len(structure.inputs) == count_leaves(in_spec)
-            and len(graph.outputs) == count_leaves(out_spec)
+            and structure.updates >= 0
+            and len(graph.outputs) == count_leaves(out_spec) + structure.updates
             and (types is None or len(types) == len(structure.inputs))
             and not variables
         )
@@ -191,8 +208,12 @@ def parse(
     unknown = [key for key in owners if known is not None and key not in known]
     if unknown:
         raise error(f"the graph reads the parameter {str(unknown[0])[:80]!r}, which is not in the tree")
-    whole = Graph(ordered, graph.outputs, draws=structure.draws, name=member)
-    return SavedGraph(member, whole, in_spec, out_spec, owners, observation, types, structure.nested, structure.named)
+    results = len(graph.outputs) - structure.updates
+    whole = Graph(ordered, graph.outputs[:results], draws=structure.draws, name=member)
+    return SavedGraph(
+        member, whole, in_spec, out_spec, owners, observation, types, structure.nested, structure.named,
+        graph.outputs[results:],
+    )  # fmt: skip
 
 
 def count_operators(container: Container, member: str) -> int:

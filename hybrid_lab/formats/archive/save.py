@@ -91,7 +91,8 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
         attributes_of = Attributes(described).of
         for path, block in layout.places(net, lambda each: access.children(each).items()):
             found = access.graphs(block).graphs() if isinstance(block, HybridBlock) else []
-            for number, neutral in enumerate(found, start=1):
+            for number, whole in enumerate(found, start=1):
+                neutral = whole.without_unused()
                 variables = neutral.graph.inputs[neutral.num_data :]
                 values = {value: _values_of(each) for value, each in zip(variables, neutral.parameters, strict=True)}
                 name = layout.graph_member(path, number).removeprefix("graphs/").removesuffix(".json")
@@ -101,7 +102,8 @@ def save_mxnet(net: Block, folder: str | PathLike[str], inputs: object) -> str:
                     problems.append(f"{path or block.name}: {error}")
         for problem in problems:
             logger.warning(f"no symbol file was written of {problem}")
-        written = {id(each) for block in blocks for graph in access.graphs(block).graphs() for each in graph.parameters}
+        kept = [graph.without_unused() for block in blocks for graph in access.graphs(block).graphs()]
+        written = {id(each) for graph in kept for each in graph.parameters}
         unread = [key for key, parameter in described.live_parameters.items() if id(parameter) not in written]
         if files and unread:
             logger.warning(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from hybrid_lab.gluon.hybridized.partial import last_values
 from hybrid_lab.gluon.hybridized.passed import containers, contents, same_objects
 from hybrid_lab.gluon.hybridized.structure import Spec, describe, flatten, is_named, unflatten
 from hybrid_lab.graph.graph import Graph, extract, reachable
-from hybrid_lab.graph.node import Value, input_node
+from hybrid_lab.graph.node import Constant, Node, Value, input_node
 from hybrid_lab.ndarray.tape import state as modes
 from hybrid_lab.symbol import tracing
 from hybrid_lab.symbol.control_flow import refuse_leaks
@@ -85,6 +86,7 @@ class NeutralGraph:
     source : "code" (a trace) or "file" (loaded; wins over the code)
     types : (shape, dtype name) of the input tensors at the trace, or None
     bound : whether the operators are those of one mode, with no states to update
+    unused : what the code computes and does not return, if states or shapes of parameters depend on it
     origin : for a graph recorded inside an outer trace, the Values of that trace that it was called on (empty from a
     file)
     """
@@ -98,6 +100,33 @@ class NeutralGraph:
     types: tuple[Any, ...] | None = None
     origin: tuple[Value, ...] | None = None
     bound: bool = False
+    unused: tuple[Value, ...] = ()
+
+    @cached_property
+    def with_unused(self) -> Graph:
+        """The graph with what a call updates besides its results as effects: (state, a result of its operator)."""
+        needed = {*self.graph.nodes} if self.unused else set()
+        effects = [
+            (item, node.outputs[0])
+            for node in reachable(self.unused)
+            if node not in needed
+            for name, item in zip(node.op.signature.inputs, node.inputs, strict=False)
+            if name in node.op.signature.aux and isinstance(item, Value) and item.is_input
+        ]
+        if not effects:
+            return self.graph
+        return Graph(self.graph.inputs, self.graph.outputs, effects, self.graph.draws, self.graph.name)
+
+    def without_unused(self) -> NeutralGraph:
+        """The graph without the parameters that no output is computed from, as MXNet's files have it."""
+        needed = {*reachable(self.graph.outputs)}
+        variables = zip(self.graph.inputs[self.num_data :], self.parameters, strict=True)
+        read = {value: parameter for value, parameter in variables if value.node in needed}
+        if len(read) == len(self.parameters) and not self.unused:
+            return self
+        data = self.graph.inputs[: self.num_data]
+        graph = Graph([*data, *read], self.graph.outputs, draws=self.graph.draws, name=self.graph.name)
+        return replace(self, graph=graph, parameters=tuple(read.values()), unused=())
 
     @property
     def num_data(self) -> int:
@@ -165,7 +194,8 @@ def trace_block(
     known = tuple((tuple(shape), np.dtype(dtype).name) for shape, dtype in types if shape is not None)
     for nested, nested_graph in trace.nested.values() if keep else ():
         nested._graphs.note(nested_graph)
-    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known)
+    unused = _unused(trace.nodes, graph.inputs, values)
+    return NeutralGraph(graph, spec, out_spec, tuple(trace.parameters), observation, types=known, unused=unused)
 
 
 def run_traced(
@@ -256,16 +286,44 @@ def _observation(
     )
 
 
+def _unused(nodes: Iterable[Node], inputs: Iterable[Value], outputs: Sequence[Value]) -> tuple[Value, ...]:
+    """Results of operators that no output needs; none where neither a state nor the shape of an input depends on them.
+
+    nodes : those of a trace, in order; inputs : data and parameters
+    """
+    needed = {*reachable(outputs, {*inputs})}
+    known = {*needed, *(value.node for value in inputs)}
+    unused: list[Node] = []
+    for node in nodes:
+        # Not so in a body of a loop that is being traced.
+        inside = all(item.node in known or isinstance(item.node.op, Constant) for item in node.values_in)
+        if inside and node not in known:
+            known.add(node)
+            unused.append(node)
+    read = {item for node in needed for item in node.values_in} | {*outputs}
+    wanted = any(node.op.signature.aux for node in unused) or any(
+        item not in read and item.is_input for node in unused for item in node.values_in
+    )
+    return tuple([node.outputs[0] for node in unused]) if wanted else ()
+
+
 def extract_nested(
-    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int
-) -> NeutralGraph | None:
+    trace: tracing.Trace, block: HybridBlock, spec: Spec, inputs: Sequence[Symbol], result: object, observed: int,
+    nodes: Sequence[Node],
+) -> NeutralGraph | None:  # fmt: skip
     """The graph of a nested block, cut out of the trace it was called in; None where it reads tensors that are not
     its inputs.
+
+    nodes : the operators of the call
     """
     values = [value for symbol in inputs for value in symbol.outputs]
     outputs, out_spec = flatten_outputs(result, block)
     results = [trace.outside_pause(leaf.outputs[0]) for leaf in outputs]
-    graph = extract(values, results, data_names(len(values)), block.name)
+    unused = _unused(nodes, [*values, *trace.owners], results)
+    graph = extract(values, [*results, *unused], data_names(len(values)), block.name)
+    if unused:
+        unused = graph.outputs[len(results) :]
+        graph = Graph(graph.inputs, graph.outputs[: len(results)], draws=graph.draws, name=graph.name)
     variables = graph.inputs[len(values) :]
     owners = [trace.owners.get(value) for value in variables]
     if any(owner is None for owner in owners):
@@ -276,4 +334,4 @@ def extract_nested(
         return None  # it read shapes that are not known here, so it is not known for which calls the graph holds
     observation = _observation(seen, types, bool(trace.training), bool(modes.recording))
     parameters = tuple(owner for owner in owners if owner is not None)
-    return NeutralGraph(graph, spec, out_spec, parameters, observation, origin=tuple(values))
+    return NeutralGraph(graph, spec, out_spec, parameters, observation, origin=tuple(values), unused=unused)

@@ -32,7 +32,7 @@ class Around:
             graphs.block._complete_from(neutral, leaves)
         context = leaves[0].context
         arrays = [*leaves, *(parameter.data(context) for parameter in neutral.parameters)]
-        return unflatten(neutral.out_spec, iter(interpret(neutral.graph, arrays, look=self._look)))
+        return unflatten(neutral.out_spec, iter(interpret(neutral.with_unused, arrays, look=self._look)))
 
     def _look(self, node: Node, inputs: Sequence[Any], outputs: Sequence[NDArray]) -> None:
         operator = node.op.name

@@ -119,7 +119,7 @@ class Program:
     def _specialize(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype], wrt: Sequence[int]) -> Specialized:
         neutral = self.neutral
         options: dict[str, Any] = {"precision": self.precision, "heads": self.differentiated}
-        arguments = (neutral.graph, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
+        arguments = (neutral.with_unused, shapes, dtypes, self.training, wrt, len(shapes) - len(self._arrays))
         if neutral.bound:  # gradients, of which all inputs are data: each is made once
             return specialize(*arguments, bound=True, **options)
         return specialize_call(self.cache.specializations, *arguments, **options)
