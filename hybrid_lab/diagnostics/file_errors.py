@@ -15,6 +15,8 @@ from .errors import HybridLabError
 
 _LONG_ENDINGS = ("-symbol.json", ".safetensors.index.json")
 """Endings of names that have more than one dot, or a hyphen."""
+_LOADABLE = (".hlab", ".safetensors.index.json", ".safetensors", ".params", ".onnx")
+"""Endings of files that are proposed in place of their folder."""
 _SHOWN = 6
 """Names of files that a message lists."""
 _LONGEST = 120
@@ -207,8 +209,18 @@ def _instead(name: str, folder: str) -> str:
 
 
 def _inside(folder: str) -> str:
-    archives = _files(folder, ".hlab")
-    return f" in it: {_list(archives)}" if archives else ""
+    """What to read in place of a folder: the files in it, or the call that takes it."""
+    if _files(folder, "-symbol.json"):
+        return " in it, or let net.load(folder) or gluon.load(folder) read MXNet's files in it, one pair for each Block"
+    checkpoints = [name for name in _files(folder, ".hlab") if name.startswith("step-")]
+    if checkpoints:
+        return f" in it: {_list(checkpoints)}. mx.checkpoint.Manager(folder, net, trainer).restore() loads the newest"
+    found = next((files for ending in _LOADABLE if (files := _files(folder, ending))), [])
+    if found:
+        return f" in it: {_list(found)}"
+    if os.path.isfile(os.path.join(folder, "saved_model.pb")):
+        return ". It is a SavedModel of TensorFlow; convert it to ONNX (tf2onnx), and mx.onnx.imports(file) reads that"
+    return ""
 
 
 def _files(folder: str, ending: str) -> list[str]:

@@ -430,7 +430,10 @@ class Trainer:
             raise ArchiveError(f"not a readable file of Trainer states: {error.reason}", path=path) from None
         text = file.metadata.get(_FORMAT)
         if text is None:
-            raise ArchiveError("a safetensors file that does not hold Trainer states", path=path)
+            raise ArchiveError(
+                "a safetensors file; net.load_parameters(file) or nd.load(file) reads it. It holds no Trainer states",
+                path=path,
+            )
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
