@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 
@@ -40,6 +42,9 @@ def renamed(
         if names.leaves_out(name):
             continue
         path = names.path(name)
+        plain = plain_name(name)
+        if path == name and names.path(plain) != plain:
+            path = names.path(plain)
         if path in found:
             twice.append(f"map: two arrays of the file become {path}")
         found[path] = array.T if names.transposes(name) else array
@@ -70,12 +75,14 @@ def load_parameters(
     cast_dtype: bool = False,
     dtype_source: str = "current",
     remedies: Sequence[str] = ("missing", "extra", "dtype"),
+    restored: str = "",
 ) -> None:
     """Put `arrays` into the parameters that `targets` names.
 
     A parameter with several names (shared weights) is found if the file has one of them. cast_dtype : convert values of
     another dtype to the parameter's ('current'), or the parameter to the file's ('saved').
     remedies : kinds of differences that the caller has an argument for, which the error proposes
+    restored : the prefix that was put before the names of the file
     Raises LoadMismatchError listing every missing and extra name and every shape, dtype or context that does not fit;
     the parameters are untouched then.
     """
@@ -97,8 +104,8 @@ def load_parameters(
                 differences.append(problem)
             else:
                 chosen[id(parameter)] = (parameter, array)
+    missing = [each for each in known if not any(name in arrays for name in names_of[each])]
     if not allow_missing:
-        missing = [each for each in known if not any(name in arrays for name in names_of[each])]
         for each in missing:
             name = names_of[each][0]
             differences.append(f"missing: {name} {known[each].shape}{_nearest(name, unused, f'{where} has')}")
@@ -106,7 +113,9 @@ def load_parameters(
         for name in unused:
             differences.append(f"extra: {name} {arrays[name].shape}{_nearest(name, targets, 'the model has')}")
     if differences:
-        raise _does_not_fit(differences, source, where, remedies)
+        theirs = [name.removeprefix(restored) for name in unused]
+        hint = _names_differ(theirs, [names_of[each] for each in missing], where)
+        raise _does_not_fit(differences, source, where, remedies, hint)
     for parameter, array in chosen.values():
         if np.dtype(parameter.dtype) != array.dtype:
             if dtype_source == "saved":
@@ -125,12 +134,66 @@ _REMEDIES = {
 
 
 def _does_not_fit(
-    differences: list[str], source: str | PathLike[str] | None, where: str, remedies: Sequence[str]
+    differences: list[str], source: str | PathLike[str] | None, where: str, remedies: Sequence[str], hint: str
 ) -> LoadMismatchError:
     hints = [_REMEDIES[kind] for kind in remedies if any(each.startswith(kind) for each in differences)]
-    note = f" ({'; '.join(hints)})" if hints else ""
+    note = f". {hint}" if hint else f" ({'; '.join(hints)})" if hints else ""
     message = f"{where} does not fit the model: {count(len(differences), 'difference')}; nothing was loaded{note}"
     return LoadMismatchError(message, differences, path=None if source is None else fspath(source))
+
+
+def _names_differ(theirs: Sequence[str], ours: Sequence[Sequence[str]], where: str) -> str:
+    """What to do where the arrays are those of the model by other names; "" where they are not.
+
+    ours : all names that each parameter without an array may have
+    """
+    if not theirs or len(theirs) != len(ours):
+        return ""
+    for place in range(max(map(len, ours))):
+        names = [each[min(place, len(each) - 1)] for each in ours]
+        prefixes = prefixes_of(theirs, names)
+        if prefixes is not None:
+            other, mine = prefixes
+            calls = [f"net.load_parameters(file, map={{{other.rstrip('.')!r}: {mine.rstrip('.')!r}}})"]
+            if not other and mine.endswith("_"):
+                calls.append(f"net.collect_params().load(file, restore_prefix={mine!r})")
+            return (
+                f"The names differ only in the prefix, {other!r} in {where} and {mine!r} in the model; use "
+                f"{' or '.join(calls)}"
+            )
+        if sorted(map(_without_numbers, theirs)) == sorted(map(_without_numbers, names)):
+            return (
+                "The names differ only in their numbers, which grow with each Block that a process makes: give the "
+                "outermost Block a prefix, or save by paths with net.save_parameters(file)"
+            )
+    if all("." in name for name in theirs) and not any("." in name for each in ours for name in each):
+        return f"The names in {where} are paths, as net.save_parameters writes them; use net.load_parameters(file)"
+    return ""
+
+
+def prefixes_of(theirs: Sequence[str], ours: Sequence[str]) -> tuple[str, str] | None:
+    """The prefixes in which two lists of names differ, where they differ in nothing else: ("net0_", "net1_")."""
+    other, mine = _common_prefix(theirs), _common_prefix(ours)
+    if sorted(name[len(other) :] for name in theirs) != sorted(name[len(mine) :] for name in ours):
+        return None
+    parts, own = re.findall(_PART, other), re.findall(_PART, mine)
+    while parts and own and parts[-1] == own[-1]:
+        parts.pop()
+        own.pop()
+    return None if parts == own else ("".join(parts), "".join(own))
+
+
+_PART = re.compile(r"[^._]*[._]")
+"""A part of a prefix."""
+
+
+def _common_prefix(names: Sequence[str]) -> str:
+    """The beginning that all names share, up to the last dot or underscore in it."""
+    return "".join(re.findall(_PART, os.path.commonprefix(list(names))))
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "0", name)
 
 
 def _mismatch(

@@ -229,7 +229,10 @@ class ParameterDict:
             restore_prefix + plain_name(name): value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
             for name, value in param_dict.items()
         }
-        load_parameters(targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+        load_parameters(
+            targets, arrays, filename, ctx, allow_missing, ignore_extra, cast_dtype, dtype_source,
+            restored=restore_prefix,
+        )  # fmt: skip
 
 
 def _agree(parameter: Parameter, key: str, wanted: Any) -> None:

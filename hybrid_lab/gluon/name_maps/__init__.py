@@ -21,7 +21,8 @@ class NameMap:
     """How the names of a file become paths.
 
     paths : beginning of a name -> what stands there in the path; `*` is any one part of a name, between dots. The
-        longest beginning counts; other names stay as they are
+        longest beginning counts; other names stay as they are. A beginning that ends with `_` is a prefix of Gluon's
+        names, {"net0_": "net1_"}, and "" stands before all names
     about : what is mapped into what
     names : by which `load_parameters` knows the map
     prefixes : first parts that some files put before all names
@@ -37,7 +38,7 @@ class NameMap:
     _patterns: list[tuple[list[str], str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        patterns = [(source.split("."), target) for source, target in self.paths.items()]
+        patterns = [(source.removesuffix(".").split("."), target) for source, target in self.paths.items()]
         for parts, target in patterns:
             if target.split(".").count("*") > parts.count("*"):
                 raise SettingError(f"map: {'.'.join(parts)!r} has fewer * than {target!r}, which it becomes")
@@ -57,6 +58,11 @@ class NameMap:
                 variable = iter([part for one, part in zip(pattern, parts) if one == "*"])
                 found = [next(variable) if part == "*" else part for part in target.split(".")]
                 return ".".join([part for part in [*found, *parts[len(pattern) :]] if part])
+        for prefix in sorted((each for each in self.paths if not each or each.endswith("_")), key=len, reverse=True):
+            if name.startswith(prefix):
+                target = self.paths[prefix]
+                dot = "" if prefix or not target or target.endswith(("_", ".")) else "."
+                return f"{target}{dot}{name[len(prefix) :]}"
         return name
 
     def leaves_out(self, name: str) -> bool:
