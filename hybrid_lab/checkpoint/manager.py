@@ -7,7 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, Protocol, TypeAlias
 
@@ -255,7 +255,7 @@ class Manager:
         saved = archive.checkpoint
         if saved is None:
             raise ArchiveError(_NONE_HERE, path=path)
-        point = _described(saved, path, archive.aux())
+        point = _described(saved, path, {})
         gradients = _gradients_in(self._net, saved, path)
         random = all_states()
         if not self._loaders and saved.get("loader") is not None:
@@ -280,7 +280,7 @@ class Manager:
             set_all_states(saved.get("random") or {})  # tried before the model changes
             set_all_states(random)
             several = [(name, trainers[name], each) for name, each in self._trainers.items() if name]
-            load_opened(self._net, archive, "code", self._trainers.get(""), "file", several)
+            report = load_opened(self._net, archive, "code", self._trainers.get(""), "file", several)
         except BaseException:
             placing.undo()
             raise
@@ -290,7 +290,7 @@ class Manager:
         for parameter, values in gradients:
             for gradient, value in zip(parameter.list_grad(), values, strict=False):
                 gradient[:] = value
-        return point
+        return replace(point, aux=report.aux)
 
     def _names(self) -> Sequence[str]:
         """The names of all checkpoints in the folder, damaged ones too."""

@@ -158,7 +158,10 @@ def _recurrent(kind: str, path: str, places: list[str]) -> Iterator[Renamed]:
         yield Renamed((bias,), names[1], lambda arrays: np.split(arrays[0], 4), lambda parts: [np.concatenate(parts)])
     if kind == "RNN":
         biases = (f"{path}{start}i2h_bias", f"{path}{start}h2h_bias")
-        yield Renamed(biases, (f"{path}b",), lambda arrays: [sum(arrays)], lambda parts: [parts[0], 0 * parts[0]])
+        names_of_sum = (f"{path}b",)
+        yield Renamed(
+            biases, names_of_sum, lambda arrays: [arrays[0] + arrays[1]], lambda parts: [parts[0], 0 * parts[0]]
+        )
 
 
 def _transposed(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

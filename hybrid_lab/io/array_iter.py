@@ -102,19 +102,20 @@ class NDArrayIter(DataIter):
         samples = state.get("samples")
         if type(samples) is not int or samples != self.num_data:
             raise HybridLabError(f"the iterator has {self.num_data} samples, that of the saved position {samples}")
-        numbers = [state.get(name) for name in ("epoch", "cursor", "offset")]
-        orders = [state.get(name) for name in ("idx", "order", "now")]
+        numbers: list[Any] = [state.get(name) for name in ("epoch", "cursor", "offset")]
+        orders: list[Any] = [state.get(name) for name in ("idx", "order", "now")]
         if not all(type(each) is int for each in numbers) or not all(self._is_order(each) for each in orders):
             raise HybridLabError("this is not a saved position of an iterator over arrays")
         if sorted(orders[0].tolist()) != list(range(self.num_data)):
             raise HybridLabError("this is not a saved position of an iterator over arrays: samples are missing")
-        self.epoch, self.cursor, self._offset = numbers  # type: ignore[assignment] # checked above
-        self.idx, self._order, self._now = (each.copy() for each in orders)  # type: ignore[union-attr]
+        self.epoch, self.cursor, self._offset = numbers
+        self.idx, self._order, self._now = (each.copy() for each in orders)
         self._left = self._order[: self._offset] if self._offset else None
 
     def _is_order(self, numbers: object) -> bool:
-        is_array = isinstance(numbers, np.ndarray) and numbers.dtype == self.idx.dtype and numbers.ndim == 1
-        return is_array and bool(((numbers >= 0) & (numbers < self.num_data)).all())
+        if not isinstance(numbers, np.ndarray) or numbers.dtype != self.idx.dtype or numbers.ndim != 1:
+            return False
+        return bool(((numbers >= 0) & (numbers < self.num_data)).all())
 
     def hard_reset(self) -> None:
         """Start again, without the samples that 'roll_over' has kept."""

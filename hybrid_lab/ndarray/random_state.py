@@ -132,6 +132,14 @@ state = RandomState()
 """The state that all operators and initializers of this process use."""
 
 
+def check_place(state: Mapping[str, Any]) -> None:
+    """Raise ValueError where a saved state of NumPy points behind its numbers: NumPy would read memory there."""
+    inner = state["state"]
+    place, filled = inner.get("pos", 0), state.get("buffer_pos", 0)
+    if type(place) is not int or not 0 <= place <= 624 or type(filled) is not int or not 0 <= filled <= 4:
+        raise ValueError("a place outside of the state's numbers")
+
+
 def all_states() -> dict[str, Any]:
     """The states of this package's random numbers, of NumPy's (`np.random`) and of Python's (`random`)."""
     return {"mx": state.get_state(), "numpy": np.random.get_state(legacy=False), "python": random.getstate()}
@@ -141,6 +149,7 @@ def set_all_states(saved: Mapping[str, Any]) -> None:
     """Continue where `all_states()` was called. Raises HybridLabError for anything else; nothing changes then."""
     before = all_states()
     try:
+        check_place(saved["numpy"])
         np.random.set_state(saved["numpy"])
         random.setstate(saved["python"])
         state.set_state(saved["mx"])

@@ -48,14 +48,16 @@ def of(block: Block) -> Iterator[tuple[str, object]]:
         yield name, value
 
 
-@lru_cache(maxsize=1024)
 def _own_names(kind: type) -> frozenset[str]:
     """The attributes that this package's classes, among the bases of a Block class, set on themselves."""
     bases = [base for base in kind.__mro__ if base is not object and not of_user(base.__module__)]
-    names = _OF_PACKAGE | OWN
-    for base in bases:
-        names |= stored_on_self(base) | vars(base).get("__annotations__", {}).keys()
-    return frozenset(names)
+    return _OF_PACKAGE.union(OWN, *map(_kept_by, bases))
+
+
+@lru_cache(maxsize=1024)
+def _kept_by(base: Any) -> frozenset[str]:
+    """The same of one class of this package alone."""
+    return stored_on_self(base) | vars(base).get("__annotations__", {}).keys()
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -78,14 +80,15 @@ def describe(tree: Tree, encoder: Encoder) -> list[str]:
 
 def decoded(record: BlockRecord, decoder: Decoder, path: str | None) -> dict[str, Any]:
     """The attributes of a Block in an archive. Raises ArchiveError."""
-    found = {}
-    for name, data in record.attributes.items():
-        try:
-            found[name] = decoder.decode(data)
-        except ValueError as error:
-            message = f"damaged archive: the attribute {name[:60]!r} of block {record.path[:80]!r}: {error}"
-            raise ArchiveError(message, path=path, member=layout.TREE) from None
-    return found
+    return {name: _decode(record, name, decoder, path) for name in record.attributes}
+
+
+def _decode(record: BlockRecord, name: str, decoder: Decoder, path: str | None) -> Any:
+    try:
+        return decoder.decode(record.attributes[name])
+    except ValueError as error:
+        message = f"damaged archive: the attribute {name[:60]!r} of block {record.path[:80]!r}: {error}"
+        raise ArchiveError(message, path=path, member=layout.TREE) from None
 
 
 def give(block: Block, values: Mapping[str, object]) -> None:
@@ -151,14 +154,19 @@ class Restoring:
 
     def compare(self, path: str, record: BlockRecord, block: Block, decoder: Decoder, encoder: Encoder) -> None:
         """Decide for each attribute of a Block in the file. Raises ArchiveError."""
-        values = decoded(record, decoder, None)
+        values, cut = {}, set()
+        for name in record.attributes:
+            before = decoder.unresolved
+            values[name] = _decode(record, name, decoder, None)
+            if decoder.unresolved > before:
+                cut.add(name)  # it refers to Blocks outside of what is loaded
         if values:
             self.found[path] = values
         if self.choice == "code":
             return
         read = attributes_of_calls(type(block))
         for name, value in values.items():
-            if not _can_be_set(block, name):
+            if not _can_be_set(block, name) or name in cut:
                 continue
             current = access.settings(block).get(name, _ABSENT)
             data = record.attributes[name]

@@ -8,6 +8,7 @@ import decimal
 import fractions
 import math
 import pathlib
+import random
 import sys
 import types
 import uuid
@@ -18,6 +19,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from hybrid_lab.ndarray.random_state import check_place
 
 from ..safetensors import tag_of
 
@@ -238,12 +241,52 @@ def _dtype(text: str) -> np.dtype:
     return found
 
 
+# -- generators of random numbers --------------------------------------------------------------------------------------
+
+_GENERATORS: dict[str, Any] = {
+    name: getattr(np.random, name) for name in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+}
+
+
+def _generator_parts(value: np.random.Generator) -> object:
+    name = type(value.bit_generator).__name__
+    if name not in _GENERATORS:
+        raise ValueError(f"a generator of {name} cannot be saved")
+    return name, value.bit_generator.state
+
+
+def _generator(parts: Any) -> np.random.Generator:
+    name, state = parts
+    bits = _GENERATORS[name]()
+    check_place(state)
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+def _random_state(state: Any) -> np.random.RandomState:
+    made = np.random.RandomState()
+    check_place(state)
+    made.set_state(state)
+    return made
+
+
+def _python_random(state: Any) -> random.Random:
+    made = random.Random()
+    made.setstate(state)
+    return made
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None), object)
 }
+
+
+def _of(kind: type, build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`build` of parts of this type alone: bytearray(2**60) would take memory, and asmatrix of a text reads it."""
+    return lambda parts: build(parts) if isinstance(parts, kind) else _refused()
 
 
 def _type(name: str) -> type:
@@ -281,13 +324,13 @@ _BY_TYPE: dict[type, Kind] = {
         lambda units: units.decode("utf-8", "surrogatepass"),
     ),
     bytes: Kind("bytes", lambda value: np.frombuffer(value, np.uint8), _bytes),
-    bytearray: Kind("bytearray", bytes, bytearray),
+    bytearray: Kind("bytearray", bytes, _of(bytes, bytearray)),
     complex: Kind("complex", lambda value: (value.real, value.imag), lambda parts: complex(*parts)),
-    set: Kind("set", _sorted, set),
-    frozenset: Kind("frozenset", _sorted, frozenset),
-    OrderedDict: Kind("OrderedDict", dict, OrderedDict),
+    set: Kind("set", _sorted, _of(list, set)),
+    frozenset: Kind("frozenset", _sorted, _of(list, frozenset)),
+    OrderedDict: Kind("OrderedDict", dict, _of(dict, OrderedDict)),
     defaultdict: Kind("defaultdict", _factory_parts, _defaultdict),
-    Counter: Kind("Counter", dict, Counter),
+    Counter: Kind("Counter", dict, _of(dict, Counter)),
     deque: Kind("deque", lambda value: (list(value), value.maxlen), lambda parts: deque(*parts)),
     range: Kind("range", lambda value: (value.start, value.stop, value.step), lambda parts: range(*parts)),
     slice: Kind("slice", lambda value: (value.start, value.stop, value.step), lambda parts: slice(*parts)),
@@ -308,6 +351,9 @@ _BY_TYPE: dict[type, Kind] = {
     fractions.Fraction: Kind(
         "Fraction", lambda value: (value.numerator, value.denominator), lambda parts: fractions.Fraction(*parts)
     ),
+    np.random.Generator: Kind("Generator", _generator_parts, _generator),
+    np.random.RandomState: Kind("RandomState", lambda value: value.get_state(legacy=False), _random_state),
+    random.Random: Kind("Random", lambda value: value.getstate(), _python_random),
     uuid.UUID: Kind("UUID", lambda value: value.hex, uuid.UUID),
 }  # fmt: skip
 _NAMEDTUPLE = Kind(
@@ -333,7 +379,7 @@ _PATH = Kind("Path", str, pathlib.Path)
 _BY_TYPE[type(pathlib.Path())] = _PATH
 _NUMPY_SCALAR = Kind("numpy_scalar", np.asarray, lambda array: array[()])
 _MASKED = Kind("masked", lambda value: (value.data, np.ma.getmaskarray(value), value.fill_value), _masked_array)
-_MATRIX = Kind("matrix", np.asarray, np.asmatrix)
+_MATRIX = Kind("matrix", np.asarray, _of(np.ndarray, np.asmatrix))
 _STRUCTURED = Kind("structured", _structured_parts, _structured_array)
 _RECARRAY = Kind(
     "recarray",

@@ -101,11 +101,11 @@ def _object_kind(name: str, base: type) -> Kind:
             return MissingObject(f"{module}.{qualname}", attributes)
         if any(callable(getattr(kind, key, None)) for key in attributes):  # a file replaces no method
             raise ValueError
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         vars(made).update(attributes)
         if isinstance(made, Optimizer):
-            counts = made._all_index_update_counts
-            made.param_dict, made._index_update_count = {}, next(iter(counts.values()))
+            counts = attributes["_all_index_update_counts"]
+            vars(made).update(param_dict={}, _index_update_count=next(iter(counts.values())))
         return made
 
     return Kind(name, parts, build)

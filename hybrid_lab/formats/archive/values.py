@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 DEPTH_LIMIT = 100
 _DIGITS = 3999
 """Longer whole numbers are written in hexadecimal: Python refuses to read long decimal ones."""
-_DAMAGED = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    SyntaxError,
-    StopIteration,
-    HybridLabError,
-)
-"""What building a value from damaged parts may raise."""
 
 
 class NotDataError(HybridLabError, TypeError):
@@ -138,7 +127,7 @@ class Decoder:
     """Makes values of what an Encoder wrote.
 
     blocks, parameters : by their ids in the archive, of the model that is loaded; a value that refers to one that is
-        not among them becomes None
+        not among them becomes None, and is counted in `unresolved`
     trainer_of : makes a Trainer of its parts and the parameters, which must have their values by then; see
         `objects.trainer_of`
     """
@@ -152,6 +141,7 @@ class Decoder:
     ) -> None:
         self.tensors, self.blocks, self.parameters = tensors, blocks or {}, parameters or {}
         self.trainer_of = trainer_of
+        self.unresolved = 0
 
     def decode(self, data: object, depth: int = 0) -> Any:
         """The value. Raises ValueError for what an Encoder does not write."""
@@ -162,7 +152,7 @@ class Decoder:
                 raise ValueError
             ((name, inner),) = data.items()
             return self._decode(name, inner, depth + 1)
-        except _DAMAGED:
+        except Exception:  # of any type that building a value from damaged parts raises
             raise ValueError(f"{str(data)[:80]!r} is not a value") from None
 
     def _decode(self, name: str, inner: Any, depth: int) -> Any:
@@ -181,13 +171,17 @@ class Decoder:
         if name == "float" and inner in ("nan", "inf", "-inf"):
             return float(inner)
         if name == "block":
-            return self.blocks.get(inner)
+            return self._referred(self.blocks, inner)
         if name == "parameter":
-            return self.parameters.get(inner)
+            return self._referred(self.parameters, inner)
         parts = self.decode(inner, depth)
         if name == "trainer":
             return self.trainer_of(parts, self.parameters)
         return (kinds.named(name) or objects.named(name)).build(parts)  # type: ignore[union-attr] # AttributeError
+
+    def _referred(self, known: Mapping[Any, Any], key: Any) -> Any:
+        self.unresolved += key not in known
+        return known.get(key)
 
 
 def trainer_parts(parts: Any, parameters: Mapping[str, Parameter]) -> Any:

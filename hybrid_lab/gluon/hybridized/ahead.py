@@ -91,7 +91,8 @@ def _described(item: object) -> tuple[tuple[int, ...], np.dtype] | None:
     """Shape and dtype of `(shape, dtype)`, of a DataDesc and the like; None for anything else."""
     if isinstance(item, (NDArray, np.ndarray)):
         return None
-    shape, dtype = getattr(item, "shape", None), getattr(item, "dtype", None)
+    shape: Any = getattr(item, "shape", None)
+    dtype: Any = getattr(item, "dtype", None)
     if dtype is None and isinstance(item, (list, tuple)) and len(item) == 2:
         shape, dtype = item
     if not _is_shape(shape) or dtype is None or not isinstance(dtype, (str, type, np.dtype)):

@@ -97,7 +97,6 @@ def attributes_read(kind: type) -> frozenset[str]:
     return reads_of(kind)[0]
 
 
-@lru_cache(maxsize=1024)
 def attributes_of_calls(kind: type) -> frozenset[str]:
     """Names of attributes that a call of a Block may read: those in its forward and in what that calls, methods and
     the user's functions; with ANY where the code makes names at run time.
