@@ -31,7 +31,7 @@ from hybrid_lab.gluon.hybridized.operator_hooks import OperatorHook
 from hybrid_lab.gluon.hybridized.own_call import NONE, Part, graph_code, own_call, take_over
 from hybrid_lab.gluon.hybridized.passed import separated
 from hybrid_lab.gluon.hybridized.read_values import OWN
-from hybrid_lab.gluon.hybridized.structure import flatten, unflatten
+from hybrid_lab.gluon.hybridized.structure import flatten, refused, tensors_in, unflatten
 from hybrid_lab.gluon.parameter_dict import ParameterDict
 from hybrid_lab.graph.graph import Graph
 from hybrid_lab.graph.mixed_precision import without_conversions
@@ -134,7 +134,7 @@ class HybridBlock(Block):
         """Run hybrid_forward on arrays (F = nd) or Symbols (F = sym). A `forward` of your own may prepare the arguments
         or the result: `return super().forward(x / 255) * 2`. It is part of the graph.
         """
-        leaves, _ = flatten((x, *args), f"the input of {self.name}")
+        leaves = tensors_in((x, *args))
         if any(isinstance(leaf, Symbol) for leaf in leaves):
             return self._run_symbolic((x, *args), "call" if self._style == "1.x" else "hybrid_forward")
         if self._graphs.pinned and self._style == "1.x":
@@ -150,7 +150,10 @@ class HybridBlock(Block):
             params = {name: parameter.data(ctx) for name, parameter in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
-    def _no_array(self, args: Sequence[object]) -> InputError:
+    def _no_array(self, args: Sequence[object]) -> HybridLabError:
+        numbers = [item for item in args if isinstance(item, (np.ndarray, np.generic))]
+        if numbers:
+            return refused(numbers[0], f"the input of {self.name}")
         kinds = ", ".join(type(item).__name__ for item in args)
         return InputError(f"{self.name} was called without an array; it got {kinds}")
 
@@ -272,7 +275,9 @@ class HybridBlock(Block):
             return self._compose_symbols(args, keywords)
         is_known = self._graphs.called_at == changes.count
         # Before the code changes a list among the arguments.
-        kind = None if is_known or keywords or leaves is None else self._graphs.kind_of_call(args)
+        kind = None
+        if not (is_known or keywords or self._tensors(args)[0] is None):
+            kind = self._graphs.kind_of_call(args)
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
         except RecursionError:
@@ -287,12 +292,13 @@ class HybridBlock(Block):
 
     def _tensors(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
         """The tensors among the arguments and the structure around them; None where the user's code takes an object
-        that no graph takes. Raises HybridLabError for such an object where there is hybrid_forward alone.
+        that no graph takes. Raises HybridLabError for such an object where hybrid_forward would get no tensor, and
+        where a graph from a file runs.
         """
         try:
             return flatten(args, f"the input of {self.name}")
         except HybridLabError:
-            if self._style == "1.x" or self._graphs.pinned:
+            if self._graphs.pinned or (self._style == "1.x" and not tensors_in(args)):
                 raise
             return None, None
 
@@ -325,8 +331,9 @@ class HybridBlock(Block):
     def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
         leaves, spec = self._tensors(args)
-        arrays = [leaf for leaf in leaves or () if not isinstance(leaf, Symbol)]
-        if not leaves and args and self._needs_array:
+        tensors = tensors_in(args) if leaves is None else leaves
+        arrays = [tensor for tensor in tensors if not isinstance(tensor, Symbol)]
+        if not tensors and args and self._needs_array:
             raise self._no_array(args)
         if arrays:
             raise tracing.refuse("HL164", tensor=f"an input of {self.name}", value=arrays[0], expression="an input")

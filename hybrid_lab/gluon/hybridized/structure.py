@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from hybrid_lab.diagnostics.errors import DTypeError, HybridLabError
+from hybrid_lab.gluon.hybridized import constants
 
 #: A tensor leaf. Other nodes are ("tuple", items), ("list", items), ("dict", ((key, item), ...)) and
-#: ("value", name of the type, value), floats as Exactly. A namedtuple is ("tuple", items, its class).
+#: ("value", name of the type, value), floats and the kinds of `constants.py` as Exactly. A namedtuple is
+#: ("tuple", items, its class).
 LEAF = ("tensor",)
 NUMPY_LEAF = ("tensor", "np")
 """A tensor of `mx.np`: an array of that class in eager code, a Symbol of its class in a trace."""
@@ -23,13 +26,16 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class Exactly:
-    """A float, equal only to one of its own type and bits: 0.0 is not -0.0, and NaN is NaN."""
+    """A value, equal only to one of its own type and bits: 0.0 is not -0.0, and NaN is NaN.
+
+    key : hashable, and equal for equal values; None: of a float
+    """
 
     __slots__ = ("_key", "value")
 
-    def __init__(self, value: float):
+    def __init__(self, value: Any, key: object = None):
         self.value = value
-        self._key = type(value), float(value).hex()
+        self._key = type(value), float(value).hex() if key is None else key
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Exactly) and self._key == other._key
@@ -66,20 +72,33 @@ def _flatten(item: object, leaves: list[object], where: str) -> Spec:
         return ("list", tuple(_flatten(part, leaves, where) for part in item))
     if isinstance(item, dict):
         return ("dict", tuple((key, _flatten(part, leaves, where)) for key, part in item.items()))
-    if isinstance(item, _PLAIN):
+    if isinstance(item, _PLAIN) and not isinstance(item, np.generic):
         return _value(item)
-    raise _refused(item, where)
+    data = constants.to_json(item)
+    if data is not None:
+        return ("value", type(item).__name__, Exactly(item, json.dumps(data)))
+    raise refused(item, where)
 
 
-def _refused(item: object, where: str) -> HybridLabError:
+def tensors_in(item: object) -> list[Any]:
+    """The tensors in tuples, lists and dicts, in order, whatever else is in them."""
+    if is_tensor(item):
+        return [item]
+    if isinstance(item, dict):
+        item = tuple(item.values())
+    return [tensor for part in item for tensor in tensors_in(part)] if isinstance(item, (tuple, list)) else []
+
+
+def refused(item: object, where: str) -> HybridLabError:
+    """The error for what a graph takes neither as a tensor nor as a part of the structure of a call."""
     kind = type(item)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(item, (np.ndarray, np.generic)):
         number = " or float(x)" if isinstance(item, np.generic) else ""
         return DTypeError(f"{where} holds a {name}; convert it with mx.nd.array(x){number}")
     return HybridLabError(
-        f"{where} holds a {name}; a HybridBlock takes NDArrays, numbers, strings, None, and tuples, lists or dicts of "
-        "them"
+        f"{where} holds a {name}; a HybridBlock takes NDArrays, numbers, strings, None, slices, dtypes, and tuples, "
+        "lists or dicts of them"
     )
 
 
@@ -146,6 +165,9 @@ def to_json(spec: Spec) -> Any:
         return {"dict": [[key, to_json(part)] for key, part in spec[1]]}
     if type(spec[2]) is not Exactly:
         return {"value": spec[2]}
+    constant = None if type(spec[2].value) is float else constants.to_json(spec[2].value)
+    if constant is not None:
+        return {"constant": constant}
     number = float(spec[2].value)
     return {"value": number} if math.isfinite(number) else {"float": repr(number)}
 
@@ -164,6 +186,9 @@ def from_json(data: object) -> Spec:
             return _value(value)
         if kind == "float" and value in ("nan", "inf", "-inf"):
             return _value(float(value))
+        if kind == "constant":
+            constant = constants.from_json(value)
+            return ("value", type(constant).__name__, Exactly(constant, json.dumps(constants.to_json(constant))))
     raise HybridLabError(f"{str(data)[:80]!r} is not an input or output structure")
 
 
