@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hybrid_lab.diagnostics import ShapeError
+from hybrid_lab.diagnostics.errors import DTypeError
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray import array as nd_array
 from hybrid_lab.ndarray.numpy_mode import in_mode
 
 
 def default_batchify_fn(data: Sequence[object]) -> Any:
-    """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them.
+    """Stack samples along a new first axis: arrays to an NDArray, tuples part by part to a list of them, dicts key by
+    key to a dict, texts to a list of texts.
 
-    NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError where shapes
-    differ.
+    NumPy arrays, numbers and lists of them keep their dtype; a list is one array. Raises ShapeError where shapes, the
+    lengths of tuples or the keys of dicts differ, DTypeError for what is none of these.
     """
     first = data[0]
     if isinstance(first, tuple):
+        if len({len(item) if isinstance(item, tuple) else -1 for item in data}) > 1:
+            raise ShapeError("samples that are tuples of different lengths cannot become one batch")
         return [default_batchify_fn(part) for part in zip(*data, strict=True)]
+    if isinstance(first, Mapping):
+        if any(not isinstance(item, Mapping) or item.keys() != first.keys() for item in data):
+            raise ShapeError("samples that are dicts with different keys cannot become one batch")
+        return {key: default_batchify_fn([item[key] for item in data]) for key in first}
+    if all(isinstance(item, (str, bytes)) for item in data):
+        return list(data)
     arrays = [_as_array(item) for item in data]
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
@@ -30,11 +40,19 @@ def default_batchify_fn(data: Sequence[object]) -> Any:
 
 
 def _as_array(item: object) -> np.ndarray:
-    """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape."""
+    """A sample, or one part of it, as an array. Raises ShapeError for a list whose parts differ in shape, DTypeError
+    for what is no array.
+    """
     if isinstance(item, NDArray):
         return item.raw()
     if not isinstance(item, list):
-        return np.asarray(item)
+        array = np.asarray(item)
+        if array.dtype.kind in "OUS":
+            raise DTypeError(
+                f"a sample holds {item!r:.40} of type {type(item).__name__}, which is no array, number or text, nor a "
+                "tuple or dict of these; give the DataLoader a batchify_fn that makes batches of it"
+            )
+        return array
     parts = [_as_array(part) for part in item]
     shapes = {part.shape for part in parts}
     if len(shapes) > 1:

@@ -1,5 +1,5 @@
 """Arguments of a call that are neither tensors, containers nor plain values, but constants that a file can hold: NumPy
-scalars, dtypes, contexts, slices, ranges, complex numbers, bytes and `...`.
+scalars, dtypes, contexts, slices, ranges, complex numbers, bytes and `...`; and whole numbers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ def to_json(item: object) -> list[Any] | None:
     """[kind, ...] as JSON data; None for what is no such constant."""
     if item is Ellipsis:
         return ["ellipsis"]
+    if type(item) is int and abs(item) >= 2**63:  # as a number in JSON, a file would be refused
+        return ["int", hex(item)]
     if isinstance(item, np.generic):
         return ["scalar", item.dtype.name, item.tobytes().hex()] if item.dtype.name in DTYPES else None
     if isinstance(item, np.dtype):
@@ -34,11 +36,11 @@ def to_json(item: object) -> list[Any] | None:
     return ["bytes", item.hex()] if type(item) is bytes else None
 
 
-def from_json(data: object) -> Any:
+def from_json(data: object) -> object:
     """The constant that `to_json` wrote. Raises HybridLabError for anything else."""
     try:
-        kind, *parts = data  # type: ignore[misc]
-        constant = _READERS[kind](*parts)
+        kind, *parts = data if isinstance(data, list) else ()
+        constant: object = _READERS[kind](*parts)
         if to_json(constant) == data:
             return constant
     except (TypeError, ValueError, KeyError, OverflowError):
@@ -54,6 +56,7 @@ def _dtype(name: str) -> np.dtype:
 
 _READERS: dict[str, Any] = {
     "ellipsis": lambda: Ellipsis,
+    "int": lambda digits: int(digits, 16),
     "scalar": lambda name, bits: np.frombuffer(bytes.fromhex(bits), _dtype(name))[0],
     "dtype": _dtype,
     "type": lambda name: _dtype(name).type,

@@ -164,7 +164,8 @@ def to_json(spec: Spec) -> Any:
     if kind == "dict":
         return {"dict": [[key, to_json(part)] for key, part in spec[1]]}
     if type(spec[2]) is not Exactly:
-        return {"value": spec[2]}
+        constant = constants.to_json(spec[2])
+        return {"value": spec[2]} if constant is None else {"constant": constant}
     constant = None if type(spec[2].value) is float else constants.to_json(spec[2].value)
     if constant is not None:
         return {"constant": constant}
@@ -188,6 +189,8 @@ def from_json(data: object) -> Spec:
             return _value(float(value))
         if kind == "constant":
             constant = constants.from_json(value)
+            if isinstance(constant, _PLAIN) and not isinstance(constant, np.generic):
+                return _value(constant)
             return ("value", type(constant).__name__, Exactly(constant, json.dumps(constants.to_json(constant))))
     raise HybridLabError(f"{str(data)[:80]!r} is not an input or output structure")
 
