@@ -51,6 +51,21 @@ contrib: Any
 image: Any
 linalg: Any
 op: Any
+def slice(data: NDArray, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
 def Embedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def contrib_SparseEmbedding(data: NDArray, weight: NDArray | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
@@ -169,21 +184,6 @@ def SequenceLast(data: NDArray, sequence_length: NDArray | None = ..., use_seque
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: NDArray, sequence_length: NDArray | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
-def slice(data: NDArray, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: NDArray, axis: int, begin: int, end: int | None = None, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: NDArray, shape_like: NDArray | None = ..., axes: _Shape = (), *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: NDArray | Sequence[NDArray], dim: int = 1, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: NDArray | Sequence[NDArray], axis: int = 0, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: NDArray, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> list[NDArray]:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
 def relu(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:
     """max(data, 0); the gradient at 0 is 0."""
 def sigmoid(data: NDArray, *, out: NDArray | list[NDArray] | None = ..., name: str | None = ...) -> NDArray:

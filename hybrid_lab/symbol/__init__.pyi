@@ -33,6 +33,21 @@ linalg: Any
 op: Any
 random: Any
 sparse: Any
+def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
+crop = slice
+def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
+def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
+    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
+def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs one behind the other along `dim`; their other dimensions are equal."""
+concat = Concat
+def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
+    """The inputs, all of one shape, along a new axis."""
+def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
+    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
+split = SliceChannel
 def Embedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', sparse_grad: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Rows of weight by number: y[..., :] = weight[data[...]]; numbers outside are clipped."""
 def contrib_SparseEmbedding(data: Symbol, weight: Symbol | None = ..., input_dim: int | None = None, output_dim: int | None = None, dtype: _DType = 'float32', deterministic: bool = False, sparse_grad: bool = True, *, out: None = ..., name: str | None = ...) -> Symbol:
@@ -155,21 +170,6 @@ def SequenceLast(data: Symbol, sequence_length: Symbol | None = ..., use_sequenc
     """The last step of each sequence: y[i] = data[sequence_length[i] - 1, i]; without use_sequence_length data[-1]."""
 def SequenceReverse(data: Symbol, sequence_length: Symbol | None = ..., use_sequence_length: bool = False, axis: int = 0, *, out: None = ..., name: str | None = ...) -> Symbol:
     """Each sequence backwards, what is behind its end stays; without use_sequence_length all steps backwards."""
-def slice(data: Symbol, begin: tuple[int | None, ...], end: tuple[int | None, ...], step: tuple[int | None, ...] = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]; None leaves a side open."""
-crop = slice
-def slice_axis(data: Symbol, axis: int, begin: int, end: int | None = None, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data[..., begin:end, ...] along `axis`; end None goes to the end."""
-def slice_like(data: Symbol, shape_like: Symbol | None = ..., axes: _Shape = (), *, out: None = ..., name: str | None = ...) -> Symbol:
-    """The leading part of data that has the sizes of shape_like along `axes` (none given: along all)."""
-def Concat(*data: Symbol | Sequence[Symbol], dim: int = 1, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs one behind the other along `dim`; their other dimensions are equal."""
-concat = Concat
-def stack(*data: Symbol | Sequence[Symbol], axis: int = 0, out: None = ..., name: str | None = ...) -> Symbol:
-    """The inputs, all of one shape, along a new axis."""
-def SliceChannel(data: Symbol, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, *, out: None = ..., name: str | None = ...) -> Symbol:
-    """data cut into num_outputs equal parts along `axis`; squeeze_axis drops that axis where the parts are 1 thick."""
-split = SliceChannel
 def cast_storage(data: Symbol, stype: Literal['default', 'row_sparse', 'csr'], *, out: None = ..., name: str | None = ...) -> Symbol:
     """A copy of data in the storage type `stype`. Graphs are dense: there it is a copy."""
 def relu(data: Symbol, *, out: None = ..., name: str | None = ...) -> Symbol:
