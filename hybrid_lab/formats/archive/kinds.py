@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import decimal
+import enum
 import fractions
 import math
 import pathlib
@@ -14,7 +15,7 @@ import types
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -52,6 +53,10 @@ def of(value: object) -> Kind | None:
         return kind
     if isinstance(value, tuple) and _fields_of(type(value)) is not None:
         return _NAMEDTUPLE
+    if isinstance(value, enum.Enum):
+        return _ENUM if value.name in type(value).__members__ else None
+    if hasattr(type(value), "__dataclass_fields__"):
+        return _DATACLASS if "__dataclass_fields__" in vars(type(value)) else None
     if isinstance(value, type):
         return _TYPE if value in _TYPES.values() else _SCALAR_TYPE if issubclass(value, np.generic) else None
     return next((kind for base, kind in _BY_BASE if isinstance(value, base)), None)
@@ -79,7 +84,34 @@ def named(name: str) -> Kind | None:
     return _BY_NAME.get(name)
 
 
-# -- named tuples ------------------------------------------------------------------------------------------------------
+# -- objects of the user's classes -------------------------------------------------------------------------------------
+
+
+class MissingObject:
+    """Stands for an object from an archive whose class is not defined here. Its attributes are the object's."""
+
+    def __init__(self, archived_class: str, attributes: Mapping[str, object]) -> None:
+        vars(self).update(attributes, archived_class=archived_class)
+
+    def __repr__(self) -> str:
+        return f"<{self.archived_class.rpartition('.')[2]} [class missing]>"
+
+    archived_class: str
+
+
+def live_class(base: type, module: str, name: str, fits: Callable[[Any], bool] = bool) -> Any:
+    """The class of this name among the live subclasses of a base; None where there is none. No module is imported and
+    no attribute read by a name of the file.
+    """
+    found, pending, seen = None, deque([base]), {base}
+    while pending:
+        kind = pending.popleft()
+        if kind.__name__ == name.rpartition(".")[2] and (kind.__module__, kind.__qualname__) == (module, name):
+            found = kind if fits(kind) else found  # the newest one: a cell that was run again has made several
+        further = [each for each in type.__subclasses__(kind) if each not in seen]
+        seen.update(further)
+        pending += further
+    return found
 
 
 def _fields_of(kind: type) -> tuple[str, ...] | None:
@@ -88,27 +120,39 @@ def _fields_of(kind: type) -> tuple[str, ...] | None:
 
 
 def _namedtuple(parts: Any) -> Any:
-    """A named tuple of the live class with this name and these fields, or of an equivalent one.
-
-    Live classes are found among the subclasses of tuple: no module is imported and no attribute read by a name of the
-    file.
-    """
+    """A named tuple of the live class with this name and these fields, or of an equivalent one."""
     module, name, fields, values = parts
-    kind = _live_class(module, name, tuple(fields)) or _equivalent_class(name, tuple(fields))
+    fields = tuple(fields)
+    kind = live_class(tuple, module, name, lambda kind: _fields_of(kind) == fields) or _equivalent_class(name, fields)
     if len(values) != len(fields):
         raise ValueError
     return tuple.__new__(kind, values)
 
 
-def _live_class(module: str, name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]] | None:
-    found, pending = None, [tuple]
-    while pending:
-        for kind in type.__subclasses__(pending.pop()):
-            if vars(kind).get("_fields") == fields or _fields_of(kind) == fields:
-                if (kind.__module__, kind.__qualname__) == (module, name):
-                    found = kind  # the newest one: a cell that was run again has made several
-            pending.append(kind)
-    return found
+def _dataclass_parts(value: Any) -> object:
+    attributes = {name: getattr(value, name) for name in value.__dataclass_fields__ if hasattr(value, name)}
+    return type(value).__module__, type(value).__qualname__, {**getattr(value, "__dict__", {}), **attributes}
+
+
+def _dataclass(parts: Any) -> object:
+    """An object of the live dataclass with this name; its constructor does not run."""
+    module, name, attributes = parts
+    kind = live_class(object, module, name, lambda kind: "__dataclass_fields__" in vars(kind))
+    if kind is None:
+        return MissingObject(f"{module}.{name}", attributes)
+    if any(callable(getattr(kind, key, None)) and key not in kind.__dataclass_fields__ for key in attributes):
+        raise ValueError  # a file replaces no method
+    made = object.__new__(kind)
+    for key, item in attributes.items():
+        object.__setattr__(made, key, item)
+    return made
+
+
+def _enum(parts: Any) -> object:
+    """The member of the live Enum with this name; the member's value where there is none."""
+    module, qualname, name, value = parts
+    kind = live_class(enum.Enum, module, qualname)
+    return value if kind is None or name not in kind.__members__ else kind.__members__[name]
 
 
 @lru_cache(maxsize=256)
@@ -361,6 +405,12 @@ _NAMEDTUPLE = Kind(
     lambda value: (type(value).__module__, type(value).__qualname__, list(value._fields), list(value)),
     _namedtuple,
 )
+_DATACLASS = Kind("dataclass", _dataclass_parts, _dataclass)
+_ENUM = Kind(
+    "enum",
+    lambda value: (type(value).__module__, type(value).__qualname__, value.name, value.value),
+    _enum,
+)
 _TYPE = Kind("type", lambda value: value.__name__, _type)
 _SCALAR_TYPE = Kind("scalar_type", lambda value: np.dtype(value), lambda dtype: dtype.type)
 #: A base of the type of a value -> its kind.
@@ -401,6 +451,18 @@ _BY_NAME = {
         *_BY_TYPE.values(),
         *(kind for _, kind in _BY_BASE),
         *_ARRAYS.values(),
-        *(_NAMEDTUPLE, _TYPE, _SCALAR_TYPE, _PATH, _NUMPY_SCALAR, _MASKED, _MATRIX, _STRUCTURED, _RECARRAY),
+        *(
+            _NAMEDTUPLE,
+            _DATACLASS,
+            _ENUM,
+            _TYPE,
+            _SCALAR_TYPE,
+            _PATH,
+            _NUMPY_SCALAR,
+            _MASKED,
+            _MATRIX,
+            _STRUCTURED,
+            _RECARRAY,
+        ),
     )
 }

@@ -22,7 +22,7 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.optimizer import Optimizer
 
-from .kinds import Kind
+from .kinds import Kind, MissingObject, live_class
 
 _BASES: dict[str, type] = {
     "metric": EvalMetric,
@@ -31,18 +31,6 @@ _BASES: dict[str, type] = {
     "optimizer": Optimizer,
     "spread": Spread,
 }
-
-
-class MissingObject:
-    """Stands for an object from an archive whose class is not defined here. Its attributes are the object's."""
-
-    def __init__(self, archived_class: str, attributes: Mapping[str, object]) -> None:
-        vars(self).update(attributes, archived_class=archived_class)
-
-    def __repr__(self) -> str:
-        return f"<{self.archived_class.rpartition('.')[2]} [class missing]>"
-
-    archived_class: str
 
 
 def of(value: object) -> Kind | None:
@@ -96,7 +84,7 @@ def _object_kind(name: str, base: type) -> Kind:
 
     def build(parts: Any) -> object:
         module, qualname, attributes = parts
-        kind = _live_class(base, module, qualname)
+        kind = live_class(base, module, qualname)
         if kind is None:
             return MissingObject(f"{module}.{qualname}", attributes)
         if any(callable(getattr(kind, key, None)) for key in attributes):  # a file replaces no method
@@ -109,16 +97,6 @@ def _object_kind(name: str, base: type) -> Kind:
         return made
 
     return Kind(name, parts, build)
-
-
-def _live_class(base: type, module: str, qualname: str) -> type | None:
-    found, pending = None, [base]
-    while pending:
-        kind = pending.pop(0)
-        if (kind.__module__, kind.__qualname__) == (module, qualname):
-            found = kind  # the newest one: a cell that was run again has made several
-        pending += type.__subclasses__(kind)
-    return found
 
 
 _KINDS = {name: _object_kind(name, base) for name, base in _BASES.items()}

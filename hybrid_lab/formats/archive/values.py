@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,13 +68,17 @@ class Encoder:
             return value
         if isinstance(value, (np.ndarray, np.generic, NDArray)):
             return self._array(value, where, depth)
+        if isinstance(value, Enum):  # which may be a number or a text, too
+            kind = kinds.of(value)
+            if kind is not None:
+                return {kind.name: self._encode(_parts(kind, value, where), where, depth + 1)}
         if isinstance(value, str) and kinds.is_unicode(value):
             return str(value)
         if isinstance(value, int):
             return int(value) if abs(value) < 2**53 else _long(int(value))
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else {"float": repr(float(value))}
-        kind = kinds.of(value) or objects.of(value)
+        kind = objects.of(value) or kinds.of(value)
         if kind is not None:
             return {kind.name: self._encode(_parts(kind, value, where), where, depth + 1)}
         if isinstance(value, (list, tuple)):
