@@ -108,7 +108,8 @@ def load_parameters(
     if not allow_missing:
         for each in missing:
             name = names_of[each][0]
-            differences.append(f"missing: {name} {known[each].shape}{_nearest(name, unused, f'{where} has')}")
+            size = "of unknown shape" if known[each].shape is None else known[each].shape
+            differences.append(f"missing: {name} {size}{_nearest(name, unused, f'{where} has')}")
     if not ignore_extra:
         for name in unused:
             differences.append(f"extra: {name} {arrays[name].shape}{_nearest(name, targets, 'the model has')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from os import fspath
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ from numpy.typing import DTypeLike
 
 from hybrid_lab import initializer
 from hybrid_lab import symbol as sym
-from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError
+from hybrid_lab.diagnostics import AttributeSpecError, HybridLabError, LoadMismatchError
 from hybrid_lab.graph.node import Value
+from hybrid_lab.logger import logger
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_narrow
 from hybrid_lab.ops.framework.protocols import Functions
 from hybrid_lab.ops.layers.norm import BatchNorm
 from hybrid_lab.symbol import Group, Symbol
 from hybrid_lab.symbol.composition import composed
+from hybrid_lab.symbol.predicting import labels_of, predicting
 
 from .hybrid import HybridBlock
 from .hybridized.cached_graph import GraphCache
 from .hybridized.neutral import NeutralGraph
 from .hybridized.structure import LEAF
-from .loading import read_arrays
+from .loading import plain_name, read_arrays
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -144,7 +147,9 @@ class SymbolBlock(HybridBlock):
 
         symbol_file : `net-symbol.json`; input_names : its inputs, 'data' or ['data0', 'data1']
         param_file : `net-0000.params`, or None for uninitialized parameters
-        Raises ArchiveError for damaged files, LoadMismatchError listing all parameters that do not fit.
+        Labels of operators for training, such as the `softmax_label` of SoftmaxOutput, may be left out of input_names:
+        the block then predicts without them. Raises ArchiveError for damaged files, LoadMismatchError listing all
+        parameters that do not fit.
         """
         from hybrid_lab import symbol
 
@@ -152,12 +157,18 @@ class SymbolBlock(HybridBlock):
         names = [input_names] if isinstance(input_names, str) else list(input_names)
         known = outputs.list_inputs()
         unknown = [name for name in names if name not in known]
+        saved = [] if param_file is None else [plain_name(name) for name in read_arrays(param_file)]
         if unknown:
-            saved = [] if param_file is None else [name.removeprefix("arg:") for name in read_arrays(param_file)]
             raise HybridLabError(
                 f"{symbol_file!r} has no input {', '.join(map(repr, unknown))}; its inputs are "
                 f"{', '.join(data_inputs(outputs, saved))}"
             )
+        labels = [name for name in labels_of(outputs) if name not in names and name not in saved]
+        if labels:
+            outputs = predicting(outputs, labels=labels)
+            logger.info(f"{symbol_file}: imported without {', '.join(labels)}, of which only training reads the values")
+        if param_file is not None and not allow_missing:
+            _refuse_missing_inputs(outputs, names, saved, symbol_file, param_file)
         by_name = {value.node.name: Symbol((value,)) for value in outputs.graph().inputs}
         block = SymbolBlock(outputs, [by_name[name] for name in names])
         for parameter in block.params.values():
@@ -197,6 +208,22 @@ class SymbolBlock(HybridBlock):
         inputs = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
         outputs = [value.node.name for value in neutral.graph.outputs]
         return f"{type(self).__name__}(\n  {', '.join(inputs)} -> {', '.join(outputs)}\n)"
+
+
+def _refuse_missing_inputs(
+    outputs: Symbol, names: Sequence[str], saved: Sequence[str], symbol_file: str, param_file: str
+) -> None:
+    """Raise LoadMismatchError where a graph reads inputs that are neither given nor in the file of its parameters."""
+    known = {*saved, *names, *outputs.list_auxiliary_states()}
+    missing = [name for name in outputs.list_inputs() if name not in known and not name.endswith(_OF_LAYERS)]
+    if missing:
+        path = fspath(param_file)
+        raise LoadMismatchError(
+            f"{symbol_file!r} reads {', '.join(missing)}, which is no input and has no values in {path!r}; "
+            f"give input_names={[*names, *missing]}",
+            [f"missing: {name}, an input without a name in input_names" for name in missing],
+            path=path,
+        )
 
 
 def data_inputs(outputs: Symbol, saved: Sequence[str] = ()) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -20,7 +20,7 @@ from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.hybridized.neutral import NeutralGraph
-from hybrid_lab.gluon.hybridized.structure import Spec, to_json
+from hybrid_lab.gluon.hybridized.structure import LEAF, Spec, to_json
 from hybrid_lab.gluon.parameter import Parameter
 from hybrid_lab.gluon.step import boundary
 from hybrid_lab.gluon.trainer import Trainer
@@ -33,7 +33,8 @@ from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import resolve
 from hybrid_lab.ndarray.tape import Mode
 from hybrid_lab.ops.framework.dtypes import dtype_of
-from hybrid_lab.symbol import tracing
+from hybrid_lab.symbol import Symbol, tracing
+from hybrid_lab.symbol.predicting import labels_of, predicting
 
 from . import file, opsets, own_graph, tree
 from .asked import Asked, asked_of
@@ -240,7 +241,12 @@ def _prepared(
     with Mode(False, False):
         neutral = access.graphs(net).twin(traces=True).neutral(asked.spec, leaves)
     access.complete_parameters(net, neutral, leaves)
+    labels: list[str] = []
+    if settings is None:
+        neutral, asked, labels = _without_labels(neutral, asked)
     inputs, notes = _named(neutral, asked)
+    if labels:
+        notes.append(f"without the labels {', '.join(labels)}, which only training reads")
     paths = parameter_paths(net)
     names = [paths.get(id(each), each.name) for each in neutral.parameters]
     data_names = [item.name for item in inputs]
@@ -287,6 +293,24 @@ def _prepared(
         contents.metadata = {**contents.metadata, TRAINING_METADATA: file.as_json(contents.training.metadata)}
         notes = [*notes, *contents.training.notes]
     return _Prepared(path, contents, contents.model(), (*notes, *sizes.notes))
+
+
+def _without_labels(neutral: NeutralGraph, asked: Asked) -> tuple[NeutralGraph, Asked, list[str]]:
+    """The network without the inputs that are labels, of SoftmaxOutput for instance: prediction does not read them. And
+    the names of these.
+    """
+    whole, data = Symbol(tuple(neutral.graph.outputs)), neutral.graph.inputs[: neutral.num_data]
+    labels = set(labels_of(whole))
+    kept = [place for place, value in enumerate(data) if value.node.name not in labels]
+    if len(kept) == len(data) or not kept or neutral.in_spec != ("tuple", (LEAF,) * len(data)):
+        return neutral, asked, []
+    shapes = {value.node.name: item.sizes for value, item in zip(data, asked.inputs, strict=False)}
+    inputs = [*(data[place] for place in kept), *neutral.graph.inputs[neutral.num_data :]]
+    graph = predicting(whole, shapes, labels).graph(inputs)
+    spec = ("tuple", (LEAF,) * len(kept))
+    given = [asked.inputs[place] for place in kept]
+    left_out = [value.node.name for place, value in enumerate(data) if place not in kept]
+    return replace(neutral, graph=graph, in_spec=spec, types=None), replace(asked, spec=spec, inputs=given), left_out
 
 
 def _read(network: Network) -> set[str]:

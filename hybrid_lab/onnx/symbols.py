@@ -19,10 +19,10 @@ from hybrid_lab.diagnostics.errors import SettingError
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.hybrid import HybridBlock
 from hybrid_lab.gluon.symbol_block import SymbolBlock
-from hybrid_lab.graph.node import Node, Value
 from hybrid_lab.ndarray import NDArray
 from hybrid_lab.ndarray.context import Context
 from hybrid_lab.symbol import Symbol
+from hybrid_lab.symbol.predicting import predicting
 
 from .block import ImportedGraph, imports
 from .compose import compose
@@ -65,12 +65,12 @@ def export_model(
     if not isinstance(given, Symbol):
         raise SettingError(f"export_model takes a Symbol, not {given!r:.60}; mx.onnx.export takes a Block")
     arrays = _joined(nd.load(os.fspath(params)) if isinstance(params, (str, PathLike)) else params)
-    names = [name for name in _predicting(given, {}).list_inputs() if name not in arrays]
+    names = [name for name in predicting(given).list_inputs() if name not in arrays]
     shapes = _for_each(names, in_shapes if input_shape is None else input_shape, "in_shapes")
     types = in_types if input_type is None else input_type
     dtypes = _for_each(names, types if isinstance(types, (list, tuple)) else [types] * len(names), "in_types")
     inputs: list[Any] = [_zeros(*each) for each in zip(shapes, dtypes, strict=True)]
-    net = _predicting(given, dict(zip(names, shapes, strict=True)))
+    net = predicting(given, dict(zip(names, shapes, strict=True)))
     block = SymbolBlock(net, [symbol.var(name) for name in names])
     parameters = block.params
     own = access.own_parameters(block)
@@ -141,52 +141,6 @@ def _joined(params: object) -> Params:
             )
         joined |= {name.removeprefix("arg:").removeprefix("aux:"): value for name, value in part.items()}
     return joined
-
-
-def _predicting(net: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
-    """The Symbol with what its operators for training, such as SoftmaxOutput, predict: it reads no labels for them.
-
-    shapes : of inputs; where the rank of SoftmaxOutput's data is not known, it counts as 2
-    """
-
-    def rewrite(node: Node, inputs: tuple[object, ...]) -> Sequence[Value] | None:
-        data = inputs[0] if inputs else None
-        if node.op.name not in _PREDICTED or not isinstance(data, Value):
-            return None
-        return _PREDICTED[node.op.name](node, Symbol((data,)), shapes).outputs
-
-    return Symbol(net.graph().map(rewrite).outputs)
-
-
-def _softmax(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
-    settings = node.op.attributes
-    if settings.get("multi_output"):
-        return symbol.softmax(data, axis=1, name=node.name)
-    if settings.get("preserve_shape"):
-        return symbol.softmax(data, axis=-1, name=node.name)
-    known = {name: shape for name, shape in shapes.items() if name in data.list_inputs()}
-    (shape,) = data.infer_shape_partial(**known)[1] if known else (None,)
-    if not shape or len(shape) == 2:
-        return symbol.softmax(data, axis=1, name=node.name)
-    return symbol.reshape_like(symbol.softmax(symbol.flatten(data), axis=1), data, name=node.name)
-
-
-def _identity(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
-    return symbol.identity(data, name=node.name)
-
-
-def _sigmoid(node: Node, data: Symbol, shapes: Mapping[str, Sequence[int]]) -> Symbol:
-    return symbol.sigmoid(data, name=node.name)
-
-
-#: Operators that compute a loss's gradient from a label -> the Symbol of what they predict.
-_PREDICTED = {
-    "SoftmaxOutput": _softmax,
-    "LinearRegressionOutput": _identity,
-    "MAERegressionOutput": _identity,
-    "LogisticRegressionOutput": _sigmoid,
-    "SVMOutput": _identity,
-}
 
 
 def _zeros(shape: Sequence[int], dtype: DTypeLike) -> NDArray:

@@ -227,7 +227,8 @@ def _match_parameters(found: Match, tree: Tree, path: str, record: BlockRecord, 
                 without += [place] if id(parameter) not in found.ids else []
                 continue
             hint = _near(name, [other for other in saved if other not in live], "the file has")
-            found.differences.append(f"unexpected parameter: {place} {parameter.shape} is not in the file{hint}")
+            size = "of unknown shape" if parameter.shape is None else parameter.shape
+            found.differences.append(f"unexpected parameter: {place} {size} is not in the file{hint}")
     return without
 
 

@@ -97,6 +97,12 @@ def _forked() -> None:
 forks.in_child(_forked)
 
 
+def _inputs_of(neutral: NeutralGraph) -> str:
+    """What a graph takes: `(tensor, tensor), named data0, data1`."""
+    names = [value.node.name for value in neutral.graph.inputs[: neutral.num_data]]
+    return f"{describe(neutral.in_spec)}{', named ' + ', '.join(names) if len(names) > 1 else ''}"
+
+
 def _below(block: Block) -> Iterator[Block]:
     """All blocks below `block`, in order; a shared one as often as it occurs."""
     for child in block._children.values():
@@ -376,7 +382,7 @@ class GraphCache:
                     if neutral.observation.holds(types or (), training, recording):
                         again = replace(neutral, in_spec=wanted, out_spec=out_spec)
                         return self._for_numpy.setdefault(id(neutral), again)
-        known = ", ".join(f"{describe(item.in_spec)}{item.observation.describe()}" for item in self.pinned.values())
+        known = ", ".join(f"{_inputs_of(item)}{item.observation.describe()}" for item in self.pinned.values())
         observations = [neutral.observation for neutral in self.pinned.values()]
         asked = Observation(
             types if any(each.types is not None for each in observations) else None,
