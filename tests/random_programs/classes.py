@@ -52,10 +52,12 @@ class Module:
     """The classes written so far.
 
     finite : whether all values are; those that are not meet no sum with weights of 0
+    unused : whether some class computes what it does not return
     """
 
     chance: Chance
     finite: bool = True
+    unused: bool = False
     texts: list[str] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
 
@@ -137,7 +139,7 @@ class _Class:
                     wanted -= 1
             result, pattern, keys = self._result()
         name = f"Net{len(self.module.texts)}"
-        text = self._text(name, parameters, result)
+        text = self._text(name, parameters, result, pattern)
         exec(text, self.module.names)
         self.module.texts.append(text)
         return Written(name, self.hybrid, call, pattern, keys)
@@ -223,7 +225,8 @@ class _Class:
         """A parameter or a constant."""
         name = f"w{len(self.parameters)}"
         shape = self.chance.one_of([(1,), (1, 1)])
-        more = self.chance.one_of(["", ", grad_req='add'", ", grad_req='null'", ", init='ones'", ", lr_mult=0.5"])
+        options = ["", ", grad_req='add'", ", grad_req='null'", ", init='ones'", ", lr_mult=0.5", ", dtype=None"]
+        more = self.chance.one_of(options)
         text = f"self.{name} = self.params.get({name!r}, shape={shape}{more})"
         if self.chance.often(0.3):
             value = self.chance.one_of(["[0.5]", "[[2.0]]", "np.array([[-1.5]], 'float32')", "nd.array([0.25])", "3.0"])
@@ -330,7 +333,9 @@ class _Class:
         unread = body.unread() or body.tensors[-1:]
         count = chance.randrange(1, 4)
         chosen, rest = unread[-count:], unread[:-count]
-        if rest:  # all is returned: dead code is a documented difference
+        if rest and chance.often(0.1):
+            self.module.unused = True
+        elif rest:
             total, functions = body.new_name(), body.functions
             means = " + ".join(f"{functions}.cast({name}, dtype='float32').mean()" for name in rest)
             if chance.often(0.96) and body.add(f"{total} = {means}"):
@@ -354,7 +359,7 @@ class _Class:
             return f"({result}), None", f"({form}), _", ()
         return result, form, ()
 
-    def _text(self, name: str, parameters: str, result: str) -> str:
+    def _text(self, name: str, parameters: str, result: str, pattern: str) -> str:
         base, head, _ = STYLES[self.style]
         own = ""
         if self.parameters and self.style == "1.x":
@@ -364,10 +369,22 @@ class _Class:
         init += ["with self.name_scope():", *_indented(self.init, 1)] if scoped else self.init
         lines = [f"class {name}({base}):", "    def __init__(self, **kwargs):", *_indented(init, 2)]
         lines += ["", f"    def {head}{parameters}{own}):", *_indented(self.body.lines, 2), f"        return {result}"]
+        for method, share in (("forward", 0.12 if self.style == "1.x" else 0.0), ("__call__", 0.08)):
+            if self.chance.often(share):
+                lines += ["", *_indented(self._around(method, parameters, pattern), 1)]
         text = "\n".join(lines)
         if "self.mixed(" in text:
             text += "\n\n" + "\n".join(_indented(_HELPER.split("\n"), 1))
         return _without_unread_attributes(text)
+
+    def _around(self, method: str, parameters: str, pattern: str) -> list[str]:
+        """A method of the user's around the one that computes: it prepares an argument or the result."""
+        first = parameters.partition(",")[0]
+        given = self.body.spaces[0].get(first)
+        floating = hasattr(given, "dtype") and np.dtype(given.dtype).kind in "fV" and first in self.names
+        argument = f"{first} * {self.chance.one_of(['0.5', '0.75'])}" if floating else first
+        after = self.chance.one_of([" * 2", " + 1", ""]) if pattern == "{}" else ""
+        return [f"def {method}(self, {first}, *more):", f"    return super().{method}({argument}, *more){after}"]
 
 
 def taken_apart(inner: Written, call: str, new_name: Any) -> str:

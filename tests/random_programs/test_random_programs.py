@@ -104,6 +104,9 @@ FEATURES = {
     "Ctrl-C": r"run\.interrupt",
     "threads": r"run\.threads\(",
     "a hybridized child": r"run\.hybridize\(net\.c",
+    "a forward around hybrid_forward": r"super\(\)\.forward\(",
+    "a __call__ of its own": r"super\(\)\.__call__\(",
+    "dtype=None": r"dtype=None",
 }
 
 #: What comes together in one program.
@@ -121,6 +124,8 @@ _PAIRS = {
     "special inputs": "a loop, training",
     "an export": "BatchNorm, training, Dropout",
     "two nets": "create_graph, training",
+    "a forward around hybrid_forward": "a loop, create_graph, an archive, an export, training, a cast, hooks",
+    "a __call__ of its own": "a loop, create_graph, an archive, training, a cast, hooks, a plain Block, threads",
 }
 PAIRS = [(one, other) for one, others in _PAIRS.items() for other in others.split(", ")]
 
@@ -129,7 +134,7 @@ PAIRS = [(one, other) for one, others in _PAIRS.items() for other in others.spli
 def have():
     """Which features each of the first programs has."""
     texts = [write_program(seed) for seed in range(400)]
-    assert not any(map(has_dead_code, texts))
+    assert sum(map(has_dead_code, texts)) > 10
     return [{name for name, pattern in FEATURES.items() if re.search(pattern, text)} for text in texts]
 
 
