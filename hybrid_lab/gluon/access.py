@@ -100,7 +100,7 @@ def set_flags(block: HybridBlock, flags: dict[str, object]) -> None:
 
 def style(block: HybridBlock) -> str:
     """ "1.x" where a call begins with `hybrid_forward`, "2.x" where it begins with another method of the user's."""
-    return block._style
+    return block._code_style
 
 
 def is_its_graph(block: Block) -> bool:
@@ -110,7 +110,7 @@ def is_its_graph(block: Block) -> bool:
 
 def entry(block: HybridBlock) -> tuple[Any, int]:
     """The method that gets the arguments of a call, and how many others come before them (F)."""
-    return block._entry
+    return block._entry_of_calls
 
 
 def arrays(parameter: Parameter) -> list[NDArray] | None:

@@ -273,17 +273,17 @@ class Block:
         """
         pattern = re.compile(select) if select else None
         collected = ParameterDict(self._params.prefix)
-        self._collect(collected, pattern)
+        self._collect_parameters(collected, pattern)
         return collected
 
-    def _collect(self, collected: ParameterDict, pattern: re.Pattern[str] | None) -> None:
+    def _collect_parameters(self, collected: ParameterDict, pattern: re.Pattern[str] | None) -> None:
         self._warn_of_hidden_children()
         own: Mapping[str, Parameter] | ParameterDict = self._params
         if pattern is not None:
             own = {name: parameter for name, parameter in self._params.items() if pattern.match(name)}
         collected.update(own)
         for child in self._children.values():
-            child._collect(collected, pattern)
+            child._collect_parameters(collected, pattern)
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """Parameters by attribute path, '0.weight'; a shared one stands under each of its paths."""

@@ -111,14 +111,14 @@ class HybridBlock(Block):
         return "forward" in vars(self) or type(self).forward is not HybridBlock.forward
 
     @property
-    def _style(self) -> str:
+    def _code_style(self) -> str:
         """ "2.x" where a call begins with a `__call__` or `forward` of the user's, which sees arrays; "1.x" where it
         begins with hybrid_forward.
         """
         return "2.x" if self._own_call or self._has_own_forward else "1.x"
 
     @property
-    def _entry(self) -> tuple[Any, int]:
+    def _entry_of_calls(self) -> tuple[Any, int]:
         """The function that gets the arguments of a call, bound to the block, and how many others come before them."""
         if self._own_call:
             return own_call(self), 0
@@ -136,8 +136,8 @@ class HybridBlock(Block):
         """
         leaves = tensors_in((x, *args))
         if any(isinstance(leaf, Symbol) for leaf in leaves):
-            return self._run_symbolic((x, *args), "call" if self._style == "1.x" else "hybrid_forward")
-        if self._graphs.pinned and self._style == "1.x":
+            return self._run_symbolic((x, *args), "call" if self._code_style == "1.x" else "hybrid_forward")
+        if self._graphs.pinned and self._code_style == "1.x":
             return self._run_pinned((x, *args))
         if not leaves:
             raise self._no_array((x, *args))
@@ -160,7 +160,7 @@ class HybridBlock(Block):
     @property
     def _needs_array(self) -> bool:
         """Whether an eager call without an array is an error: hybrid_forward takes the context from an array."""
-        return self._style == "1.x" and not self._graphs.pinned
+        return self._code_style == "1.x" and not self._graphs.pinned
 
     def _check_signature(self) -> None:
         """Raise HybridizeError HL165 where hybrid_forward does not take a parameter of this block."""
@@ -196,7 +196,7 @@ class HybridBlock(Block):
         trace = tracing.current()
         if trace is None or not trace.for_shapes:
             self._refuse_made_data()
-        if self._style == "1.x" or part == "hybrid_forward":
+        if self._code_style == "1.x" or part == "hybrid_forward":
             return self._trace_hybrid_forward(args)
         try:
             if part == "call" and self._own_call:
@@ -231,9 +231,9 @@ class HybridBlock(Block):
         if self._active and len(args) == 1 and type(args[0]) is NDArray and _local.trace is None:
             if not self._forward_hooks and not self._forward_pre_hooks:
                 return self._graphs.call_one(args[0])
-        return self._enter(args)
+        return self._call_from_outside(args)
 
-    def _enter(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
+    def _call_from_outside(self, args: tuple[Any, ...], keywords: Mapping[str, Any] = NONE) -> Any:
         """A call from outside of the block. keywords : what a `__call__` of the user's gets by name alone"""
         if self._forward_pre_hooks or self._forward_hooks:
             for hook in list(self._forward_pre_hooks.values()):
@@ -252,7 +252,7 @@ class HybridBlock(Block):
         if self._active and not keywords:
             if {*map(type, args)} == _ARRAYS:
                 return self._graphs(args)
-            leaves, _ = self._tensors(args)
+            leaves, _ = self._tensors_given(args)
             if leaves is None:
                 self._tell_of_arguments("an object that is neither an array, a number nor a text")
             else:
@@ -265,8 +265,8 @@ class HybridBlock(Block):
         return self._call_eagerly(args, keywords)
 
     def _call_eagerly(self, args: tuple[object, ...], keywords: Mapping[str, Any] = NONE) -> Any:
-        plain_code = self._style == "2.x"
-        leaves, _ = self._tensors(args) if plain_code or self._graphs.pinned else ([], ())
+        plain_code = self._code_style == "2.x"
+        leaves, _ = self._tensors_given(args) if plain_code or self._graphs.pinned else ([], ())
         if any(isinstance(leaf, Symbol) for leaf in leaves or ()):
             return self._compose_symbols(args, keywords)
         if self._graphs.pinned:
@@ -276,7 +276,7 @@ class HybridBlock(Block):
         is_known = self._graphs.called_at == changes.count
         # Before the code changes a list among the arguments.
         kind = None
-        if not (is_known or keywords or self._tensors(args)[0] is None):
+        if not (is_known or keywords or self._tensors_given(args)[0] is None):
             kind = self._graphs.kind_of_call(args)
         try:
             result = own_call(self)(*args, **keywords) if self._own_call else self._forward_eagerly(args)
@@ -290,7 +290,7 @@ class HybridBlock(Block):
         self._note_outputs(result)
         return result
 
-    def _tensors(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
+    def _tensors_given(self, args: tuple[object, ...]) -> tuple[list[Any] | None, Any]:
         """The tensors among the arguments and the structure around them; None where the user's code takes an object
         that no graph takes. Raises HybridLabError for such an object where hybrid_forward would get no tensor, and
         where a graph from a file runs.
@@ -298,7 +298,7 @@ class HybridBlock(Block):
         try:
             return flatten(args, f"the input of {self.name}")
         except HybridLabError:
-            if self._graphs.pinned or (self._style == "1.x" and not tensors_in(args)):
+            if self._graphs.pinned or (self._code_style == "1.x" and not tensors_in(args)):
                 raise
             return None, None
 
@@ -318,7 +318,7 @@ class HybridBlock(Block):
     def _forward_eagerly(self, args: tuple[object, ...]) -> Any:
         """Run forward, with complete parameters if it reads them itself."""
         if not self._has_hybrid_forward and any(each._array is None for each in self._reg_params.values()):
-            if self._tensors(args)[0]:
+            if self._tensors_given(args)[0]:
                 self._complete_parameters(args)
         return self.forward(*args)
 
@@ -330,7 +330,7 @@ class HybridBlock(Block):
 
     def _call_in_trace(self, trace: tracing.Trace, args: tuple[object, ...], keywords: Mapping[str, Any]) -> Any:
         """A nested call: part of the outer graph, and a graph of its own recorded on the way."""
-        leaves, spec = self._tensors(args)
+        leaves, spec = self._tensors_given(args)
         tensors = tensors_in(args) if leaves is None else leaves
         arrays = [tensor for tensor in tensors if not isinstance(tensor, Symbol)]
         if not tensors and args and self._needs_array:

@@ -52,7 +52,7 @@ class SymbolBlock(HybridBlock):
     """
 
     _graphs: GraphCache
-    _inside: GraphCache | None = None
+    _graph_inside: GraphCache | None = None
     """Has the graph that code of the user's is around; None if there is no such code."""
 
     def __init__(
@@ -88,8 +88,8 @@ class SymbolBlock(HybridBlock):
             self._reg_params[name[len(prefix) :]] = parameter
         out_spec = ("list", (LEAF,) * len(whole.outputs)) if several or len(whole.outputs) > 1 else LEAF
         in_spec = ("tuple", (LEAF,) * len(data))
-        if self._style == "2.x":
-            self._inside = GraphCache(self)
+        if self._code_style == "2.x":
+            self._graph_inside = GraphCache(self)
         self._definition.pin([NeutralGraph(graph, in_spec, out_spec, parameters, source="file")])
 
     def hybrid_forward(self, F: Functions, *args: Any, **params: Any) -> Any:
@@ -99,19 +99,19 @@ class SymbolBlock(HybridBlock):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "forward" and self._is_its_graph:
-            self._inside = GraphCache(self)
-            self._inside.pin([*self._graphs.pinned.values()])
+            self._graph_inside = GraphCache(self)
+            self._graph_inside.pin([*self._graphs.pinned.values()])
             self._graphs.pin([])
 
     @property
     def _definition(self) -> GraphCache:
         """The cache with the graph that the block was made from."""
-        return self._graphs if self._inside is None else self._inside
+        return self._graphs if self._graph_inside is None else self._graph_inside
 
     @property
     def _is_its_graph(self) -> bool:
         """Whether there is no code around the graph that the block was made from."""
-        return self._inside is None
+        return self._graph_inside is None
 
     def _make_parameter(self, value: Any, state: bool) -> Parameter:
         attrs = value.node.attrs or {}

@@ -1,6 +1,8 @@
 """`forward` and `__call__` of the user's around hybrid_forward: part of the graph, whatever class they are added to."""
 
 import inspect
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -616,3 +618,54 @@ def test_a_method_of_the_class_reaches_the_inner_call():
         block.hybridize(hybrid)
         assert_same([block(nd.array(DATA)).asnumpy()], [(DATA + 1) * 2])
         assert_same([block.inner(nd.array(DATA)).asnumpy()], [DATA + 1])
+
+
+#: Names that a user's class may well have, as methods and as attributes: MXNet's Blocks have none of them.
+NAMES = [
+    "_call", "_calls", "_code", "_collect", "_compose", "_entry", "_enter", "_eval", "_forward", "_graph", "_hooks",
+    "_inner", "_inputs", "_inside", "_layers", "_model", "_net", "_nodes", "_outputs", "_predict", "_program",
+    "_run", "_shape", "_shapes", "_state", "_states", "_step", "_style", "_tensors", "_trace", "_train", "_type",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("base", [Halves, nn.HybridSequential, rnn.LSTM])
+def test_a_class_may_use_names_that_mxnet_does_not(base, name, tmp_path):
+    """A method of the class is not taken for one of HybridBlock's own, nor an attribute."""
+
+    def method(self, *args, **keywords):
+        raise AssertionError(f"{name} was called")
+
+    for way in (lambda kind: setattr(kind, name, method), lambda kind: None):
+        kind = type("Users", (base,), {})
+        way(kind)
+        args = [nd.array(X3)] if base is rnn.LSTM else [nd.array(X2)] * (2 if base is loss.L2Loss else 1)
+        make = {nn.Dense: lambda kind: kind(3), rnn.LSTM: lambda kind: kind(3)}.get(base, lambda kind: kind())
+        mx_random.seed(3)
+        wanted = make(base)
+        wanted.initialize()
+        mx_random.seed(3)
+        block = make(kind)
+        if not hasattr(kind, name):
+            setattr(block, name, 5)
+        block.initialize()
+        expected = numbers(wanted(*args))
+        assert_same(numbers(block(*args)), expected)
+        block.hybridize()
+        assert_same(numbers(block(*args)), expected)
+        block.save(tmp_path / "named.hlab")
+        assert_same(numbers(gluon.load(tmp_path / "named.hlab")(*args)), expected)
+
+
+def test_an_archive_opens_in_a_process_without_the_code(tmp_path):
+    block = Halves()
+    block.hybridize()
+    expected = block(nd.array(DATA)).asnumpy()
+    block.save(tmp_path / "own.hlab")
+    text = (
+        "import sys; from hybrid_lab import gluon, nd; net = gluon.load(sys.argv[1]); net.hybridize(); "
+        "print(net(nd.array([[1, 2], [3, 4]])).asnumpy().tolist())"
+    )
+    command = [sys.executable, "-c", text, str(tmp_path / "own.hlab")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == str(expected.tolist())

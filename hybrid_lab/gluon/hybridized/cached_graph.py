@@ -396,7 +396,7 @@ class GraphCache:
 
     def _differ_in_defaults(self, one: Spec, other: Spec) -> bool:
         """Whether the arguments that only one of two calls has are None by default, as far as the code is known."""
-        function, own = self.block._entry
+        function, own = self.block._entry_of_calls
         first, end = sorted((len(one[1]), len(other[1])))
         if first == end or not of_user(function.__module__):
             return True

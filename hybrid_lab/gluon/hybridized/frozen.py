@@ -154,4 +154,4 @@ def _user_blocks(block: Block, seen: dict[int, bool]) -> list[Block]:
 def _location(block: Block) -> Location | None:
     from hybrid_lab.gluon.hybridized.neutral import place_of
 
-    return place_of(cast("HybridBlock", block)) if hasattr(block, "_style") else None
+    return place_of(cast("HybridBlock", block)) if hasattr(block, "_code_style") else None

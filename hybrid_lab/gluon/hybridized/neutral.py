@@ -207,7 +207,7 @@ def run_traced(
     """
     passed = containers(args)
     before = [contents(each) for each in passed]
-    style = "1.x" if part == "hybrid_forward" else block._style
+    style = "1.x" if part == "hybrid_forward" else block._code_style
     with trace.inside(block, path, style), block.name_scope():
         result = block._run_symbolic(args, part, keywords)
     unchanged = all(map(same_objects, map(contents, passed), before))
@@ -253,7 +253,7 @@ def flatten_outputs(result: object, block: HybridBlock) -> tuple[list[Symbol], S
 
 def place_of(block: HybridBlock) -> Location | None:
     """Where the code that is traced begins."""
-    code = getattr(inspect.unwrap(block._entry[0]), "__code__", None)
+    code = getattr(inspect.unwrap(block._entry_of_calls[0]), "__code__", None)
     return None if code is None else Location.known(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
