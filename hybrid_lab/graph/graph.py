@@ -195,6 +195,13 @@ class Graph:
                 new.setdefault(value, replacement)
         return self.over(new)
 
+    def __copy__(self) -> Graph:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Graph:
+        """The graph itself, which nobody changes."""
+        return self
+
     def extract(self, inputs: Sequence[Value], outputs: Sequence[Value], names: Sequence[str] | None = None) -> Graph:
         """The part between `inputs` and `outputs` as a graph of its own, with fresh data inputs for `inputs`.
 

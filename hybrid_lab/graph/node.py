@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.ops.framework.dtypes import dtype_of, is_floating
 from hybrid_lab.ops.framework.operator import Operator
 
@@ -142,6 +143,16 @@ class Node(_Fields):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("nodes are immutable; use node.replace(...)")
+
+    def __copy__(self) -> Node:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Node:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raises HybridLabError: what holds nodes says how it is pickled, or not."""
+        raise HybridLabError("graphs are not pickled; save their Block with net.save(path), or pickle the Symbol")
 
     def leading(self, outputs: tuple[int, ...], differentiable: bool = False) -> Sequence[Value]:
         """The inputs that lead to one of these outputs: with control flow not all lead to all.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hybrid_lab.diagnostics.errors import HybridLabError
 from hybrid_lab.engines import Executable
 from hybrid_lab.gluon import access
 from hybrid_lab.gluon.block import Block
@@ -163,10 +164,16 @@ class Comparison(InsightReport):
     def __post_init__(self) -> None:
         self.graphs: list[tuple[Graph, Graph]] = []  # of each call: as traced, and after all passes
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied is what it says, without the graphs that `diff` works on."""
+        return {**vars(self), "graphs": []}
+
     def diff(self, call: int = 0) -> ModelDifference:
         """The graph that eager mode computes beside the compiled forward graph of a call, operator by operator: what
         the passes changed. The first operator with other numbers is a change of its Block.
         """
+        if not self.graphs:
+            raise HybridLabError("a copied comparison has no graphs; call mx.compare(net, *inputs) again")
         eager, hybrid = self.graphs[call]
         rows, results = diff_graphs(
             *(GraphSide(graph, "", [value.node.name for value in graph.inputs], True) for graph in (eager, hybrid))

@@ -132,6 +132,10 @@ class Explanation(InsightReport):
         self.recipes: dict[tuple[str, int], Callable[[], Passes]] = {}
         self.on_triton: list[tuple[dict[str, Graph | None], bool]] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled and copied is what it says, without the graphs that `passes` and `kernels` work on."""
+        return {**vars(self), "recipes": {}, "on_triton": []}
+
     @functools.cached_property
     def kernels(self) -> Kernels:
         """The kernels of the latest program of each Block that runs on Triton, in the order in which they run: their
@@ -178,6 +182,8 @@ class Explanation(InsightReport):
         rows = self._programs(path)
         if not -len(rows) <= number < len(rows):
             raise HybridLabError(f"{path or self.name} has {count(len(rows), 'program')}; call it hybridized first")
+        if not self.recipes:
+            raise HybridLabError("a copied explanation has no graphs; call mx.explain(net) again")
         return self.recipes[path, number % len(rows)]()
 
     def plan(self, path: str = "", number: int = -1) -> str:

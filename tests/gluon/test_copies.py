@@ -371,3 +371,28 @@ def test_graphs_from_a_file_say_how_to_save_them(tmp_path):
         assert np.array_equal(way(opened)(X).asnumpy(), net(X).asnumpy())
     with pytest.raises(HybridLabError, match=r"save it with net.save\(path\)"):
         pickle.dumps(opened)
+
+
+REPORTS = {
+    "explain": lambda net: mx.explain(net),
+    "profile": lambda net: mx.profile(net, X),
+    "compare": lambda net: mx.compare(net, X),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports_say_the_same(name, way):
+    report = REPORTS[name](model())
+    twin = WAYS[way](report)
+    assert type(twin) is type(report) and str(twin) == str(report)
+    if name == "compare":
+        with pytest.raises(HybridLabError, match="call mx.compare"):
+            twin.diff()
+
+
+def test_graphs_are_not_pickled():
+    graph = model()._graphs.first().graph
+    assert copy.deepcopy(graph) is graph and copy.copy(graph) is graph
+    with pytest.raises(HybridLabError, match="graphs are not pickled"):
+        pickle.dumps(graph)
